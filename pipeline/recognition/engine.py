@@ -1,0 +1,76 @@
+"""What every recogniser offers: the role that session and batch talk to, without knowing which one runs."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pipeline.audio import Samples
+from pipeline.words import Word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeRequest:
+    """One window of audio to hear. All positions are on the stream's clock."""
+
+    samples: Samples  # 1..LONGEST_JOB samples
+    start: int  # position of samples[0]
+    language: str | None = None  # None: detect it in this window
+    previous: str = ""  # text already said before this window; steers spelling and style
+    hint: str = ""  # vocabulary the user expects
+    final: bool = True  # True: best search. False: a quick greedy partial that will be asked again
+    utterance: str | None = None  # live only: equal for all windows that grow out of one utterance
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What one window said. Words are in order, inside the window; none when a gate judged it to be no speech."""
+
+    words: tuple[Word, ...]
+    language: str | None
+    language_probability: float | None
+    avg_logprob: float
+    no_speech_prob: float
+    rejected: str | None = None  # which hallucination gate dropped the text: "no_speech", "repetition", ...
+
+
+class Engine(Protocol):
+    """One loaded model. Its calls block and come from one thread at a time: the scheduler's."""
+
+    @property
+    def name(self) -> str:
+        """The kind: whisper, sphinx or scripted."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The model's name for readers: base, tiny-whisper, en-us."""
+        ...
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """BCP 47 primary subtags that a request may name."""
+        ...
+
+    @property
+    def most(self) -> int:
+        """How many requests one call of hear() takes."""
+        ...
+
+    def bucket(self, request: DecodeRequest) -> Hashable:
+        """Requests with equal buckets may share one call."""
+        ...
+
+    def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
+        """Hear 1..most requests of one bucket. The answer does not depend on who shares the call.
+
+        Raises EngineFailed, EngineTimeout.
+        """
+        ...
+
+    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
+        """The language most probably spoken over all *windows* (1..most) and its probability."""
+        ...
+
+    def close(self) -> None:
+        """Give processes and memory back. Calling it again does nothing."""
+        ...

@@ -1,0 +1,79 @@
+"""What was heard, as values: Word, Segment, Chunk, Transcript. All times are positions (see audio.py)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One spoken word. 0 <= start <= end; *text* is trimmed and never empty."""
+
+    text: str
+    start: int
+    end: int
+    probability: float  # 0..1
+    spaced: bool = True  # False where the script writes it without a space before it (Chinese, Japanese, Thai)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of words spoken without a long pause. Its words are in order and it has at least one."""
+
+    words: tuple[Word, ...]
+    avg_logprob: float  # mean log-probability per token, <= 0
+    no_speech_prob: float  # the model's own doubt that this was speech, 0..1
+
+    @property
+    def start(self) -> int:
+        return self.words[0].start
+
+    @property
+    def end(self) -> int:
+        return self.words[-1].end
+
+    @property
+    def text(self) -> str:
+        return written(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A finished stretch of a file, the unit of checkpoint and resume.
+
+    Chunks of one file follow each other without gaps: chunk *n* ends at *end*, where chunk *n + 1* starts.
+    """
+
+    index: int
+    jobs_done: int  # decode jobs finished since the file began; resuming skips so many
+    start: int
+    end: int
+    segments: tuple[Segment, ...]
+    language: str | None  # None until speech was heard
+    language_probability: float | None
+    notes: tuple[str, ...] = ()  # codes of what a reader should know: "audio_truncated", "frames_skipped", ...
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """Everything heard in one recording."""
+
+    segments: tuple[Segment, ...]
+    duration: int
+    language: str | None
+    language_probability: float | None
+    engine: str
+    model: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        return tuple(word for segment in self.segments for word in segment.words)
+
+    @property
+    def text(self) -> str:
+        return written(self.words)
+
+
+def written(words: Iterable[Word]) -> str:
+    """The words as one line of text, spaced as their script is."""
+    return "".join(f" {word.text}" if word.spaced else word.text for word in words).strip()
