@@ -1,0 +1,85 @@
+"""The chunks of one recording -> its Transcript."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from pipeline.audio import RATE, seconds
+from pipeline.errors import PipelineError
+from pipeline.words import Chunk, Segment, Transcript, Word
+
+GRID = RATE
+"""How far behind the recording's last sample a word may be said to start before its clock is called wrong."""
+
+
+class BrokenSequence(PipelineError):
+    """These chunks are not one whole recording: some are missing, repeated, or count on another clock.
+
+    A fault of the program, not of the audio. Transcribe the recording again from its start.
+    """
+
+
+def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str) -> Transcript:
+    """Everything the *chunks* heard, as one Transcript of *duration* samples.
+
+    The chunks must be given in order and cover 0..duration without gap or overlap, and words must start in order;
+    else BrokenSequence. A live session, which has no chunks, gives one that spans it.
+
+    Word times are clipped to the duration and nothing else is changed. Recognisers time words on a grid of 10 or
+    20 ms over a padded window, so the last word may reach a step past the last sample, and service_v1 promises
+    end <= duration. A word that starts more than GRID past the end is no rounding: BrokenSequence.
+
+    The language is what the last chunk that knows one says: chunks carry it forward once it was heard. Notes are
+    kept once each, in the order they came up.
+    """
+    ordered = _in_sequence(chunks, duration)
+    segments = tuple(_inside(segment, duration) for chunk in ordered for segment in chunk.segments)
+    _check_order(word for segment in segments for word in segment.words)
+    language, probability = next(
+        ((chunk.language, chunk.language_probability) for chunk in reversed(ordered) if chunk.language is not None),
+        (None, None),
+    )
+    return Transcript(
+        segments=segments,
+        duration=duration,
+        language=language,
+        language_probability=probability,
+        engine=engine,
+        model=model,
+        notes=tuple(dict.fromkeys(note for chunk in ordered for note in chunk.notes)),
+    )
+
+
+def _in_sequence(chunks: Iterable[Chunk], duration: int) -> list[Chunk]:
+    ordered: list[Chunk] = []
+    reached = 0
+    for expected, chunk in enumerate(chunks):
+        if chunk.index != expected or chunk.start != reached or chunk.end < chunk.start:
+            raise BrokenSequence(
+                f"chunk {chunk.index} spans {seconds(chunk.start)}..{seconds(chunk.end)} s "
+                f"where chunk {expected} had to start at {seconds(reached)} s"
+            )
+        reached = chunk.end
+        ordered.append(chunk)
+    if reached != duration:
+        raise BrokenSequence(f"the chunks end at {seconds(reached)} s, the recording at {seconds(duration)} s")
+    return ordered
+
+
+def _inside(segment: Segment, duration: int) -> Segment:
+    if max(word.end for word in segment.words) <= duration:
+        return segment
+    return replace(segment, words=tuple(_clipped(word, duration) for word in segment.words))
+
+
+def _clipped(word: Word, duration: int) -> Word:
+    if word.start > duration + GRID:
+        raise BrokenSequence(f"a word starts at {seconds(word.start)} s of a recording of {seconds(duration)} s")
+    return replace(word, start=min(word.start, duration), end=min(word.end, duration))
+
+
+def _check_order(words: Iterator[Word]) -> None:
+    reached = 0
+    for word in words:
+        if word.start < reached or word.end < word.start:
+            raise BrokenSequence(f"a word at {seconds(word.start)}..{seconds(word.end)} s after {seconds(reached)} s")
+        reached = word.start

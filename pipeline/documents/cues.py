@@ -1,0 +1,263 @@
+"""Words -> subtitle cues that can be read in the time they are shown.
+
+Where to cut is a shortest path: among all ways to cut a run of words into cues that fit the screen, the one with
+the least sum of *costs* is taken. The costs say what a human subtitler says: end at the end of a sentence, else at
+a comma or a breath; show a cue long enough to be read; do not cut more often than needed. A cue holds at most 84
+columns, so the search looks back at most that far and is linear in the number of words.
+
+The numbers of a screen (42 columns, 2 lines, 7 s) and of a reader (17 to 20 columns a second) are those of the
+English style guides of Netflix and the BBC, in use since 2-line subtitles exist.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from pipeline.audio import RATE
+from pipeline.words import Word
+
+COLUMNS = 42
+"""Width of a line. A Chinese, Japanese or Korean full-width character takes two columns, every other takes one."""
+
+LINES = 2
+
+LONGEST_MS = 7000
+"""No cue stays longer: it would be read twice."""
+
+SHORTEST_MS = 1000
+"""A cue this long is seen for sure. Shorter ones are merged, or shown on into a silence, where there is room."""
+
+COLUMNS_PER_SECOND = 17
+"""What an adult reads with ease. A cue is shown on into a silence, up to this rate; faster speech stays as fast."""
+
+PAUSE_MS = 2000
+"""After such a silence the next words never share a cue: they would be on the screen long before they are heard."""
+
+BREATH_MS = 300
+"""A silence that is heard as a pause: a good place to cut."""
+
+# Costs, in "columns a second too fast": a cut in the middle of a phrase is as bad as a cue 10 columns/s too fast.
+ONE_MORE_CUE = 6.0
+CUT_AT_SENTENCE = 0.0
+CUT_AT_BREATH = 2.0
+CUT_AT_CLAUSE = 3.0
+CUT_IN_PHRASE = 10.0
+SENTENCE_INSIDE = 5.0  # less than ONE_MORE_CUE: two short sentences share a cue, if it can be read
+HALF_SECOND_SHORT = 4.0  # per 500 ms missing to SHORTEST_MS
+
+_SENTENCE_END = re.compile("[.!?\u2026\u3002\uff01\uff1f\uff0e\u061f\u06d4\u0964\u0965\u1362\u17d4]$")
+_CLAUSE_END = re.compile("[,;:\u3001\uff0c\uff1b\uff1a\u060c\u061b\u2013\u2014]$")
+_CLOSING = "\"')]}\u00bb\u2019\u201d\u203a\u300d\u300f\uff09\u3011"
+_INITIAL = re.compile(r"[^\W\d_]\.$")  # "J." of "J. S. Bach"
+_TITLES = frozenset({"mr.", "mrs.", "ms.", "dr.", "prof.", "st.", "sr.", "jr.", "vs."})
+_UNWRITABLE = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")  # would end a line or a cue, or confuse a player
+_ARROW = re.compile("-{2,}>")  # not the plain "-->": taking one dash from "--->" would leave an arrow
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """1 to LINES lines, none empty, each at most COLUMNS wide, shown from *start_ms* until *end_ms* > *start_ms*."""
+
+    start_ms: int
+    end_ms: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A word, or a part of a word that is wider than a line. *cost* is that of a cut after it."""
+
+    text: str
+    columns: int  # without the space before it
+    spaced: bool
+    start_ms: int
+    end_ms: int
+    cost: float
+
+
+def milliseconds(position: int) -> int:
+    """The position in whole milliseconds, halves rounded up: the same rounding as seconds()."""
+    return (position * 2000 + RATE) // (2 * RATE)
+
+
+def cues(words: Sequence[Word], duration: int) -> list[Cue]:
+    """All *words* (in order of their starts), each once and in order, as cues that never overlap.
+
+    A cue starts with its first word. It ends with its last one, or later where the silence after it gives time to
+    read, but not after *duration*; earlier where the next cue starts or after LONGEST_MS. Words without any length
+    or at equal times still get 1 ms each, one after the other, which is the one case that may pass the duration.
+    Words wider than a line are cut into parts of a line.
+    """
+    pieces = [piece for word, following in _with_next(words) for piece in _pieces(word, following)]
+    found: list[Cue] = []
+    for block in _between_pauses(pieces):
+        found.extend(_Block(block).cues())
+    return _timed(found, milliseconds(duration))
+
+
+def columns(text: str) -> int:
+    """The width of *text* on a screen, never less than its number of characters."""
+    return len(text) + sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+
+
+# From words to pieces
+
+
+def _with_next(words: Sequence[Word]) -> Iterator[tuple[Word, Word | None]]:
+    yield from pairwise((*words, None))
+
+
+def _pieces(word: Word, following: Word | None) -> Iterator[_Piece]:
+    text = _ARROW.sub("->", _UNWRITABLE.sub(" ", word.text).strip())
+    start, end = milliseconds(word.start), milliseconds(word.end)
+    parts = list(_lines_of(text))
+    widths = [0, *accumulate(columns(part) for part in parts)]
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        yield _Piece(
+            text=part,
+            columns=widths[index + 1] - widths[index],
+            spaced=word.spaced and index == 0,
+            start_ms=start + (end - start) * widths[index] // widths[-1],
+            end_ms=start + (end - start) * widths[index + 1] // widths[-1],
+            cost=_cost_of_cut(word, following) if last else CUT_IN_PHRASE,
+        )
+
+
+def _lines_of(text: str) -> Iterator[str]:
+    """Cut one word into parts of at most COLUMNS: none of an empty one, itself nearly always."""
+    part, width = "", 0
+    for character in text:
+        wide = columns(character)
+        if width + wide > COLUMNS:
+            yield part
+            part, width = "", 0
+        part += character
+        width += wide
+    if part:
+        yield part
+
+
+def _cost_of_cut(word: Word, following: Word | None) -> float:
+    if following is None or _ends_sentence(word.text, following.text):
+        return CUT_AT_SENTENCE
+    if milliseconds(following.start) - milliseconds(word.end) >= BREATH_MS:
+        return CUT_AT_BREATH
+    if _CLAUSE_END.search(word.text.rstrip(_CLOSING)):
+        return CUT_AT_CLAUSE
+    return CUT_IN_PHRASE
+
+
+def _ends_sentence(text: str, following: str) -> bool:
+    bare = text.rstrip(_CLOSING)
+    if not _SENTENCE_END.search(bare):
+        return False
+    if bare.endswith("."):
+        return not (following[0].islower() or _INITIAL.match(bare) or bare.lower() in _TITLES)
+    return True
+
+
+def _between_pauses(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
+    block: list[_Piece] = []
+    for piece in pieces:
+        if block and piece.start_ms - block[-1].end_ms >= PAUSE_MS:
+            yield block
+            block = []
+        block.append(piece)
+    if block:
+        yield block
+
+
+# From pieces to cues
+
+
+class _Block:
+    """The pieces between two long pauses, and the cheapest way to cut them."""
+
+    def __init__(self, pieces: Sequence[_Piece]) -> None:
+        self._pieces = pieces
+        self._widths = [0, *accumulate(piece.columns + piece.spaced for piece in pieces)]
+        self._sentences = [0, *accumulate(piece.cost == CUT_AT_SENTENCE for piece in pieces)]
+
+    def cues(self) -> Iterator[Cue]:
+        for first, after in self._cuts():
+            lines = tuple(self._text(*line) for line in self._lines(first, after))
+            yield Cue(self._pieces[first].start_ms, self._pieces[after - 1].end_ms, lines)
+
+    def _cuts(self) -> list[tuple[int, int]]:
+        """The cheapest cues, each as (its first piece, the piece after its last)."""
+        least = [0.0]
+        came_from = [0]
+        for after in range(1, len(self._pieces) + 1):
+            best, start = min((least[first] + self._cost(first, after), first) for first in self._starts(after))
+            least.append(best)
+            came_from.append(start)
+        ends = [len(self._pieces)]
+        while ends[-1] > 0:
+            ends.append(came_from[ends[-1]])
+        return [(first, after) for after, first in pairwise(ends)][::-1]
+
+    def _starts(self, after: int) -> Iterator[int]:
+        """Every first piece of a cue before *after* that fits the screen and the clock; one piece always does."""
+        yield after - 1
+        for first in range(after - 2, -1, -1):
+            if self._pieces[after - 1].end_ms - self._pieces[first].start_ms > LONGEST_MS:
+                return
+            if self._width(first, after) > LINES * COLUMNS or self._break(first, after) is None:
+                return
+            yield first
+
+    def _cost(self, first: int, after: int) -> float:
+        last = self._pieces[after - 1]
+        start_ms = self._pieces[first].start_ms
+        until_ms = self._pieces[after].start_ms if after < len(self._pieces) else last.end_ms + SHORTEST_MS
+        shown_ms = max(1, min(until_ms - start_ms, LONGEST_MS))
+        too_fast = max(0.0, self._width(first, after) * 1000 / shown_ms - COLUMNS_PER_SECOND)
+        too_short = max(0, SHORTEST_MS - shown_ms) / 500 * HALF_SECOND_SHORT
+        inside = (self._sentences[after - 1] - self._sentences[first]) * SENTENCE_INSIDE
+        return ONE_MORE_CUE + last.cost + min(too_fast, 2 * CUT_IN_PHRASE) + too_short + inside
+
+    def _width(self, first: int, after: int) -> int:
+        return self._widths[after] - self._widths[first] - self._pieces[first].spaced
+
+    def _lines(self, first: int, after: int) -> list[tuple[int, int]]:
+        if self._width(first, after) <= COLUMNS:
+            return [(first, after)]
+        middle = self._break(first, after)
+        assert middle is not None, "a cue was cut that does not fit its lines"
+        return [(first, middle), (middle, after)]
+
+    def _break(self, first: int, after: int) -> int | None:
+        """Where two lines of these pieces are best cut: none where they do not fit; *after* where one line does."""
+        if self._width(first, after) <= COLUMNS:
+            return after
+        fits = bisect_right(self._widths, self._widths[first] + self._pieces[first].spaced + COLUMNS) - 1
+        best = [
+            (abs(self._width(first, middle) - self._width(middle, after)) + self._pieces[middle - 1].cost, middle)
+            for middle in range(fits, first, -1)
+            if self._width(middle, after) <= COLUMNS
+        ]
+        return min(best)[1] if best else None
+
+    def _text(self, first: int, after: int) -> str:
+        line = "".join(f" {piece.text}" if piece.spaced else piece.text for piece in self._pieces[first:after])
+        return _ARROW.sub("->", line.removeprefix(" "))
+
+
+# From word times to screen times
+
+
+def _timed(found: Sequence[Cue], duration_ms: int) -> list[Cue]:
+    starts: list[int] = []
+    for cue in found:
+        starts.append(max(cue.start_ms, starts[-1] + 1) if starts else cue.start_ms)
+    timed: list[Cue] = []
+    for start, cue, following in zip(starts, found, [*starts[1:], None], strict=True):
+        reading = sum(map(columns, cue.lines)) * 1000 // COLUMNS_PER_SECOND
+        wanted = max(cue.end_ms, min(start + max(SHORTEST_MS, reading), duration_ms))
+        end = min(wanted, start + LONGEST_MS, following if following is not None else wanted)
+        timed.append(Cue(start, max(end, start + 1), cue.lines))
+    return timed
