@@ -18,7 +18,7 @@ class DecodeRequest:
     previous: str = ""  # text already said before this window; steers spelling and style
     hint: str = ""  # vocabulary the user expects
     final: bool = True  # True: best search. False: a quick greedy partial that will be asked again
-    utterance: str | None = None  # live only: equal for all windows that grow out of one utterance
+    utterance: str | None = None  # live only: equal for windows that grow from one start; a final window is the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,14 @@ class Engine(Protocol):
     @property
     def languages(self) -> frozenset[str]:
         """BCP 47 primary subtags that a request may name."""
+        ...
+
+    @property
+    def incremental(self) -> bool:
+        """Whether it keeps the state of an utterance and hears only what a window adds to the one before.
+
+        Live sessions then let windows grow from a fixed start instead of trimming them, and ask for a final once.
+        """
         ...
 
     @property
