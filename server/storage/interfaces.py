@@ -55,7 +55,21 @@ class DiskFull(StorageError):
     """No room left for what was to be written; nothing of it was kept."""
 
 
+class BlobExists(StorageError):
+    """A blob of that name is already there. Blobs never change: choose another name (workers put the epoch in it)."""
+
+
+class NoSuchBlob(StorageError):
+    """Nothing is stored under that key."""
+
+
+class FolderInUse(StorageError):
+    """Another server already works in this folder; the message is one sentence for the operator."""
+
+
 # --- jobs --------------------------------------------------------------------------------------------------------
+
+LIVE_GRACE_MS = 90_000  # the writer's 60 s to come (back), and 30 s for a server to restart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +204,8 @@ class JobStore(Protocol):
     async def begin(self, key: IdempotencyKey) -> str | None:
         """Reserve *key* while its request arrives; the fingerprint is not looked at.
 
-        None: new, and reserved until submit() or abandon(). A job id: an earlier request made this job. Raises
+        None: new, and reserved until submit() or abandon(). A job id: an earlier request made this job; submit() with
+        the fingerprint tells whether this is its repeat. A reservation ends with the process that made it. Raises
         IdempotencyInProgress.
         """
         ...
@@ -202,16 +217,25 @@ class JobStore(Protocol):
     async def submit(self, new: NewJob, *, idempotency: IdempotencyKey | None) -> Submitted:
         """Accept the job: row, quotas, first event and idempotency key in one commit; durable when this returns.
 
-        Raises QuotaExceeded, ConcurrencyLimited, QueueFull, IdempotencyReused.
+        A replay answers the earlier job: the bytes that came with *new* are the caller's to delete. Raises
+        QuotaExceeded, ConcurrencyLimited, QueueFull, IdempotencyReused.
         """
         ...
 
-    async def claim(self, worker: str, *, environments: Sequence[str], lease_s: float) -> Lease | None:
-        """Take the next queued batch job in fair order (class, virtual time, id); None when there is none due."""
+    async def claim(
+        self, worker: str, *, environments: Sequence[str], lease_s: float, wait_s: float = 0.0
+    ) -> Lease | None:
+        """Take the next queued batch job in fair order (virtual time, id); None when none came due within *wait_s*.
+
+        A submitted job ends the wait at once, also one of another process; a delayed one (release) when it comes due.
+        """
         ...
 
     async def claim_live(self, job_id: str, worker: str, *, lease_s: float) -> Lease | None:
-        """Take this live job for the process that holds its socket; also again after a lost or released lease."""
+        """Take this live job for the process that holds its socket; also again after a lost or released lease.
+
+        None when it is not a live job, is over, or another lease on it still runs (a second writer).
+        """
         ...
 
     async def checkpoint(  # heartbeat + chunk + its events, one commit
@@ -245,7 +269,14 @@ class JobStore(Protocol):
         ...
 
     async def reap(self, *, limit: int) -> int:
-        """Expired leases go back to the queue or fail; jobs older than the queue's bound fail. How many changed."""
+        """Expired leases go back to the queue or fail; jobs older than the queue's bound fail. How many changed.
+
+        A live job goes back without counting attempts: it waits for its writer, then stale_live() names it.
+        """
+        ...
+
+    async def stale_live(self, *, limit: int) -> list[Job]:
+        """Live jobs without a writer for longer than LIVE_GRACE_MS: claim_live() them and finish what was heard."""
         ...
 
     async def get(self, job_id: str) -> Job | None: ...
@@ -271,8 +302,11 @@ class JobStore(Protocol):
         """Ids of jobs whose retention is over."""
         ...
 
-    async def changed(self, job_id: str, *, timeout_s: float) -> None:
-        """Return when the job's row or log changed since the call began, or after *timeout_s*."""
+    async def changed(self, seen: Job, *, timeout_s: float) -> Job | None:
+        """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None when it was deleted.
+
+        Taking what the caller saw leaves no gap between looking and waiting.
+        """
         ...
 
     async def counts(self) -> Mapping[str, int]:
@@ -288,7 +322,11 @@ class EventLog(Protocol):
         ...
 
     def tail(self, stream: str, *, after: int) -> AsyncIterator[Event]:
-        """Everything after *after*, then what comes, until the caller stops reading. No hole, no repeat."""
+        """Everything after *after*, then what comes. No hole, no repeat. Ends when nothing more can come.
+
+        That is after the terminal event, or when the job is deleted. Cancelling a wait for the next event (wait_for,
+        to send a keep-alive) loses nothing: ask again.
+        """
         ...
 
 
@@ -305,18 +343,28 @@ class BlobStore(Protocol):
     """Named byte strings that never change. Keys are "job_.../name": a job's prefix deletes all that is its own."""
 
     def create(self, key: str) -> AbstractAsyncContextManager[Sink]:
-        """The blob exists, durably, when the block ends well; nothing is left of it when the block raises."""
+        """The blob exists, durably, when the block ends well; nothing is left of it when the block raises.
+
+        Raises BlobExists when the block ends and the key is taken, ValueError for a key that is not plain names.
+        """
         ...
 
     async def size(self, key: str) -> int | None: ...
 
-    def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]: ...
-
-    def local(self, key: str) -> AbstractContextManager[Path]:
-        """A real file with the blob's bytes for as long as the block lasts. Its name tells nothing of its content."""
+    def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+        """The bytes [start, stop) in pieces of at most 256 KiB. Raises NoSuchBlob with the first piece."""
         ...
 
-    async def delete(self, prefix: str) -> None: ...
+    def local(self, key: str) -> AbstractContextManager[Path]:
+        """A real file with the blob's bytes for as long as the block lasts. Its name tells nothing of its content.
+
+        Raises NoSuchBlob.
+        """
+        ...
+
+    async def delete(self, prefix: str) -> None:
+        """Nothing is stored under *prefix* or below it ("job_1" does not touch "job_12"); well if nothing was."""
+        ...
 
     async def prefixes(self) -> list[tuple[str, int]]:
         """Top-level prefixes with the instant of their last change; to sweep what belongs to no job."""
@@ -435,18 +483,25 @@ class Delivery:
     state: str  # pending | delivered | failed | disabled
     created_at: int
     next_at: int | None
+    tried: int = 0  # attempts of the present schedule; redeliver() starts a new one, *attempts* keeps them all
     attempts: tuple[Attempt, ...] = ()
 
 
 class Outbox(Protocol):
     """Webhook messages still to be sent. Rows are made by JobStore.finish, in its commit."""
 
-    async def claim_due(self, *, limit: int, busy_s: float) -> list[Delivery]:
-        """Pending deliveries whose time has come, oldest first; each is nobody else's for *busy_s*."""
+    async def claim_due(self, *, limit: int, busy_s: float, wait_s: float = 0.0) -> list[Delivery]:
+        """Pending deliveries whose time has come, oldest first; each is nobody else's for *busy_s*.
+
+        Empty when none came due within *wait_s*.
+        """
         ...
 
     async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> None:
-        """Log the attempt; pending rows come due again at attempt.next_attempt_at."""
+        """Log the attempt; pending rows come due again at attempt.next_attempt_at.
+
+        A delivered row stays delivered, and a disabled one is only changed by a success.
+        """
         ...
 
     async def of_job(self, job_id: str) -> list[Delivery]: ...
