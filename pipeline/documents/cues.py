@@ -28,7 +28,10 @@ LONGEST_MS = 7000
 """No cue stays longer: it would be read twice."""
 
 SHORTEST_MS = 1000
-"""A cue this long is seen for sure. Shorter ones are merged, or shown on into a silence, where there is room."""
+"""A cue this long is seen for sure. Shorter ones are shown on into the silence after them, where there is room."""
+
+CALM_MS = 2000
+"""Cues shorter than this, one after the other, flicker: they are rather merged."""
 
 COLUMNS_PER_SECOND = 17
 """What an adult reads with ease. A cue is shown on into a silence, up to this rate; faster speech stays as fast."""
@@ -45,15 +48,15 @@ CUT_AT_SENTENCE = 0.0
 CUT_AT_BREATH = 2.0
 CUT_AT_CLAUSE = 3.0
 CUT_IN_PHRASE = 10.0
-SENTENCE_INSIDE = 5.0  # less than ONE_MORE_CUE: two short sentences share a cue, if it can be read
-HALF_SECOND_SHORT = 4.0  # per 500 ms missing to SHORTEST_MS
+SENTENCE_INSIDE = 8.0  # more than ONE_MORE_CUE: sentences share a cue only where one alone would be too short
+SECOND_SHORT = 4.0  # per second missing to CALM_MS
 
 _SENTENCE_END = re.compile("[.!?\u2026\u3002\uff01\uff1f\uff0e\u061f\u06d4\u0964\u0965\u1362\u17d4]$")
 _CLAUSE_END = re.compile("[,;:\u3001\uff0c\uff1b\uff1a\u060c\u061b\u2013\u2014]$")
 _CLOSING = "\"')]}\u00bb\u2019\u201d\u203a\u300d\u300f\uff09\u3011"
 _INITIAL = re.compile(r"[^\W\d_]\.$")  # "J." of "J. S. Bach"
 _TITLES = frozenset({"mr.", "mrs.", "ms.", "dr.", "prof.", "st.", "sr.", "jr.", "vs."})
-_UNWRITABLE = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")  # would end a line or a cue, or confuse a player
+_UNWRITABLE = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")  # ends a line or a cue, or confuses a player
 _ARROW = re.compile("-{2,}>")  # not the plain "-->": taking one dash from "--->" would leave an arrow
 
 
@@ -112,33 +115,33 @@ def _with_next(words: Sequence[Word]) -> Iterator[tuple[Word, Word | None]]:
 
 def _pieces(word: Word, following: Word | None) -> Iterator[_Piece]:
     text = _ARROW.sub("->", _UNWRITABLE.sub(" ", word.text).strip())
+    parts = [*_parts(text, spaced=word.spaced)]
+    widths = [0, *accumulate(columns(part) for part, _ in parts)]
     start, end = milliseconds(word.start), milliseconds(word.end)
-    parts = list(_lines_of(text))
-    widths = [0, *accumulate(columns(part) for part in parts)]
-    for index, part in enumerate(parts):
-        last = index == len(parts) - 1
+    for index, (part, spaced) in enumerate(parts):
         yield _Piece(
             text=part,
             columns=widths[index + 1] - widths[index],
-            spaced=word.spaced and index == 0,
+            spaced=spaced,
             start_ms=start + (end - start) * widths[index] // widths[-1],
             end_ms=start + (end - start) * widths[index + 1] // widths[-1],
-            cost=_cost_of_cut(word, following) if last else CUT_IN_PHRASE,
+            cost=_cost_of_cut(word, following) if index == len(parts) - 1 else CUT_IN_PHRASE,
         )
 
 
-def _lines_of(text: str) -> Iterator[str]:
-    """Cut one word into parts of at most COLUMNS: none of an empty one, itself nearly always."""
-    part, width = "", 0
-    for character in text:
-        wide = columns(character)
-        if width + wide > COLUMNS:
-            yield part
-            part, width = "", 0
-        part += character
-        width += wide
-    if part:
-        yield part
+def _parts(text: str, *, spaced: bool) -> Iterator[tuple[str, bool]]:
+    """Cut one word into parts of at most COLUMNS, each with whether a space stands before it. Nearly always: itself."""
+    for token in text.split(" ") if text else ():
+        part, width = "", 0
+        for character in token:
+            wide = columns(character)
+            if width + wide > COLUMNS:
+                yield part, spaced
+                part, width, spaced = "", 0, False
+            part += character
+            width += wide
+        yield part, spaced
+        spaced = True
 
 
 def _cost_of_cut(word: Word, following: Word | None) -> float:
@@ -191,8 +194,11 @@ class _Block:
         """The cheapest cues, each as (its first piece, the piece after its last)."""
         least = [0.0]
         came_from = [0]
+        earliest = 0
         for after in range(1, len(self._pieces) + 1):
-            best, start = min((least[first] + self._cost(first, after), first) for first in self._starts(after))
+            while not self._fits(earliest, after):  # and it will not fit with more pieces after it
+                earliest += 1
+            best, start = min((least[first] + self._cost(first, after), first) for first in range(earliest, after))
             least.append(best)
             came_from.append(start)
         ends = [len(self._pieces)]
@@ -200,15 +206,12 @@ class _Block:
             ends.append(came_from[ends[-1]])
         return [(first, after) for after, first in pairwise(ends)][::-1]
 
-    def _starts(self, after: int) -> Iterator[int]:
-        """Every first piece of a cue before *after* that fits the screen and the clock; one piece always does."""
-        yield after - 1
-        for first in range(after - 2, -1, -1):
-            if self._pieces[after - 1].end_ms - self._pieces[first].start_ms > LONGEST_MS:
-                return
-            if self._width(first, after) > LINES * COLUMNS or self._break(first, after) is None:
-                return
-            yield first
+    def _fits(self, first: int, after: int) -> bool:
+        """Do these pieces fit the screen and the clock? A single one always does."""
+        if after - first == 1:
+            return True
+        spoken_ms = self._pieces[after - 1].end_ms - self._pieces[first].start_ms
+        return spoken_ms <= LONGEST_MS and self._width(self._filled(first, after), after) <= COLUMNS
 
     def _cost(self, first: int, after: int) -> float:
         last = self._pieces[after - 1]
@@ -216,31 +219,33 @@ class _Block:
         until_ms = self._pieces[after].start_ms if after < len(self._pieces) else last.end_ms + SHORTEST_MS
         shown_ms = max(1, min(until_ms - start_ms, LONGEST_MS))
         too_fast = max(0.0, self._width(first, after) * 1000 / shown_ms - COLUMNS_PER_SECOND)
-        too_short = max(0, SHORTEST_MS - shown_ms) / 500 * HALF_SECOND_SHORT
+        too_short = max(0, CALM_MS - shown_ms) / 1000 * SECOND_SHORT
         inside = (self._sentences[after - 1] - self._sentences[first]) * SENTENCE_INSIDE
         return ONE_MORE_CUE + last.cost + min(too_fast, 2 * CUT_IN_PHRASE) + too_short + inside
 
     def _width(self, first: int, after: int) -> int:
+        """Columns of these pieces in one line; 0 of none."""
+        if first == after:
+            return 0
         return self._widths[after] - self._widths[first] - self._pieces[first].spaced
 
-    def _lines(self, first: int, after: int) -> list[tuple[int, int]]:
-        if self._width(first, after) <= COLUMNS:
-            return [(first, after)]
-        middle = self._break(first, after)
-        assert middle is not None, "a cue was cut that does not fit its lines"
-        return [(first, middle), (middle, after)]
+    def _filled(self, first: int, after: int) -> int:
+        """The piece after those that a first line starting with *first* can hold."""
+        reach = self._widths[first] + self._pieces[first].spaced + COLUMNS
+        return bisect_right(self._widths, reach, first + 1, after + 1) - 1
 
-    def _break(self, first: int, after: int) -> int | None:
-        """Where two lines of these pieces are best cut: none where they do not fit; *after* where one line does."""
-        if self._width(first, after) <= COLUMNS:
-            return after
-        fits = bisect_right(self._widths, self._widths[first] + self._pieces[first].spaced + COLUMNS) - 1
-        best = [
-            (abs(self._width(first, middle) - self._width(middle, after)) + self._pieces[middle - 1].cost, middle)
-            for middle in range(fits, first, -1)
-            if self._width(middle, after) <= COLUMNS
-        ]
-        return min(best)[1] if best else None
+    def _lines(self, first: int, after: int) -> list[tuple[int, int]]:
+        """One line where it holds the cue; else two, of like length and better cut at a comma than in a phrase."""
+        filled = self._filled(first, after)
+        if filled == after:
+            return [(first, after)]
+        middle = min(
+            (middle for middle in range(filled, first, -1) if self._width(middle, after) <= COLUMNS),
+            key=lambda middle: (
+                self._pieces[middle - 1].cost + abs(self._width(first, middle) - self._width(middle, after))
+            ),
+        )
+        return [(first, middle), (middle, after)]
 
     def _text(self, first: int, after: int) -> str:
         line = "".join(f" {piece.text}" if piece.spaced else piece.text for piece in self._pieces[first:after])
@@ -255,9 +260,9 @@ def _timed(found: Sequence[Cue], duration_ms: int) -> list[Cue]:
     for cue in found:
         starts.append(max(cue.start_ms, starts[-1] + 1) if starts else cue.start_ms)
     timed: list[Cue] = []
-    for start, cue, following in zip(starts, found, [*starts[1:], None], strict=True):
+    for index, (start, cue) in enumerate(zip(starts, found, strict=True)):
         reading = sum(map(columns, cue.lines)) * 1000 // COLUMNS_PER_SECOND
         wanted = max(cue.end_ms, min(start + max(SHORTEST_MS, reading), duration_ms))
-        end = min(wanted, start + LONGEST_MS, following if following is not None else wanted)
+        end = min(wanted, start + LONGEST_MS, *starts[index + 1 : index + 2])
         timed.append(Cue(start, max(end, start + 1), cue.lines))
     return timed

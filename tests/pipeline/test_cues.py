@@ -1,0 +1,231 @@
+"""Subtitles: every word once, in order, on a screen of two lines that nobody has to hurry to read."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import RATE
+from pipeline.documents.cues import (
+    COLUMNS,
+    LINES,
+    LONGEST_MS,
+    PAUSE_MS,
+    SHORTEST_MS,
+    Cue,
+    columns,
+    cues,
+    milliseconds,
+)
+from pipeline.words import Word
+
+MS = RATE // 1000
+
+
+def spoken(text: str, *, start_ms: int = 0, ms_per_letter: int = 70, gap_ms: int = 50) -> list[Word]:
+    """The words of *text* at an even pace."""
+    words = []
+    for token in text.split():
+        end_ms = start_ms + len(token) * ms_per_letter
+        words.append(Word(token, start_ms * MS, end_ms * MS, 0.9))
+        start_ms = end_ms + gap_ms
+    return words
+
+
+def written_lines(words: list[Word], duration_ms: int = 3_600_000) -> list[tuple[str, ...]]:
+    return [cue.lines for cue in cues(words, duration_ms * MS)]
+
+
+def texts(found: list[Cue]) -> str:
+    return " ".join(line for cue in found for line in cue.lines)
+
+
+TEXT = st.text(
+    st.one_of(
+        st.sampled_from("abcdefgh.,!?-><&'\"#\u00e9\u4eca\u3002\u00a0\n\r\t\x00\u2028"),
+        st.characters(exclude_categories=["Cs"]),
+    ),
+    min_size=1,
+    max_size=60,
+).filter(lambda text: text == text.strip())
+
+
+@st.composite
+def heard(draw: st.DrawFn) -> list[Word]:
+    """Words in the order of their starts, as any recogniser may time them: overlapping, without length, far apart."""
+    words = []
+    start = 0
+    for text, spaced in draw(st.lists(st.tuples(TEXT, st.booleans()), max_size=40)):
+        start += draw(st.sampled_from([0, 0, 1, 7, 800, 4800, RATE, 4 * RATE]))
+        length = draw(st.sampled_from([0, 1, 8, 1600, 4800, 8000, 3 * RATE, 9 * RATE]))
+        words.append(Word(text, start, start + length, 0.5, spaced))
+    return words
+
+
+@settings(deadline=None, max_examples=200)
+@given(heard())
+def test_every_cue_fits_the_screen_and_the_clock(words):
+    for cue in cues(words, 3600 * RATE):
+        assert 1 <= len(cue.lines) <= LINES
+        assert all(0 < len(line) <= columns(line) <= COLUMNS for line in cue.lines)
+        assert 0 < cue.end_ms - cue.start_ms <= LONGEST_MS
+
+
+@settings(deadline=None, max_examples=200)
+@given(heard())
+def test_cues_never_overlap_and_never_go_back(words):
+    for cue, following in pairwise(cues(words, 3600 * RATE)):
+        assert cue.end_ms <= following.start_ms
+
+
+@settings(deadline=None, max_examples=200)
+@given(heard())
+def test_no_letter_is_lost_added_or_moved(words):
+    def letters(text: str) -> str:
+        # Dashes are left out because "-->" has to lose one; what cannot be written is white or a control character.
+        return "".join(c for c in text if not (c == "-" or c.isspace() or c < " " or "\x7f" <= c <= "\x9f"))
+
+    assert letters(texts(cues(words, 3600 * RATE))) == letters("".join(word.text for word in words))
+
+
+@settings(deadline=None, max_examples=200)
+@given(heard())
+def test_no_line_can_be_taken_for_markup_of_the_file(words):
+    for cue in cues(words, 3600 * RATE):
+        for line in cue.lines:
+            assert "-->" not in line
+            assert line.splitlines() == [line]
+            assert line.strip()
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.text("abc.,", min_size=1, max_size=12), st.integers(0, 900)), max_size=60))
+def test_spaced_words_parse_back_from_the_lines(timed):
+    words, at = [], 0
+    for text, gap_ms in timed:
+        words.append(Word(text, at * MS, (at + 200) * MS, 0.5))
+        at += 200 + gap_ms
+    found = cues(words, at * MS)
+    assert texts(found).split() == [word.text for word in words]
+    starts = {milliseconds(word.start) for word in words}
+    assert {cue.start_ms for cue in found} <= starts
+
+
+@settings(deadline=None, max_examples=200)
+@given(heard(), st.integers(0, 100 * RATE))
+def test_a_cue_is_shown_past_its_last_word_only_while_the_recording_lasts(words, more):
+    last = max((word.end for word in words), default=0)
+    duration = last + more
+    found = cues(words, duration)
+    bumped = len(words)  # words at one instant get a millisecond each
+    assert all(cue.end_ms <= milliseconds(duration) + bumped for cue in found)
+
+
+def test_nothing_said_is_no_cue():
+    assert cues([], 10 * RATE) == []
+
+
+def test_a_cue_starts_with_its_first_word_and_ends_no_earlier_than_its_last():
+    (cue,) = cues([Word("Hello", 8_000, 16_000, 0.9), Word("there.", 16_800, 40_000, 0.9)], 60 * RATE)
+    assert cue == Cue(500, 2500, ("Hello there.",))
+
+
+def test_times_are_rounded_half_up_to_milliseconds():
+    assert [milliseconds(position) for position in (0, 7, 8, 9, 24, 16_000)] == [0, 0, 1, 1, 2, 1000]
+
+
+def test_cues_end_at_the_ends_of_sentences():
+    text = "We measured the bridge on Monday. The steel was sound, but the bolts were not. They were replaced."
+    assert written_lines(spoken(text)) == [
+        ("We measured the bridge on Monday.",),
+        ("The steel was sound,", "but the bolts were not."),
+        ("They were replaced.",),
+    ]
+
+
+def test_a_long_sentence_is_cut_at_its_comma():
+    text = (
+        "The committee which had been waiting for hours in the cold, "
+        "then began to discuss the matter of the bridge across the river."
+    )
+    assert written_lines(spoken(text)) == [
+        ("The committee which had been", "waiting for hours in the cold,"),
+        ("then began to discuss the matter", "of the bridge across the river."),
+    ]
+
+
+def test_without_any_punctuation_it_is_cut_at_a_breath():
+    before = spoken("the committee had been waiting for hours in the cold", ms_per_letter=60)
+    start_ms = before[-1].end // MS + 500
+    after = spoken("then it began to discuss the matter of the old bridge", start_ms=start_ms, ms_per_letter=60)
+    assert [" ".join(lines) for lines in written_lines(before + after)] == [
+        "the committee had been waiting for hours in the cold",
+        "then it began to discuss the matter of the old bridge",
+    ]
+
+
+def test_two_lines_are_of_like_length():
+    (lines,) = written_lines(spoken("She sells sea shells on the sea shore and more", ms_per_letter=60))
+    assert lines == ("She sells sea shells on", "the sea shore and more")
+
+
+def test_short_sentences_share_a_cue():
+    assert written_lines(spoken("Yes. I know.", ms_per_letter=60)) == [("Yes. I know.",)]
+
+
+@pytest.mark.parametrize("name", ["Dr. Smith", "J. Bach", "etc. and"])
+def test_not_every_full_stop_ends_a_sentence(name):
+    text = f"all of the people there had heard of {name} before the evening"
+    assert all(not line.endswith(name.split()[0]) for line in written_lines(spoken(text, ms_per_letter=60))[0][-1:])
+
+
+def test_words_after_a_long_silence_never_show_early():
+    first, second = Word("One.", 0, RATE, 0.9), Word("Two.", RATE + PAUSE_MS * MS, 4 * RATE, 0.9)
+    found = cues([first, second], 5 * RATE)
+    assert [(cue.start_ms, cue.lines) for cue in found] == [(0, ("One.",)), (3000, ("Two.",))]
+
+
+def test_a_short_word_stays_long_enough_to_be_seen():
+    (cue,) = cues([Word("No.", RATE, RATE + 1600, 0.9)], 60 * RATE)
+    assert (cue.start_ms, cue.end_ms) == (1000, 1000 + SHORTEST_MS)
+
+
+def test_showing_on_stops_at_the_next_cue_and_at_the_end_of_the_recording():
+    short = Word("No.", 0, 1600, 0.9)
+    late = Word("Never.", 3 * RATE, 3 * RATE + 1600, 0.9)
+    found = cues([short, late], 3 * RATE + 4800)
+    assert [(cue.start_ms, cue.end_ms) for cue in found] == [(0, 1000), (3000, 3300)]
+
+
+def test_a_word_that_seems_to_last_for_ever_is_taken_off_the_screen():
+    (cue,) = cues([Word("Ommm", 0, 30 * RATE, 0.9)], 60 * RATE)
+    assert (cue.start_ms, cue.end_ms) == (0, LONGEST_MS)
+
+
+def test_words_at_one_instant_follow_each_other_by_milliseconds():
+    words = [Word("x" * 40, RATE, RATE, 0.9) for _ in range(6)]
+    found = cues(words, RATE)
+    assert [(cue.start_ms, cue.end_ms) for cue in found] == [(1000, 1001), (1001, 1002), (1002, 1003)]
+
+
+def test_a_word_wider_than_the_screen_is_cut_into_lines_and_its_time_shared_out():
+    found = cues([Word("a" * 42 + "b" * 42 + "c" * 21, 0, 5 * RATE, 0.9)], 60 * RATE)
+    assert found == [Cue(0, 2000, ("a" * 42,)), Cue(2000, 5705, ("b" * 42, "c" * 21))]
+
+
+def test_scripts_without_spaces_are_joined_without_and_measured_in_columns():
+    text = "今天天气很好我们一起去公园散步吧好吗、当然可以我先换一件衣服然后就出发。"
+    words = [Word(sign, i * 3000, i * 3000 + 3000, 0.9, spaced=False) for i, sign in enumerate(text)]
+    (lines,) = written_lines(words)
+    assert lines == ("今天天气很好我们一起去公园散步吧好吗、", "当然可以我先换一件衣服然后就出发。")
+    assert all(columns(line) <= COLUMNS for line in lines)
+
+
+def test_an_arrow_loses_a_dash_however_it_comes_about():
+    words = [Word("--", 0, 800, 0.9), Word(">", 800, 1600, 0.9, spaced=False), Word("a--->b", 1600, 2400, 0.9)]
+    assert written_lines(words) == [("-> a->b",)]
+
+
+def test_line_breaks_inside_a_word_become_spaces():
+    assert written_lines([Word("a\n\nb\u2028c", 0, RATE, 0.9)]) == [("a b c",)]
