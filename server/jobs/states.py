@@ -93,6 +93,11 @@ class Order:
     live: LiveOptions | None = None
 
 
+def returns_quota(code: str) -> bool:
+    """Whether a job that failed with *code* gives its allowance back: it was our fault or the source's."""
+    return code in {"engine_error", "internal", "queue_timeout"} or code.startswith("source_")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobError:
     """Why a job failed; *code* is one of the documented job error codes."""

@@ -1,0 +1,200 @@
+"""Every setting of the server, read once from the environment into a frozen value.
+
+Nothing else in the project reads environment variables. VARIABLES is the list that the README's table is checked
+against; each row says what the variable takes, and a bad value raises ConfigError with one sentence.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+PREFIX = "SCRIBEWIRE_"
+
+Network: TypeAlias = IPv4Network | IPv6Network
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class ConfigError(Exception):
+    """A setting that cannot be used. The message names the variable, what it got and what it takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    host: str
+    port: int
+    data_dir: Path
+    engine: str
+    whisper_model: str
+    device: str
+    compute_type: str
+    model_threads: int  # 0: as many as the machine has cores
+    model_download_s: int
+    workers: int
+    public_base_url: str | None  # None: http://127.0.0.1:PORT, known once the port is
+    allow_insecure_http: bool
+    sandbox_host: str | None
+    wait_default: int
+    wait_max: int
+    signup: str
+    signup_token: str | None
+    egress_allow_cidrs: tuple[Network, ...]
+    allow_http_sources: bool
+    trusted_proxies: tuple[Network, ...]
+    cors_origins: tuple[str, ...]
+    limits_file: Path | None
+    price_feed: Path | None
+    ranks_dir: Path | None
+    log_format: str
+    log_level: str
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "Config":
+        """The settings in *env*; raises ConfigError for the first that cannot be used."""
+        values = {row.name.lower(): row.parse(row.name, env.get(PREFIX + row.name, row.default)) for row in VARIABLES}
+        config = cls(**values)  # type: ignore[arg-type]  # each row's parser gives the type of the field of its name
+        _check_public_address(config)
+        return config
+
+
+def unknown_variables(env: Mapping[str, str]) -> list[str]:
+    """Names with our prefix that mean nothing: most likely typing errors."""
+    known = {PREFIX + row.name for row in VARIABLES}
+    return sorted(name for name in env if name.startswith(PREFIX) and name not in known)
+
+
+def _check_public_address(config: Config) -> None:
+    """Download links must be https wherever strangers can reach them, and a Host header is no source of truth."""
+    if config.allow_insecure_http:
+        return
+    if config.public_base_url is None and config.host not in LOOPBACK:
+        raise ConfigError(
+            f"{PREFIX}PUBLIC_BASE_URL must be set to the https address that clients use, because {PREFIX}HOST is "
+            f"{config.host!r} and not a loopback address ({PREFIX}ALLOW_INSECURE_HTTP=1 lifts this)"
+        )
+    public = urlsplit(config.public_base_url or "")
+    if public.scheme == "http" and public.hostname not in LOOPBACK:
+        raise ConfigError(
+            f"{PREFIX}PUBLIC_BASE_URL must be https, got {config.public_base_url!r} "
+            f"({PREFIX}ALLOW_INSECURE_HTTP=1 lifts this)"
+        )
+
+
+# --- parsers: (variable's name, text) -> value ---------------------------------------------------------------------
+
+
+def _refuse(name: str, takes: str, raw: str) -> ConfigError:
+    return ConfigError(f"{PREFIX}{name} must be {takes}, got {raw!r}")
+
+
+def _whole(least: int, most: int, *, auto: int | None = None) -> Callable[[str, str], int]:
+    def parse(name: str, raw: str) -> int:
+        if auto is not None and raw == "auto":
+            return auto
+        if not (raw.isascii() and raw.isdecimal()) or not least <= int(raw) <= most:
+            word = "'auto' or a whole number" if auto is not None else "a whole number"
+            raise _refuse(name, f"{word} from {least} to {most}", raw)
+        return int(raw)
+
+    return parse
+
+
+def _one_of(*allowed: str) -> Callable[[str, str], str]:
+    def parse(name: str, raw: str) -> str:
+        if raw.lower() not in allowed:
+            raise _refuse(name, f"one of {', '.join(allowed)}", raw)
+        return raw.lower()
+
+    return parse
+
+
+def _switch(name: str, raw: str) -> bool:
+    try:
+        return {"1": True, "true": True, "0": False, "false": False, "": False}[raw.lower()]
+    except KeyError:
+        raise _refuse(name, "1 or 0", raw) from None
+
+
+def _text(name: str, raw: str) -> str:
+    if not raw.strip():
+        raise _refuse(name, "a non-empty text", raw)
+    return raw.strip()
+
+
+def _optional_text(_name: str, raw: str) -> str | None:
+    return raw.strip() or None
+
+
+def _folder(name: str, raw: str) -> Path:
+    return Path(_text(name, raw)).expanduser()
+
+
+def _optional_file(name: str, raw: str) -> Path | None:
+    if not raw:
+        return None
+    path = Path(raw).expanduser()
+    if not path.exists():
+        raise _refuse(name, "the path of an existing file or folder", raw)
+    return path
+
+
+def _networks(name: str, raw: str) -> tuple[Network, ...]:
+    try:
+        return tuple(ip_network(part.strip()) for part in raw.split(",") if part.strip())
+    except ValueError:
+        raise _refuse(name, "a comma-separated list of networks such as 10.0.0.0/8", raw) from None
+
+
+def _origins(_name: str, raw: str) -> tuple[str, ...]:
+    return tuple(part.strip().rstrip("/") for part in raw.split(",") if part.strip())
+
+
+def _base_url(name: str, raw: str) -> str | None:
+    if not raw:
+        return None
+    parts = urlsplit(raw)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in raw:
+        raise _refuse(name, "an address such as https://speech.example.org", raw)
+    return raw.rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable (written without the prefix) and what it is for."""
+
+    name: str
+    default: str
+    parse: Callable[[str, str], object]
+    meaning: str
+
+
+VARIABLES = (
+    Variable("HOST", "127.0.0.1", _text, "address to listen on"),
+    Variable("PORT", "8000", _whole(0, 65_535), "port to listen on; 0 picks a free one, the ready line tells which"),
+    Variable("DATA_DIR", "./data", _folder, "database, audio and outputs; created with mode 0700"),
+    Variable("ENGINE", "auto", _one_of("auto", "whisper", "sphinx", "scripted"), "which recogniser runs"),
+    Variable("WHISPER_MODEL", "auto", _text, "model name, or folder of a CTranslate2 Whisper model"),
+    Variable("DEVICE", "auto", _one_of("auto", "cpu", "cuda"), "where the model runs"),
+    Variable("COMPUTE_TYPE", "auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32"),
+    Variable("MODEL_THREADS", "auto", _whole(1, 512, auto=0), "threads of one model call"),
+    Variable("MODEL_DOWNLOAD_S", "900", _whole(1, 86_400), "longest wait for a model's first download, seconds"),
+    Variable("WORKERS", "4", _whole(0, 256), "files transcribed at the same time by this process"),
+    Variable("PUBLIC_BASE_URL", "", _base_url, "address that clients use; every link is built from it"),
+    Variable("ALLOW_INSECURE_HTTP", "0", _switch, "1 allows plain http beyond loopback"),
+    Variable("SANDBOX_HOST", "", _optional_text, "host name that serves the sandbox, beside /sandbox"),
+    Variable("WAIT_DEFAULT", "60", _whole(0, 3600), "seconds a POST holds for its result"),
+    Variable("WAIT_MAX", "300", _whole(0, 3600), "most seconds a client may ask to hold"),
+    Variable("SIGNUP", "open", _one_of("open", "token", "off"), "who may make a key without having one"),
+    Variable("SIGNUP_TOKEN", "", _optional_text, "the token that SIGNUP=token asks for"),
+    Variable("EGRESS_ALLOW_CIDRS", "", _networks, "private networks that URLs and webhooks may reach all the same"),
+    Variable("ALLOW_HTTP_SOURCES", "0", _switch, "1 allows http beside https in url and webhook_url"),
+    Variable("TRUSTED_PROXIES", "", _networks, "proxies whose X-Forwarded-For is believed"),
+    Variable("CORS_ORIGINS", "*", _origins, "origins whose pages may call the API"),
+    Variable("LIMITS_FILE", "", _optional_file, "a limits.toml that replaces the built-in plans and numbers"),
+    Variable("PRICE_FEED", "", _optional_file, "price snapshot of the estimator that replaces the built-in one"),
+    Variable("RANKS_DIR", "", _optional_file, "folder with tiktoken rank files for the estimator"),
+    Variable("LOG_FORMAT", "text", _one_of("text", "json"), "how log lines are written"),
+    Variable("LOG_LEVEL", "info", _one_of("debug", "info", "warning", "error"), "least level that is logged"),
+)

@@ -1,0 +1,221 @@
+"""A transcription request -> Order. Form parts, urlencoded pairs and JSON members arrive as lists of values.
+
+Everything that is wrong is said at once, each with the member's name; names that mean nothing are warned of, so that
+a typing error is seen and a newer client still works.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+import orjson
+
+from server.errors import FieldError, Problem, invalid
+from server.jobs.states import Order
+
+Fields: TypeAlias = Mapping[str, Sequence[object]]
+"""Member name -> every value given for it: text from forms, any JSON value from JSON."""
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+FORMATS = ("json", "srt", "vtt", "txt")
+WEBHOOK_EVENTS = ("job.completed", "job.failed")
+SCENARIOS = ("fail", "slow", "empty", "quota_exceeded", "rate_limited", "canceled")
+MOST_URL_CHARS = 2048
+MOST_PROMPT_CHARS = 1000
+MOST_METADATA_KEYS = 16
+MOST_METADATA_CHARS = 512
+
+COMMON = frozenset({"output_formats", "language", "model", "prompt", "webhook_url", "webhook_events", "metadata"})
+FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A parsed request: the order, where the audio is, how long the client wants to wait (None: not said)."""
+
+    order: Order
+    url: str | None
+    wait_s: int | None
+    warnings: tuple[Mapping[str, str], ...]
+
+
+class _Wrong(Exception):
+    """A value cannot be used; *code* and message go into a FieldError."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(slots=True)
+class Members:
+    """Takes members out of *fields* one by one and remembers what was wrong."""
+
+    fields: Fields
+    errors: list[FieldError] = field(default_factory=list)
+
+    def take(self, name: str, parse: Callable[[Sequence[object]], T], default: D) -> T | D:
+        values = [value for value in self.fields.get(name, ()) if value is not None]
+        if not values:
+            return default
+        try:
+            return parse(values)
+        except _Wrong as wrong:
+            self.errors.append(FieldError(name, wrong.code, str(wrong)))
+            return default
+
+
+def parse_order(
+    fields: Fields, *, languages: Collection[str], models: Collection[str], sandbox: bool, has_file: bool
+) -> Asked:
+    """Raises Problem: missing_input, ambiguous_input, invalid_parameter."""
+    members = Members(fields)
+    url = members.take("url", _url, None) or members.take("audio_url", _url, None)
+    given = ("url" in fields) + ("audio_url" in fields) + has_file
+    if given > 1:
+        raise Problem("ambiguous_input", "give exactly one of file, url and audio_url")
+    order = common_order(
+        members,
+        languages=languages,
+        models=models,
+        word_timestamps=members.take("word_timestamps", _boolean, False),
+        scenario=members.take("sandbox_scenario", _one_of(SCENARIOS), None) if sandbox else None,
+    )
+    wait_s = members.take("wait", whole_seconds, None)
+    members.take("schema", _one_of(("service_v1",)), None)
+    if members.errors:
+        raise invalid(members.errors)
+    if not given:
+        raise Problem("missing_input", "give the audio as a multipart part named file, or its address as url")
+    known = COMMON | FILE_ONLY
+    return Asked(order, url, wait_s, unknown_members(fields, known if sandbox else known - {"sandbox_scenario"}))
+
+
+def common_order(
+    members: Members,
+    *,
+    languages: Collection[str],
+    models: Collection[str],
+    word_timestamps: bool,
+    scenario: str | None = None,
+) -> Order:
+    """The members that files and live sessions share."""
+    webhook_url = members.take("webhook_url", _url, None)
+    events = members.take("webhook_events", _subset(WEBHOOK_EVENTS), ())
+    if events and "webhook_url" not in members.fields:
+        members.errors.append(FieldError("webhook_events", "missing_companion", "needs webhook_url"))
+    return Order(
+        output_formats=members.take("output_formats", _subset(FORMATS), ("json",)),
+        word_timestamps=word_timestamps,
+        language=members.take("language", _one_of(sorted(languages)), None),
+        model=members.take("model", _one_of(sorted(models)), None),
+        prompt=members.take("prompt", _text_up_to(MOST_PROMPT_CHARS), ""),
+        webhook_url=webhook_url,
+        webhook_events=(events or WEBHOOK_EVENTS) if webhook_url else (),
+        metadata=members.take("metadata", _metadata, {}),
+        scenario=scenario,
+    )
+
+
+def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str, str], ...]:
+    return tuple({"code": "unknown_parameter", "param": name[:100]} for name in fields if name not in known)
+
+
+# --- parsers: every value given for one member -> the value; _Wrong when it cannot be used ---------------------------
+
+
+def _single(values: Sequence[object]) -> object:
+    if len(values) > 1:
+        raise _Wrong("repeated", "may be given only once")
+    return values[0]
+
+
+def _text(values: Sequence[object]) -> str:
+    value = _single(values)
+    if not isinstance(value, str):
+        raise _Wrong("invalid_type", "must be a string")
+    return value
+
+
+def _text_up_to(most: int) -> Callable[[Sequence[object]], str]:
+    def parse(values: Sequence[object]) -> str:
+        text = _text(values)
+        if len(text) > most:
+            raise _Wrong("too_long", f"must have at most {most} characters, got {len(text)}")
+        return text
+
+    return parse
+
+
+def _url(values: Sequence[object]) -> str | None:
+    return _text_up_to(MOST_URL_CHARS)(values)
+
+
+def _boolean(values: Sequence[object]) -> bool:
+    value = _single(values)
+    if isinstance(value, bool):
+        return value
+    try:
+        return {"true": True, "1": True, "false": False, "0": False}[str(value).strip().lower()]
+    except KeyError:
+        raise _Wrong("invalid_type", "must be true or false") from None
+
+
+def whole_seconds(values: Sequence[object]) -> int:
+    """A whole number of seconds, not negative; the caller clamps it."""
+    value = str(_single(values)).strip()
+    if not (value.isascii() and value.isdecimal() and len(value) <= 9):  # noqa: PLR2004  nine digits: 31 years
+        raise _Wrong("invalid_type", "must be a whole number of seconds")
+    return int(value)
+
+
+def _one_of(allowed: Sequence[str]) -> Callable[[Sequence[object]], str]:
+    def parse(values: Sequence[object]) -> str:
+        value = _text(values).strip().lower()
+        for candidate in allowed:
+            if candidate.lower() == value:
+                return candidate
+        raise _Wrong("unknown_value", f"unknown value {value[:100]!r}; allowed: {', '.join(allowed)}")
+
+    return parse
+
+
+def _subset(allowed: Sequence[str]) -> Callable[[Sequence[object]], tuple[str, ...]]:
+    """A comma list, a repeated member or a JSON array; trimmed, case-insensitive, without repeats."""
+
+    def parse(values: Sequence[object]) -> tuple[str, ...]:
+        parts: dict[str, None] = {}
+        for value in values:
+            for item in value if isinstance(value, list) else [value]:
+                if not isinstance(item, str):
+                    raise _Wrong("invalid_type", "must be a list of strings")
+                parts.update((part.strip().lower(), None) for part in item.split(",") if part.strip())
+        for part in parts:
+            if part not in allowed:
+                raise _Wrong("unknown_value", f"unknown value {part[:100]!r}; allowed: {', '.join(allowed)}")
+        if not parts:
+            raise _Wrong("empty", f"must name at least one of {', '.join(allowed)}")
+        return tuple(parts)
+
+    return parse
+
+
+def _metadata(values: Sequence[object]) -> Mapping[str, str]:
+    value = _single(values)
+    if isinstance(value, str):  # a form can only send text: JSON in it
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            raise _Wrong("invalid_json", "must be a JSON object") from None
+    if not isinstance(value, dict):
+        raise _Wrong("invalid_type", "must be a JSON object")
+    if len(value) > MOST_METADATA_KEYS:
+        raise _Wrong("too_many", f"must have at most {MOST_METADATA_KEYS} keys")
+    for key, text in value.items():
+        if not isinstance(text, str):
+            raise _Wrong("invalid_type", f"{key[:40]!r} must be a string")
+        if len(key) > MOST_METADATA_CHARS or len(text) > MOST_METADATA_CHARS:
+            raise _Wrong("too_long", f"keys and values must have at most {MOST_METADATA_CHARS} characters")
+    return value

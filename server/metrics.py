@@ -1,0 +1,39 @@
+"""What GET /metrics shows: one registry per app, named and described here and nowhere else."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        r = self.registry
+        self.requests = Counter(
+            "scribewire_requests_total", "HTTP requests answered", ["method", "route", "status"], registry=r
+        )
+        self.refused = Counter("scribewire_refused_total", "Requests refused by a limit", ["code"], registry=r)
+        self.jobs_waiting = Gauge("scribewire_jobs_waiting", "Jobs in the queue", registry=r)
+        self.jobs_running = Gauge("scribewire_jobs_running", "Jobs held by a worker", registry=r)
+        self.jobs_ended = Counter("scribewire_jobs_ended_total", "Jobs ended", ["state", "error"], registry=r)
+        self.job_wait = Histogram(
+            "scribewire_job_wait_seconds", "From acceptance to the first claim", buckets=_SECONDS, registry=r
+        )
+        self.job_run = Histogram("scribewire_job_run_seconds", "From claim to end", buckets=_SECONDS, registry=r)
+        self.audio = Counter("scribewire_audio_seconds_total", "Audio transcribed", ["environment"], registry=r)
+        self.leases_lost = Counter("scribewire_leases_lost_total", "Jobs whose lease ended early", registry=r)
+        self.subscribers = Gauge("scribewire_subscribers", "Open event streams", registry=r)
+        self.event_lag = Histogram(
+            "scribewire_event_lag_seconds",
+            "From an event's log entry to its sending",
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
+            registry=r,
+        )
+        self.webhook_backlog = Gauge("scribewire_webhook_backlog", "Deliveries still to be made", registry=r)
+        self.webhook_attempts = Counter(
+            "scribewire_webhook_attempts_total", "Webhook attempts", ["outcome"], registry=r
+        )
+
+    def page(self) -> bytes:
+        """The registry in Prometheus' text format."""
+        return generate_latest(self.registry)

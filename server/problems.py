@@ -1,0 +1,64 @@
+"""Any exception of the project -> the Problem that says it over HTTP; None for what nobody foresaw."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pipeline.errors import AudioTooLong, PipelineError
+from server.clock import iso, now_ms
+from server.errors import CODES, Problem
+from server.storage import interfaces as storage
+
+SOON = {"Retry-After": "5"}
+
+
+def problem_of(error: Exception) -> Problem | None:
+    if isinstance(error, Problem):
+        return error
+    for kind, translate in _TRANSLATIONS.items():
+        if isinstance(error, kind):
+            return translate(error)
+    return None
+
+
+def _quota(error: storage.QuotaExceeded) -> Problem:
+    wait_s = max(1, -(-(error.resets_at - now_ms()) // 1000))
+    members = {"limit": error.limit, "used": error.used, "window": error.name, "resets_at": iso(error.resets_at)}
+    return Problem(
+        "quota_exceeded",
+        f"{error.name}: {error.used} of {error.limit} used; free again at {iso(error.resets_at)}",
+        headers={"Retry-After": str(wait_s), "x-should-retry": "false"},
+        members={**members, "violated-policies": [error.name]},
+    )
+
+
+def _concurrency(error: storage.ConcurrencyLimited) -> Problem:
+    return Problem(
+        "concurrency_limited",
+        f"{error.used} of {error.limit} unfinished jobs; wait for one to end",
+        headers=SOON,
+        members={"limit": error.limit, "used": error.used, "window": error.name},
+    )
+
+
+def _too_long(error: AudioTooLong) -> Problem:
+    return Problem("audio_too_long", str(error), members={"limit": error.limit_s, "actual": error.actual_s})
+
+
+def _pipeline(error: PipelineError) -> Problem | None:
+    return Problem(error.code, str(error)) if error.code in CODES and error.code != "internal" else None
+
+
+def _plain(code: str, headers: Mapping[str, str] | None = None) -> Callable[[Exception], Problem]:
+    return lambda error: Problem(code, str(error) or CODES[code][1], headers=headers)
+
+
+_TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Problem | None]] = {
+    AudioTooLong: _too_long,
+    PipelineError: _pipeline,
+    storage.QuotaExceeded: _quota,
+    storage.ConcurrencyLimited: _concurrency,
+    storage.QueueFull: _plain("queue_full", {"Retry-After": "30"}),
+    storage.IdempotencyReused: _plain("idempotency_key_reused"),
+    storage.IdempotencyInProgress: _plain("idempotency_in_progress", {"Retry-After": "2"}),
+    storage.DiskFull: _plain("disk_full", {"Retry-After": "60"}),
+}

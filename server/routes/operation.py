@@ -1,0 +1,132 @@
+"""One row of the route table, and the resource that answers a path's methods.
+
+The table is the single source: Starlette's routes, the Allow header, the fixed order of checks and /openapi.json are
+all made from it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from server.door import Caller
+from server.errors import Problem
+from server.logs import log
+from server.problems import problem_of
+
+Schema: TypeAlias = Mapping[str, Any]
+"""A JSON Schema, most often {"$ref": "#/components/schemas/..."}."""
+
+
+class Auth(StrEnum):
+    KEY = "key"  # a valid API key of this environment
+    OPEN = "open"  # anyone; counted by address
+    OWN = "own"  # the handler judges: signed links, stream tokens
+    FREE = "free"  # anyone, uncounted: health, documentation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One documented success."""
+
+    description: str
+    schema: Schema | None = None
+    media_type: str = "application/json"
+    headers: tuple[str, ...] = ()
+    example: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    name: str
+    place: str  # query | header | path
+    schema: Schema
+    description: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    method: str
+    path: str
+    handle: Callable[[Request, Caller], Awaitable[Response]]
+    id: str
+    summary: str
+    tag: str
+    answers: Mapping[int, Answer]
+    description: str = ""
+    auth: Auth = Auth.KEY
+    media_types: tuple[str, ...] = ()  # what a body may be; none: a body is ignored
+    most_body: int | None = None  # bytes; None: the plan's upload cap
+    body_required: bool = False
+    bodies: Mapping[str, Schema] = field(default_factory=dict)  # media type -> schema, for the documentation
+    body_examples: Mapping[str, object] = field(default_factory=dict)
+    parameters: tuple[Parameter, ...] = ()
+    codes: tuple[str, ...] = ()  # error codes beside those that every operation of its kind has
+    hidden: bool = False  # not in /openapi.json: pages for people
+
+
+class Admission(Protocol):
+    async def admit(self, request: Request, operation: Operation) -> Caller: ...
+
+
+class Resource:
+    """All operations of one path, as an ASGI app."""
+
+    def __init__(self, operations: Iterable[Operation], admission: Admission) -> None:
+        self._operations = {operation.method: operation for operation in operations}
+        self._admission = admission
+        methods = {*self._operations, "OPTIONS"} | ({"HEAD"} if "GET" in self._operations else set())
+        self._allow = ", ".join(sorted(methods))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        try:
+            response = await self._answer(request)
+        except ClientDisconnect:
+            return  # nobody is there to answer; what arrived was dropped on the way out
+        except Exception as error:  # noqa: BLE001  the outermost edge: every error becomes an answer
+            response = problem_response(request, error)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers={"Allow": self._allow})
+        operation = self._operations.get("GET" if request.method == "HEAD" else request.method)
+        if operation is None:
+            raise Problem("method_not_allowed", f"{request.method} is not offered here", headers={"Allow": self._allow})
+        request.state.route = operation.path
+        caller = await self._admission.admit(request, operation)
+        return await operation.handle(request, caller)
+
+
+async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """The answer to every path that no operation has."""
+    request = Request(scope, receive, send)
+    await problem_response(request, Problem("not_found", "there is nothing at this path"))(scope, receive, send)
+
+
+def problem_response(request: Request, error: Exception) -> Response:
+    """*error* as application/problem+json; what nobody foresaw is logged and answered as 500 without details."""
+    problem = problem_of(error)
+    if problem is None:
+        log.error(
+            "unexpected error",
+            exc_info=error,
+            extra={"request_id": request.state.request_id, "path": request.url.path},
+        )
+        problem = Problem("internal", "the server failed to answer this request; it has been logged")
+    body = problem.to_json(instance=request.url.path, request_id=request.state.request_id)
+    return Response(orjson.dumps(body), problem.status, headers=problem.headers, media_type="application/problem+json")
+
+
+def json_response(
+    value: object, status: int = 200, *, headers: Mapping[str, str] | None = None, indent: bool = False
+) -> Response:
+    option = orjson.OPT_INDENT_2 if indent else 0
+    return Response(orjson.dumps(value, option=option), status, headers=headers, media_type="application/json")
