@@ -1,0 +1,40 @@
+"""Names of things: a short prefix, an underscore, a ULID. Later ones sort after earlier ones; none can be guessed."""
+
+import re
+from enum import StrEnum
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O, U
+CHANCE_BYTES = 10
+LENGTH = 26  # characters of 48 bits of time and 80 of chance, five bits each
+LATEST_MS = 2**48 - 1  # in the year 10889
+
+_ULID = re.compile(f"[0-7][{ALPHABET}]{{{LENGTH - 1}}}")
+
+
+class Prefix(StrEnum):
+    JOB = "job"
+    REQUEST = "req"
+    ESTIMATE = "est"
+    MESSAGE = "msg"  # a webhook message, equal on every attempt
+    DELIVERY = "dlv"  # that message on its way to one address
+    KEY = "key"
+    ACCOUNT = "acct"
+
+
+def new_id(prefix: Prefix, *, ms: int, chance: bytes) -> str:
+    """*prefix*, "_" and the ULID of the instant *ms* (since 1970) and CHANCE_BYTES random bytes."""
+    return f"{prefix}_{ulid(ms, chance)}"
+
+
+def is_id(prefix: Prefix, text: str) -> bool:
+    """Could new_id() have made *text*? What could not is nowhere to be found."""
+    head, _, tail = text.partition("_")
+    return head == prefix and _ULID.fullmatch(tail) is not None
+
+
+def ulid(ms: int, chance: bytes) -> str:
+    """LENGTH characters that sort as *ms* does (github.com/ulid/spec). Raises ValueError outside its bounds."""
+    if not 0 <= ms <= LATEST_MS or len(chance) != CHANCE_BYTES:
+        raise ValueError(f"a ULID is made of 0..{LATEST_MS} ms and {CHANCE_BYTES} bytes")
+    number = ms << 80 | int.from_bytes(chance)
+    return "".join(ALPHABET[number >> shift & 31] for shift in range(5 * (LENGTH - 1), -1, -5))

@@ -1,0 +1,148 @@
+"""What clients write into request headers and file names, parsed once into values.
+
+Each parser takes any text and gives a value or its one named error. Where the RFCs say that what is malformed is to be
+ignored, it is.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+MOST_IDEMPOTENCY_CHARS = 255
+MOST_FILENAME_BYTES = 255  # as file systems count
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  RFC 9110's token, no secret
+_LIST_ITEM = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*"?)+')
+_PREFERENCE = re.compile(rf'[ \t]*({_TOKEN})[ \t]*(?:=[ \t]*(?:(?:({_TOKEN})|"((?:[^"\\]|\\.)*)")[ \t]*)?)?(?:;.*)?')
+_SECONDS = re.compile(r"[0-9]{1,9}")
+_PRINTABLE = re.compile(r"[\x20-\x7e]+")
+_QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
+_RANGE = re.compile(r"bytes=[ \t,]*([0-9]{0,999})-([0-9]{0,999})[ \t,]*", re.IGNORECASE)
+_ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
+
+
+# --- Prefer (RFC 7240) -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """How the client would like to be answered."""
+
+    respond_async: bool = False
+    wait_s: int | None = None  # as asked, not yet clamped
+
+
+def preference(headers: Iterable[str]) -> Preference:
+    """What all Prefer *headers* of a request ask for. Of a preference given twice the first counts."""
+    given: dict[str, str] = {}
+    for header in headers:
+        for item in _LIST_ITEM.findall(header):
+            if match := _PREFERENCE.fullmatch(item):
+                given.setdefault(match[1].lower(), match[2] or match[3] or "")
+    wait = given.get("wait", "")
+    return Preference("respond-async" in given, int(wait) if _SECONDS.fullmatch(wait) else None)
+
+
+# --- Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07) ------------------------------------------------
+
+
+class InvalidIdempotencyKey(Exception):
+    """The Idempotency-Key is empty, too long or not printable ASCII. Send 1 to 255 such characters, as a UUID has."""
+
+    code: ClassVar[str] = "invalid_idempotency_key"
+
+
+def idempotency_key(header: str) -> str:
+    """The key, whether sent bare or as the quoted string of the draft: both spellings of one key are equal."""
+    text = header.strip(" \t")
+    if quoted := _QUOTED.fullmatch(text):
+        text = re.sub(r"\\(.)", r"\1", quoted[1])
+    elif text.startswith('"'):
+        raise InvalidIdempotencyKey("a quoted Idempotency-Key must end with its quote and escape only quotes")
+    if not _PRINTABLE.fullmatch(text) or len(text) > MOST_IDEMPOTENCY_CHARS:
+        raise InvalidIdempotencyKey(f"an Idempotency-Key has 1 to {MOST_IDEMPOTENCY_CHARS} printable ASCII characters")
+    return text
+
+
+# --- Range, If-Range, If-None-Match (RFC 9110) ---------------------------------------------------------------------
+
+
+class RangeNotSatisfiable(Exception):
+    """The range starts behind the last byte. Ask for all of it or for a range inside: there are *size* bytes."""
+
+    code: ClassVar[str] = "range_not_satisfiable"
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"there are {size} bytes")
+        self.size = size
+
+    @property
+    def content_range(self) -> str:
+        return f"bytes */{self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """The bytes [start, stop) of *size*; at least one."""
+
+    start: int
+    stop: int
+    size: int
+
+    @property
+    def content_range(self) -> str:
+        return f"bytes {self.start}-{self.stop - 1}/{self.size}"
+
+
+def byte_range(header: str, size: int) -> ByteRange | None:
+    """The one range of bytes that *header* asks of *size* bytes; None: answer with all of them.
+
+    That is so for another unit, a malformed header and several ranges, as RFC 9110 section 14.2 allows; and for an
+    empty content, which has no range to give. Raises RangeNotSatisfiable.
+    """
+    match = _RANGE.fullmatch(header.strip(" \t"))
+    if match is None or size == 0:
+        return None
+    first, last = match.groups()
+    if not first and not last:
+        return None
+    if not first:
+        start, stop = max(0, size - int(last)), size
+    else:
+        start, stop = int(first), min(int(last) + 1, size) if last else size
+        if last and int(last) < start:
+            return None
+    if start >= size:
+        raise RangeNotSatisfiable(size)
+    return ByteRange(start, stop, size)
+
+
+def range_still_holds(if_range: str | None, etag: str) -> bool:
+    """May a Range be honoured? Only while the content is the one that the client has a part of (If-Range).
+
+    Weak tags and dates never prove that, and we give out no dates.
+    """
+    return if_range is None or (if_range.strip(" \t") == etag and not etag.startswith("W/"))
+
+
+def none_match(headers: Iterable[str], etag: str) -> bool:
+    """Does the client already have the content of *etag* (If-None-Match, weak comparison)? Then the answer is 304."""
+    header = ",".join(headers).strip(" \t")
+    return header == "*" or etag.removeprefix("W/") in {tag for _, tag in _ENTITY_TAG.findall(header)}
+
+
+# --- file names --------------------------------------------------------------------------------------------------
+
+
+def clean_filename(name: str | None) -> str | None:
+    """The last part of *name*, fit to be shown: no path, nothing invisible, at most MOST_FILENAME_BYTES of UTF-8.
+
+    None where nothing is left. Directions of writing are taken out with the rest that is invisible: they let
+    `gpj.exe` be read backwards.
+    """
+    shown = "".join(c for c in name or "" if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
+    last = re.split(r"[/\\]", shown)[-1].strip()
+    cut = last.encode()[:MOST_FILENAME_BYTES].decode(errors="ignore").strip()
+    return None if cut in ("", ".", "..") else cut
