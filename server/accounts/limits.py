@@ -1,0 +1,331 @@
+"""What may be used how much, as arithmetic: plans, windows, headers. Nothing here counts durably or knows the time.
+
+Instants are milliseconds since 1970 UTC.
+"""
+
+import tomllib
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+MINUTE_MS = 60_000
+DAY_S = 24 * 3600
+MONTH_S = 30 * DAY_S  # what RateLimit-Policy says of a calendar month; resets are exact
+
+T = TypeVar("T")
+
+
+class BadLimits(Exception):
+    """A number of the plans that cannot be used. The message names it, what it got and what it takes."""
+
+
+# --- the numbers -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one account may use; None is unlimited."""
+
+    requests_per_minute: int
+    estimates_per_day: int | None
+    transcriptions_per_month: int | None
+    audio_hours_per_month: int | None
+    audio_minutes_per_file: int
+    upload_mib: int
+    active_jobs: int | None
+    live_sessions: int | None
+    retention_hours: int
+    weight: float
+
+    def __post_init__(self) -> None:
+        if self.weight <= 0:
+            raise BadLimits(f"weight must be more than 0, got {self.weight}: a queue divides by it")
+
+    @property
+    def audio_seconds_per_month(self) -> int | None:
+        return None if self.audio_hours_per_month is None else self.audio_hours_per_month * 3600
+
+    @property
+    def audio_s_per_file(self) -> int:
+        return self.audio_minutes_per_file * 60
+
+    @property
+    def upload_bytes(self) -> int:
+        return self.upload_mib * 1024 * 1024
+
+    @property
+    def retention_ms(self) -> int:
+        return self.retention_hours * 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """What replaces a plan's numbers in the sandbox, where the allowances per day and month are unlimited."""
+
+    requests_per_minute: int
+    retention_hours: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keyless:
+    """What one address may use without a key."""
+
+    requests_per_minute: int
+    estimates_per_day: int
+    signups_per_day: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams:
+    """How many event streams may be open, and how they behave."""
+
+    per_job: int
+    per_key: int
+    queued_events: int
+    keep_alive_s: float
+    retry_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhooks:
+    """How webhooks are delivered. One attempt more than there are delays."""
+
+    delays_s: tuple[float, ...]
+    timeout_s: float
+    connect_s: float
+    reply_kib: int
+    exhausted_before_disable: int
+
+    @property
+    def reply_bytes(self) -> int:
+        return self.reply_kib * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    plans: Mapping[str, Plan]
+    sandbox: Sandbox
+    keyless: Keyless
+    streams: Streams
+    webhooks: Webhooks
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Limits":
+        """The numbers in a limits.toml. Every one must be there and no other. Raises BadLimits."""
+        try:
+            tables = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise BadLimits(f"limits are no TOML: {error}") from None
+        _check_names("limits", tables, {table.name for table in fields(cls)})
+        plans = _table("plans", tables["plans"])
+        _check_names("plans", plans, {"free", *plans})  # a new account starts with it
+        return cls(
+            plans={name: _parsed(Plan, f"plans.{name}", plan) for name, plan in plans.items()},
+            sandbox=_parsed(Sandbox, "sandbox", tables["sandbox"]),
+            keyless=_parsed(Keyless, "keyless", tables["keyless"]),
+            streams=_parsed(Streams, "streams", tables["streams"]),
+            webhooks=_parsed(Webhooks, "webhooks", tables["webhooks"]),
+        )
+
+    def plan(self, name: str, overrides: Mapping[str, object], *, sandbox: bool) -> Plan:
+        """What an account of plan *name* may use there. Raises BadLimits for a plan or an override we do not know.
+
+        *overrides* are the account's own numbers by the names of Plan; None is unlimited. In the sandbox nothing that
+        counts days or months is limited, and its own numbers replace the plan's.
+        """
+        if name not in self.plans:
+            raise BadLimits(f"there is no plan {name!r}, only {', '.join(self.plans)}")
+        plan = overridden(self.plans[name], overrides)
+        if not sandbox:
+            return plan
+        return replace(
+            plan,
+            requests_per_minute=self.sandbox.requests_per_minute,
+            retention_hours=self.sandbox.retention_hours,
+            estimates_per_day=None,
+            transcriptions_per_month=None,
+            audio_hours_per_month=None,
+        )
+
+
+def overridden(plan: Plan, overrides: Mapping[str, object]) -> Plan:
+    """The plan with one account's own numbers. Raises BadLimits."""
+    kinds = {number.name: number.type for number in fields(Plan)}
+    unknown = sorted(overrides.keys() - kinds.keys())
+    if unknown:
+        raise BadLimits(f"there is no limit {unknown[0]!r}, only {', '.join(kinds)}")
+    own: dict[str, Any] = {name: _number(name, kinds[name], value) for name, value in overrides.items()}
+    return replace(plan, **own)
+
+
+def _table(where: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadLimits(f"{where} must be a table, got {value!r}")
+    return value
+
+
+def _check_names(where: str, given: Mapping[str, object], expected: Collection[str]) -> None:
+    for name in [*given, *expected]:
+        if name not in expected:
+            raise BadLimits(f"{where} knows no {name!r}, only {', '.join(sorted(expected))}")
+        if name not in given:
+            raise BadLimits(f"{where} lacks {name!r}")
+
+
+def _parsed(kind: type[T], where: str, value: object) -> T:
+    table = _table(where, value)
+    kinds: dict[str, Any] = {number.name: number.type for number in fields(kind)}  # type: ignore[arg-type]  # dataclass
+    _check_names(where, table, kinds.keys())
+    return kind(**{name: _number(f"{where}.{name}", kinds[name], table[name]) for name in kinds})
+
+
+def _number(where: str, kind: object, value: object) -> object:
+    if kind == int | None and value in ("unlimited", None):
+        return None
+    if kind == tuple[float, ...]:
+        if not isinstance(value, list):
+            raise BadLimits(f"{where} must be a list of numbers, got {value!r}")
+        return tuple(_number(where, float, item) for item in value)
+    takes, types = ("a number", (int, float)) if kind is float else ("a whole number", (int,))
+    if not isinstance(value, types) or isinstance(value, bool) or not 0 <= value < 2**53:
+        more = ' or "unlimited"' if kind == int | None else ""
+        raise BadLimits(f"{where} must be {takes} from 0{more}, got {value!r}")
+    return value
+
+
+# --- windows -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one counted window stands after a request."""
+
+    name: str  # "minute", "transcriptions", "estimates", ...
+    limit: int
+    used: int
+    window_s: int
+    resets_at: int  # when something becomes free again
+    allowed: bool = True
+
+    @property
+    def remaining(self) -> int:
+        return max(0, self.limit - self.used)
+
+
+class SlidingWindow:
+    """The instants of the requests of the last minute: never more than *limit* within any 60 s.
+
+    A bucket that refills would let a client pass twice its limit around the refill. Refused requests are not
+    remembered, so a client that keeps knocking is let in as soon as one that sleeps. Holds at most *limit* instants.
+    """
+
+    def __init__(self) -> None:
+        self._instants: deque[int] = deque()
+
+    def hit(self, now: int, limit: int) -> Standing:
+        """Count a request at *now* if it fits. A clock that goes back is taken for standing still."""
+        now = self._forget(now)
+        allowed = len(self._instants) < limit
+        if allowed:
+            self._instants.append(now)
+        return self._standing(now, limit, allowed=allowed)
+
+    def look(self, now: int, limit: int) -> Standing:
+        """How it stands, without counting."""
+        now = self._forget(now)
+        return self._standing(now, limit, allowed=len(self._instants) < limit)
+
+    def idle(self, now: int) -> bool:
+        """Is nothing left to remember?"""
+        self._forget(now)
+        return not self._instants
+
+    def _forget(self, now: int) -> int:
+        if self._instants:
+            now = max(now, self._instants[-1])
+        while self._instants and self._instants[0] <= now - MINUTE_MS:
+            self._instants.popleft()
+        return now
+
+    def _standing(self, now: int, limit: int, *, allowed: bool) -> Standing:
+        used = len(self._instants)
+        # A limit that was lowered meanwhile has to see more than one request go before the next fits.
+        leaves = self._instants[max(0, used - limit)] if limit > 0 and used else now
+        return Standing("minute", limit, used, MINUTE_MS // 1000, leaves + MINUTE_MS, allowed)
+
+
+class RateTable:
+    """A SlidingWindow for everyone who asked in the last minute. Whoever did not is forgotten at the next sweep.
+
+    Sweeps come when the table has doubled, so it holds at most twice as many as one minute brings, or SMALLEST.
+    """
+
+    SMALLEST = 1024
+
+    def __init__(self) -> None:
+        self._windows: dict[str, SlidingWindow] = {}
+        self._sweep_at = self.SMALLEST
+
+    def hit(self, subject: str, *, now: int, limit: int) -> Standing:
+        if len(self._windows) >= self._sweep_at:
+            self._windows = {who: window for who, window in self._windows.items() if not window.idle(now)}
+            self._sweep_at = max(self.SMALLEST, 2 * len(self._windows))
+        return self._windows.setdefault(subject, SlidingWindow()).hit(now, limit)
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """One calendar window of an allowance."""
+
+    name: str  # "2026-11-20" or "2026-11"
+    resets_at: int
+    window_s: int
+
+
+def day_of(now: int) -> Calendar:
+    """The UTC day of *now*."""
+    at = datetime.fromtimestamp(now // 1000, UTC)
+    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    return Calendar(f"{at:%Y-%m-%d}", _ms(midnight + timedelta(days=1)), DAY_S)
+
+
+def month_of(now: int) -> Calendar:
+    """The UTC calendar month of *now*."""
+    at = datetime.fromtimestamp(now // 1000, UTC)
+    first = at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return Calendar(f"{at:%Y-%m}", _ms((first + timedelta(days=32)).replace(day=1)), MONTH_S)
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp()) * 1000
+
+
+# --- what clients are told ---------------------------------------------------------------------------------------
+
+
+def seconds_until(instant: int, now: int) -> int:
+    """Whole seconds after which *instant* has surely passed; at least 1. What Retry-After says."""
+    return max(1, -(-(instant - now) // 1000))
+
+
+def limit_headers(standings: Sequence[Standing], *, now: int) -> dict[str, str]:
+    """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11) for all, X-RateLimit-* for the tightest.
+
+    The tightest is the one that refused, else the one with the fewest requests left. No headers for no windows.
+    """
+    if not standings:
+        return {}
+    tightest = min(standings, key=lambda standing: (standing.allowed, standing.remaining))
+    return {
+        "RateLimit-Policy": ", ".join(f'"{s.name}";q={s.limit};w={s.window_s}' for s in standings),
+        "RateLimit": ", ".join(f'"{s.name}";r={s.remaining};t={seconds_until(s.resets_at, now)}' for s in standings),
+        "X-RateLimit-Limit": str(tightest.limit),
+        "X-RateLimit-Remaining": str(tightest.remaining),
+        "X-RateLimit-Reset": str(-(-tightest.resets_at // 1000)),
+        "X-RateLimit-Resource": tightest.name,
+    }
