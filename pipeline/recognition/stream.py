@@ -1,0 +1,378 @@
+"""The heart of a live stream, without clock or I/O: audio and hypotheses in, events and decode requests out.
+
+    core.receive_audio(frame, speech=0.9)      # every WINDOW samples, with the probability that they hold speech
+    request = core.decode_wanted()             # at most one is in flight
+    core.receive_hypothesis(heard)             # its answer, at any later time
+    for event in core.events_received(): ...
+
+Speech probabilities cut the stream into turns. The words of the first turn are decided while later audio is kept:
+partial requests at every step of new speech, a speculative final as soon as the speaker pauses, published when the
+pause is long enough to end the turn and dropped when the speaker goes on. Every decision is a function of audio
+positions alone, so the same audio in other chunks, or at another speed, gives the same words as long as each answer
+comes before the next request is due. The numbers below are measured: see the README of this package.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+
+from pipeline.audio import LONGEST_JOB, WINDOW, Samples, position
+from pipeline.events import (
+    Event,
+    LanguageDetected,
+    Partial,
+    SegmentClosed,
+    SpeechEnded,
+    SpeechStarted,
+    Warned,
+    WordsCommitted,
+)
+from pipeline.recognition.agreement import Agreement, AgreementOptions
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.turns import Turn, TurnOptions, Turns
+from pipeline.recognition.window import Window
+from pipeline.words import Segment, Word, written
+
+ATTEMPTS = 3
+"""Failed decodes of one final before the words of the last good hypothesis are taken instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """What a session may set, and the measured constants of the policy."""
+
+    language: str | None = None  # None: detected once
+    hint: str = ""  # vocabulary the user expects
+    longest: int = position(15)  # samples of one segment; longer speech is cut and goes on in the next
+    incremental: bool = False  # what the engine says of itself
+    turns: TurnOptions = field(default_factory=TurnOptions)
+    agreement: AgreementOptions = field(default_factory=AgreementOptions)
+    first_step: int = position(0.4)  # speech heard before the first partial is asked for
+    step: int = position(0.5)  # speech heard between partials, unless pace() says otherwise
+    pause: int = position(0.2)  # silence that is worth a speculative final ...
+    hush: int = position(0.1)  # ... and silence before which a partial is still worth asking
+    lead: int = position(0.4)  # audio kept before speech was noticed: first sounds are soft
+    speech: float = 0.3  # a word is real only where some frame has at least this speech probability
+    trim_above: int = position(5)  # a window longer than this is cut at a pause between committed words ...
+    trim_anyway: int = position(8)  # ... and one longer than this between any two of them
+    anchors: int = 2  # committed words that a window always keeps, to find the place again
+    context: int = 40  # words said before the window that the engine is told
+    known: float = 0.5  # probability that settles the language
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where a turn and its silence would not fit into one decode job."""
+        if self.longest + self.turns.endpointing > LONGEST_JOB - position(3):
+            raise ValueError("the longest utterance and its endpointing silence must fit into 27 s together")
+
+
+class _Aim(Enum):
+    PARTIAL = auto()  # the turn goes on
+    FINAL = auto()  # the speaker pauses, or stopped
+    CUT = auto()  # the segment is too long
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    aim: _Aim
+    end: int  # of the audio asked about
+    voiced: int  # where the turn's speech ended when it was asked
+
+
+@dataclass(slots=True)
+class StreamCounts:
+    """What a stream has done so far, for the metrics page."""
+
+    partials: int = 0  # requests made
+    finals: int = 0
+    rejected: int = 0  # answers that a gate of the engine emptied
+    unvoiced: int = 0  # words of hypotheses not believed because nobody spoke where they were said to be
+    failures: int = 0  # requests the engine failed to answer
+    words: int = 0
+    segments: int = 0
+    forced: int = 0  # segments cut by length
+
+
+class StreamCore:
+    """One live stream: decides when to ask, what to believe, and when a word is final.
+
+    Raises ValueError where its caller breaks the protocol: audio after finish() or into a full window, an answer to
+    nothing.
+    """
+
+    def __init__(self, options: StreamOptions, *, name: str = "stream") -> None:
+        self.counts = StreamCounts()
+        self._options = options
+        self._name = name  # makes utterances unique among streams
+        self._window = Window()
+        self._turns = Turns(options.turns)
+        self._agreement = Agreement(options.agreement)
+        self._events: list[Event] = []
+        self._step = options.step
+        self._language = options.language
+        self._context: deque[Word] = deque(maxlen=options.context)
+        self._in_flight: _Ask | None = None
+        self._answered: _Ask | None = None  # the last ask about the first turn that was answered
+        self._last_words: Heard | None = None  # the answer to it, when it was a final
+        self._failed = 0  # in a row
+        self._utterance = 0
+        self._segment: list[Word] = []
+        self._segment_start = 0
+        self._shown: tuple[str, ...] = ()
+        self._finished = False
+
+    @property
+    def position(self) -> int:
+        """Samples received."""
+        return self._window.end
+
+    @property
+    def full(self) -> bool:
+        """No more audio can be taken before an answer comes."""
+        return self._window.full
+
+    @property
+    def finished(self) -> bool:
+        """finish() was called and everything is decided: no event and no request will come any more."""
+        return self._finished and self._turns.first is None
+
+    @property
+    def decode_due(self) -> bool:
+        """There is something to ask, or something newer than what is in flight."""
+        return self._next() is not None
+
+    @property
+    def behind(self) -> bool:
+        """The request in flight should be answered before more audio is taken, if the sender can wait.
+
+        With a caller that waits here, words depend on the audio alone and not on its speed or the decoder's.
+        """
+        ask = self._in_flight
+        return ask is not None and (self.decode_due or self.position >= ask.end + self._options.pause)
+
+    def pace(self, step: int) -> None:
+        """Ask for partials after *step* samples of new speech: wider under load."""
+        self._step = step
+
+    def receive_audio(self, window: Samples, *, speech: float) -> None:
+        """Take the next WINDOW samples (float32, -1..1). Ask events_received() and decode_wanted() after each call."""
+        if self._finished:
+            raise ValueError("audio after finish()")
+        self._window.append(window, speech=speech)
+        turn = self._turns.receive(self.position, speech)
+        if turn is not None:
+            self._events.append(SpeechStarted(turn.start) if turn.open else SpeechEnded(turn.voiced))
+            if turn is self._turns.first and turn.open:
+                self._begin(turn)
+        if turn is not None and not turn.open:
+            self._conclude_if_known()
+        if self._turns.first is None:
+            self._forget(self.position - self._options.lead - self._options.turns.onset * WINDOW)
+
+    def finalize(self) -> None:
+        """Decide everything heard so far as if the speaker had stopped here. The stream goes on."""
+        turn = self._turns.end(self.position)
+        if turn is not None:
+            self._events.append(SpeechEnded(turn.voiced))
+            self._conclude_if_known()
+
+    def finish(self) -> None:
+        """No more audio will come. Ask until finished."""
+        self.finalize()
+        self._finished = True
+
+    def decode_wanted(self) -> DecodeRequest | None:
+        """The next window to hear, or None. Once given it is in flight until it is answered, failed or withdrawn."""
+        ask = self._next() if self._in_flight is None else None
+        if ask is None:
+            return None
+        if not self._options.incremental:
+            self._trim()
+        self._in_flight = ask
+        final = ask.aim is not _Aim.PARTIAL
+        if final:
+            self.counts.finals += 1
+        else:
+            self.counts.partials += 1
+        return DecodeRequest(
+            samples=self._window.samples(ask.end),
+            start=self._window.start,
+            language=self._language,
+            previous=written(self._context),
+            hint=self._options.hint,
+            final=final,
+            utterance=f"{self._name}/{self._utterance}",
+        )
+
+    def withdraw(self) -> None:
+        """The request in flight was taken back before it was heard; a newer one can take its place."""
+        self._land()
+
+    def receive_failure(self) -> None:
+        """The request in flight could not be heard. It is asked again; a final only ATTEMPTS times."""
+        ask = self._land()
+        self.counts.failures += 1
+        self._failed += 1
+        self._utterance += 1  # whatever the engine kept of this utterance is not to be trusted
+        if ask.aim is _Aim.PARTIAL:
+            self._answered, self._last_words = ask, None  # the next step asks again
+        elif self._failed >= ATTEMPTS:
+            self._failed = 0
+            self._events.append(Warned("engine_failed", "the end of an utterance was taken from an earlier hypothesis"))
+            self._answer(ask, Heard(self._agreement.pending, self._language, None, 0.0, 0.0))
+
+    def receive_hypothesis(self, heard: Heard) -> None:
+        """Take the answer to the request in flight."""
+        ask = self._land()
+        self._failed = 0
+        if heard.rejected is not None:
+            self.counts.rejected += 1
+            heard = replace(heard, words=())
+        self._learn_language(heard, ask)
+        self._answer(ask, heard)
+
+    def events_received(self) -> list[Event]:
+        """Everything that happened since the last call, in order."""
+        events, self._events = self._events, []
+        return events
+
+    def _next(self) -> _Ask | None:
+        """What to ask about the first turn, if anything, beyond what was asked."""
+        turn = self._turns.first
+        if turn is None:
+            return None
+        options, now, last = self._options, self.position, self._in_flight or self._answered
+        asked = last.end if last else 0
+        least = asked if options.incremental else 0  # windows of an incremental engine never shrink
+        tail = max(min(_whole(turn.voiced + options.pause), turn.ended or now), least)
+        limit = max(_whole(self._segment_start + options.longest), least)
+        cut = _Ask(_Aim.CUT, limit, turn.voiced)
+        final = _Ask(_Aim.FINAL, tail, turn.voiced)
+        if tail > limit:
+            return None if self._in_flight == cut else cut
+        quiet = now - turn.voiced >= options.pause and not options.incremental
+        if not turn.open or quiet:
+            known = last is not None and last.aim is _Aim.FINAL and last.voiced == turn.voiced
+            return None if known else final
+        due = last.end + self._step if last else turn.start + options.first_step
+        if now >= due and turn.voiced > max(asked, now - options.hush):
+            return _Ask(_Aim.PARTIAL, now, turn.voiced)
+        return None
+
+    def _land(self) -> _Ask:
+        ask, self._in_flight = self._in_flight, None
+        if ask is None:
+            raise ValueError("no request is in flight")
+        return ask
+
+    def _answer(self, ask: _Ask, heard: Heard) -> None:
+        self._answered = ask
+        if ask.aim is not _Aim.PARTIAL:
+            self._utterance += 1
+        self._last_words = heard if ask.aim is _Aim.FINAL else None
+        if ask.aim is _Aim.CUT:
+            self._cut(ask, heard)
+            return
+        if not self._conclude_if_known():
+            self._commit(self._agreement.receive(heard.words, until=ask.end, voiced=self._voiced))
+            self._show()
+
+    def _conclude_if_known(self) -> bool:
+        """Close the first turn when it has ended and its last words were heard to the end."""
+        turn, ask, heard = self._turns.first, self._answered, self._last_words
+        if turn is None or turn.open or ask is None or heard is None or ask.voiced < turn.voiced:
+            return False
+        self._commit(self._agreement.conclude(heard.words, until=ask.end, voiced=self._voiced))
+        self._close(heard, forced=False)
+        self._agreement.settle(ask.end)
+        self._forget(ask.end)
+        self._turns.done()
+        if self._turns.first is not None:
+            self._begin(self._turns.first)
+        return True
+
+    def _cut(self, ask: _Ask, heard: Heard) -> None:
+        """End a segment that grew too long: commit what is safe, go on with the rest in the next."""
+        guard = self._options.agreement.guard
+        self._commit(self._agreement.conclude(heard.words, until=ask.end, voiced=self._voiced, guard=guard))
+        rest, edge = self._agreement.pending, ask.end - guard
+        # A word that only seems to last long must not stop the stream from going on.
+        self._agreement.settle(min(edge, max(rest[0].start, edge - position(2))) if rest else edge)
+        self._close(heard, forced=True)
+        self._segment_start = self._agreement.end
+        self._forget(max(self._anchor(0), self._agreement.end - position(2)))
+        self._show()
+
+    def _begin(self, turn: Turn) -> None:
+        """*turn* is the first one now."""
+        self._answered = self._last_words = None
+        self._utterance += 1
+        self._segment_start = max(turn.start, self._agreement.end)
+        self._forget(turn.start - self._options.lead)
+
+    def _close(self, heard: Heard, *, forced: bool) -> None:
+        """Close the segment, if it has words. Its numbers are those of its last hypothesis."""
+        if not self._segment:
+            self._show()
+            return
+        segment = Segment(tuple(self._segment), heard.avg_logprob, heard.no_speech_prob)
+        self._events.append(SegmentClosed(self.counts.segments, segment, forced))
+        self.counts.segments += 1
+        self.counts.forced += forced
+        self._segment.clear()
+        self._shown = ()
+
+    def _commit(self, words: tuple[Word, ...]) -> None:
+        if words:
+            self._events.append(WordsCommitted(words, self.counts.words, self.counts.segments))
+            self.counts.words += len(words)
+            self._segment.extend(words)
+            self._shown = ()
+
+    def _show(self) -> None:
+        """Say what is pending if that is news."""
+        pending = self._agreement.pending
+        texts = tuple(word.text for word in pending)
+        if texts != self._shown:
+            self._events.append(Partial(pending, self.counts.segments))
+            self._shown = texts
+
+    def _voiced(self, word: Word) -> bool:
+        """Whether somebody spoke where *word* is said to be, give or take a frame."""
+        voiced = self._window.speech(word.start - WINDOW, word.end + WINDOW) >= self._options.speech
+        self.counts.unvoiced += not voiced
+        return voiced
+
+    def _learn_language(self, heard: Heard, ask: _Ask) -> None:
+        """Settle the language on the first answer with words that is sure of it, or on the first final."""
+        if self._language is not None or heard.language is None or not heard.words:
+            return
+        probability = heard.language_probability or 0.0
+        if probability >= self._options.known or ask.aim is not _Aim.PARTIAL:
+            self._language = heard.language
+            self._events.append(LanguageDetected(heard.language, probability))
+
+    def _trim(self) -> None:
+        """Cut a long window between committed words: at the last pause, or anywhere when it grew too long."""
+        length = self.position - self._window.start
+        if length > self._options.trim_above:
+            self._forget(self._anchor(self._options.pause))
+        if self.position - self._window.start > self._options.trim_anyway:
+            self._forget(self._anchor(0))
+
+    def _anchor(self, pause: int) -> int:
+        """The last place between two committed words, *pause* apart or more, that leaves enough of them behind it."""
+        kept = self._agreement.kept
+        for index in range(len(kept) - self._options.anchors, 0, -1):
+            if kept[index].start - kept[index - 1].end >= pause:
+                return (kept[index - 1].end + kept[index].start) // 2
+        return self._window.start
+
+    def _forget(self, position: int) -> None:
+        """Cut the window; the words whose audio is gone become context."""
+        self._window.cut(position)
+        self._context.extend(self._agreement.release(self._window.start))
+
+
+def _whole(position: int) -> int:
+    """The end of the frame that holds *position*."""
+    return -(-position // WINDOW) * WINDOW

@@ -1,0 +1,60 @@
+"""The audio that is still undecided: frames with their speech probability, appended at one end, cut at the other."""
+
+from collections import deque
+from itertools import islice
+
+import numpy as np
+
+from pipeline.audio import LONGEST_JOB, WINDOW, Samples
+
+MOST_FRAMES = LONGEST_JOB // WINDOW
+"""Frames that one decode job can hold, and therefore all that a window keeps: just under 30 s."""
+
+
+class Window:
+    """A run of frames of WINDOW samples. It starts and ends at multiples of WINDOW and holds at most MOST_FRAMES.
+
+    A full window refuses more: its owner has to stop feeding until something was decided and cut.
+    """
+
+    def __init__(self, start: int = 0) -> None:
+        self._first = start // WINDOW  # number of the oldest frame kept, counted from the stream's first
+        self._frames: deque[Samples] = deque()
+        self._speech: deque[float] = deque()
+
+    @property
+    def start(self) -> int:
+        return self._first * WINDOW
+
+    @property
+    def end(self) -> int:
+        return (self._first + len(self._frames)) * WINDOW
+
+    @property
+    def full(self) -> bool:
+        return len(self._frames) >= MOST_FRAMES
+
+    def append(self, frame: Samples, *, speech: float) -> None:
+        """Take the next WINDOW samples. Raises ValueError for another size or when full."""
+        if frame.shape != (WINDOW,):
+            raise ValueError(f"a frame has {WINDOW} samples, got an array of shape {frame.shape}")
+        if self.full:
+            raise ValueError(f"the window is full: {MOST_FRAMES} frames are undecided")
+        self._frames.append(frame)
+        self._speech.append(speech)
+
+    def cut(self, position: int) -> None:
+        """Forget the frames that lie before *position* as a whole. Never forgets the same twice, never brings back."""
+        for _ in range(min(position // WINDOW - self._first, len(self._frames))):
+            self._frames.popleft()
+            self._speech.popleft()
+            self._first += 1
+
+    def samples(self, end: int) -> Samples:
+        """The audio from the start up to *end*, rounded up to a whole frame. At least one frame must be there."""
+        return np.concatenate(list(islice(self._frames, -(-end // WINDOW) - self._first)))
+
+    def speech(self, start: int, end: int) -> float:
+        """The highest speech probability of any frame that touches start..end, 0.0 where nothing is kept."""
+        first, last = start // WINDOW - self._first, -(-end // WINDOW) - self._first
+        return max(islice(self._speech, max(0, first), max(0, last, first + 1)), default=0.0)

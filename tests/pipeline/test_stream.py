@@ -1,0 +1,484 @@
+"""StreamCore against listeners that are perfect, slow, failing, mad or silent."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, cycle, pairwise, repeat
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import WINDOW, position
+from pipeline.events import (
+    Event,
+    LanguageDetected,
+    Partial,
+    SegmentClosed,
+    SpeechEnded,
+    SpeechStarted,
+    Warned,
+    WordsCommitted,
+)
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.stream import ATTEMPTS, StreamCore, StreamOptions
+from pipeline.recognition.turns import TurnOptions
+from pipeline.words import Word, written
+
+QUIET = np.zeros(WINDOW, np.float32)
+NEVER = 10**9
+
+Listener = Callable[[DecodeRequest], Heard | None]
+
+
+def heard(words: tuple[Word, ...] = (), *, rejected: str | None = None) -> Heard:
+    return Heard(words, "en", 0.9, avg_logprob=-0.2, no_speech_prob=0.05, rejected=rejected)
+
+
+def spoken(*words: tuple[str, float, float]) -> tuple[Word, ...]:
+    """Words from (text, start, end) in seconds."""
+    return tuple(Word(text, position(start), position(end), 0.9) for text, start, end in words)
+
+
+def talk(count: int, *, start: float = 0.5, each: float = 0.4, gap: float = 0.0) -> tuple[Word, ...]:
+    """*count* words, all different, evenly spaced."""
+    return spoken(*((f"w{n}", start + n * (each + gap), start + n * (each + gap) + each) for n in range(count)))
+
+
+def voice(words: tuple[Word, ...], end: int) -> Iterator[float]:
+    """The speech probability of every frame up to *end* when *words* are said."""
+    for frame in range(end // WINDOW):
+        start, stop = frame * WINDOW, (frame + 1) * WINDOW
+        yield 0.95 if any(word.start < stop and word.end > start for word in words) else 0.02
+
+
+def perfect(words: tuple[Word, ...]) -> Listener:
+    """Hears every word whose middle lies in the window; of a word that is not over yet, its beginning."""
+
+    def listen(request: DecodeRequest) -> Heard:
+        end = request.start + len(request.samples)
+        inside = [word for word in words if request.start <= (word.start + word.end) // 2 < end]
+        return heard(tuple(word if word.end <= end else replace(word, text=word.text[:1], end=end) for word in inside))
+
+    return listen
+
+
+@dataclass
+class Run:
+    core: StreamCore
+    events: list[Event]
+    requests: list[DecodeRequest]
+
+    @property
+    def committed(self) -> tuple[Word, ...]:
+        return tuple(chain.from_iterable(event.words for event in self.events if isinstance(event, WordsCommitted)))
+
+    @property
+    def text(self) -> str:
+        return written(self.committed)
+
+    def only(self, kind: type) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def stream(
+    speech: Iterator[float],
+    listen: Listener,
+    *,
+    options: StreamOptions | None = None,
+    delays: Iterable[int] = (2,),
+    finalize_at: frozenset[int] = frozenset(),
+    patient: bool = False,
+) -> Run:
+    """Run a whole stream. Each answer arrives after so many frames of audio; the sender waits where the core is full,
+    and a *patient* one where it is behind. A listener that gives None failed.
+    """
+    core = StreamCore(options or StreamOptions(), name="s")
+    run, waits = Run(core, [], []), cycle(delays)
+    request, due = None, 0
+
+    def ask(number: int) -> None:
+        nonlocal request, due
+        if request is None and (request := core.decode_wanted()) is not None:
+            run.requests.append(request)
+            due = number + next(waits)
+
+    def answer() -> None:
+        nonlocal request
+        assert request is not None
+        answered, request = request, None
+        core.receive_failure() if (said := listen(answered)) is None else core.receive_hypothesis(said)
+
+    number = 0
+    for number, probability in enumerate(speech):
+        while core.full:
+            assert request is not None, "a full core must have something in flight"
+            answer()
+            ask(number)
+        core.receive_audio(QUIET, speech=probability)
+        if number in finalize_at:
+            core.finalize()
+        ask(number)
+        while request is not None and (due <= number or (patient and core.behind)):
+            answer()
+            ask(number)
+        run.events += core.events_received()
+    core.finish()
+    ask(number)
+    while request is not None:
+        answer()
+        ask(number)
+    run.events += core.events_received()
+    assert core.finished
+    return run
+
+
+def assert_well_formed(run: Run) -> None:
+    """What every reader may rely on, whatever the listener says."""
+    count, segment, current, open_turn, last_end = 0, 0, [], False, 0
+    for event in run.events:
+        match event:
+            case WordsCommitted(words, index, number):
+                assert words
+                assert (index, number) == (count, segment)
+                for word in words:
+                    assert last_end <= word.start <= word.end <= run.core.position
+                    last_end = word.end
+                count += len(words)
+                current += words
+            case SegmentClosed(number, closed, _):
+                assert number == segment
+                assert closed.words == tuple(current)
+                segment, current = segment + 1, []
+            case Partial(words, number):
+                assert number == segment
+                assert all(last_end <= word.start <= word.end for word in words)
+                assert all(before.end <= after.start for before, after in pairwise(words))
+            case SpeechStarted():
+                assert not open_turn
+                open_turn = True
+            case SpeechEnded():
+                assert open_turn
+                open_turn = False
+            case LanguageDetected() | Warned():
+                pass
+    assert not current, "every committed word belongs to a closed segment"
+    assert not open_turn
+    assert run.core.counts.words == count
+    assert run.core.counts.segments == segment
+
+
+@st.composite
+def speeches(draw: st.DrawFn) -> tuple[Word, ...]:
+    """What somebody might say: words of 0.1 to 0.7 s with pauses from none to two seconds, some words repeated."""
+    words, at = [], draw(st.integers(0, position(1)))
+    for _ in range(draw(st.integers(1, 60))):
+        length = draw(st.integers(position(0.1), position(0.7)))
+        words.append(Word(draw(st.sampled_from(("so", "my", "fellow", "ask", "not", "what"))), at, at + length, 0.9))
+        at += length + draw(st.sampled_from((0, 0, 0, 800, 3000, 6000, 12_000, 32_000)))
+    return tuple(words)
+
+
+ANY_DELAYS = st.lists(st.integers(0, 60), min_size=1, max_size=5)
+
+
+@settings(deadline=None, max_examples=60)
+@given(words=speeches(), delays=ANY_DELAYS, incremental=st.booleans())
+@example(words=talk(120), delays=[400], incremental=False)
+def test_a_perfect_listener_loses_and_repeats_nothing_however_slow(words, delays, incremental):
+    speech = voice(words, words[-1].end + position(0.3))
+    run = stream(speech, perfect(words), delays=delays, options=StreamOptions(incremental=incremental))
+    assert_well_formed(run)
+    assert run.text == written(words)
+
+
+@settings(deadline=None, max_examples=40)
+@given(words=speeches(), delays=ANY_DELAYS, finalize_at=st.frozensets(st.integers(0, 1500), max_size=2))
+def test_a_sender_that_waits_gets_the_same_words_whatever_the_delays(words, delays, finalize_at):
+    """Half-heard, misheard and doubtful words included: the listener errs the same way on the same window."""
+
+    def listen(request: DecodeRequest) -> Heard:
+        said = perfect(words)(request).words
+        seed = request.start // WINDOW + len(request.samples) // WINDOW
+        return heard(tuple(replace(w, text=w.text[::-1]) if (seed + n) % 5 == 0 else w for n, w in enumerate(said)))
+
+    end = words[-1].end + position(1)
+    prompt = stream(voice(words, end), listen, delays=[0], finalize_at=finalize_at)
+    later = stream(voice(words, end), listen, delays=delays, finalize_at=finalize_at, patient=True)
+    assert later.committed == prompt.committed
+    assert later.only(SegmentClosed) == prompt.only(SegmentClosed)
+    assert [request.start for request in later.requests] == [request.start for request in prompt.requests]
+
+
+@settings(deadline=None, max_examples=60)
+@given(words=speeches(), delays=ANY_DELAYS, data=st.data(), incremental=st.booleans())
+def test_a_mad_listener_gets_well_formed_events(words, delays, data, incremental):
+    """Random words at random times: out of order, outside the window, of no length, rejected, empty, or failed."""
+    times = st.integers(0, position(60))
+    word = st.builds(Word, st.sampled_from(("a", "b", "?")), times, times, st.floats(0, 1))
+    answers = data.draw(st.lists(st.lists(word, max_size=8) | st.none() | st.just("gate"), min_size=1, max_size=8))
+    script = cycle(answers)
+
+    def listen(_: DecodeRequest) -> Heard | None:
+        said = next(script)
+        if said is None:
+            return None
+        return heard(rejected="repetition") if said == "gate" else heard(tuple(said))
+
+    speech = voice(words, words[-1].end + position(1))
+    run = stream(speech, listen, delays=delays, options=StreamOptions(incremental=incremental))
+    assert_well_formed(run)
+
+
+@settings(deadline=None, max_examples=40)
+@given(words=speeches(), finalize_at=st.frozensets(st.integers(0, 1500), max_size=4), delays=ANY_DELAYS)
+def test_finalize_at_any_moment_loses_no_word_but_the_one_it_splits(words, finalize_at, delays):
+    speech = voice(words, words[-1].end + position(0.3))
+    run = stream(speech, perfect(words), delays=delays, finalize_at=finalize_at)
+    assert_well_formed(run)
+    split = sum(word.start < (at + 1) * WINDOW < word.end for word in words for at in finalize_at)
+    assert abs(len(run.committed) - len(words)) <= split
+
+
+def test_speech_without_a_pause_is_cut_and_the_cut_is_said():
+    words = talk(100)
+    run = stream(voice(words, position(41)), perfect(words))
+    closed = run.only(SegmentClosed)
+    assert run.text == written(words)
+    assert [event.forced for event in closed] == [True, True, False]
+    assert all(event.segment.end - event.segment.start <= position(15) for event in closed)
+
+
+def test_a_word_is_final_within_two_seconds_while_the_speaker_goes_on():
+    words = talk(30)
+    core_position = {}
+    core = StreamCore(StreamOptions())
+    for number, probability in enumerate(voice(words, position(12))):
+        core.receive_audio(QUIET, speech=probability)
+        if (request := core.decode_wanted()) is not None:
+            core.receive_hypothesis(perfect(words)(request))
+        for event in core.events_received():
+            if isinstance(event, WordsCommitted):
+                core_position |= {word.text: (number + 1) * WINDOW - word.end for word in event.words}
+    assert len(core_position) >= 25
+    assert max(core_position.values()) <= position(2)
+
+
+def test_words_are_shown_before_they_are_final_and_a_wrong_one_is_taken_back():
+    words = talk(6)
+    guesses = iter([spoken(("w0", 0.5, 0.9)), spoken(("v0", 0.5, 0.9)), ()])
+    run = stream(voice(words, position(4)), lambda _: heard(next(guesses, words)))
+    partials = [event.text for event in run.only(Partial)]
+    assert partials[:3] == ["w0", "v0", ""]
+    assert run.text == written(words)
+
+
+def test_the_final_is_asked_for_in_the_pause_and_published_when_the_pause_is_long_enough():
+    words = talk(4)
+    run = stream(voice(words, position(4)), perfect(words), delays=[1])
+    finals = [request for request in run.requests if request.final]
+    assert len(finals) == 1
+    assert finals[0].start + len(finals[0].samples) == pytest.approx(words[-1].end + position(0.2), abs=2 * WINDOW)
+    assert run.text == written(words)
+
+
+def test_a_final_asked_for_in_a_pause_is_dropped_when_the_speaker_goes_on():
+    words = (*talk(4), *talk(4, start=2.4))  # the pause between them is 0.3 s: worth a final, too short to end the turn
+    run = stream(voice(words, position(5)), perfect(words))
+    assert len([request for request in run.requests if request.final]) == 2
+    assert len(run.only(SegmentClosed)) == 1
+    assert run.text == written(words)
+
+
+def test_the_last_words_come_out_when_the_stream_ends_in_the_middle_of_a_word():
+    words = talk(5)
+    run = stream(voice(words, words[-1].end - position(0.1)), perfect(words), delays=[30])
+    assert [word.text for word in run.committed] == ["w0", "w1", "w2", "w3", "w"]
+
+
+def test_nothing_is_asked_while_nobody_speaks():
+    run = stream(iter([0.1] * 20_000), lambda _: pytest.fail("asked"))  # more than ten minutes
+    assert run.events == []
+
+
+def test_a_click_is_not_speech():
+    run = stream(iter(([0.02] * 40 + [0.99]) * 10), lambda _: pytest.fail("asked"))
+    assert run.events == []
+
+
+def test_words_where_nobody_spoke_are_not_believed():
+    words = talk(4)
+    ghosts = spoken(("thank", 2.15, 2.3), ("you", 2.3, 2.4))  # voice ends at 2.1, the window at 2.3 and later
+
+    def listen(request: DecodeRequest) -> Heard:
+        end = request.start + len(request.samples)
+        return heard((*perfect(words)(request).words, *(word for word in ghosts if word.start < end)))
+
+    run = stream(voice(words, position(4)), listen)
+    assert run.text == written(words)
+    assert run.core.counts.unvoiced > 0
+    assert "you" not in " ".join(event.text for event in run.only(Partial))
+
+
+def test_a_rejected_answer_gives_no_words_and_takes_the_partial_back():
+    words = talk(4)
+    run = stream(voice(words, position(4)), lambda r: heard(rejected="no_speech") if r.final else perfect(words)(r))
+    assert run.only(Partial)[-1] == Partial((), 0)
+    assert run.core.counts.rejected == 1
+
+
+def test_a_looping_listener_commits_the_loop_at_most_once_per_pause():
+    words = talk(20)
+    loop = tuple(
+        Word("you", position(1) + n * 800, position(1) + (n + 1) * 800, 0.99) for n in range(40)
+    )  # 20 a second
+    run = stream(voice(words, position(12)), lambda _: heard(loop))
+    assert [word.text for word in run.committed] == ["you"]
+
+
+def test_the_same_word_said_slowly_many_times_is_kept():
+    words = spoken(*(("no", 0.5 + 0.4 * n, 0.8 + 0.4 * n) for n in range(9)))
+    run = stream(voice(words, position(6)), perfect(words))
+    assert run.text == written(words)
+
+
+def test_case_and_punctuation_do_not_hold_a_word_back_and_the_first_form_stays():
+    words = talk(12)
+    turn = cycle([str.upper, str.lower, lambda text: text + ","])
+
+    def listen(request: DecodeRequest) -> Heard:
+        form = next(turn)
+        return heard(tuple(replace(w, text=form(w.text), probability=0.3) for w in perfect(words)(request).words))
+
+    run = stream(voice(words, position(6)), listen)
+    before_the_end = run.events[: [type(event) for event in run.events].index(SpeechEnded)]
+    assert sum(len(event.words) for event in before_the_end if isinstance(event, WordsCommitted)) >= 7
+    assert [word.text.lower().strip(",") for word in run.committed] == [word.text for word in words]
+
+
+def test_the_language_is_settled_once_and_asked_for_until_then():
+    words = talk(20)
+    certain = iter([0.2, 0.3])
+
+    def listen(request: DecodeRequest) -> Heard:
+        return replace(perfect(words)(request), language_probability=next(certain, 0.9))
+
+    run = stream(voice(words, position(10)), listen)
+    assert run.only(LanguageDetected) == [LanguageDetected("en", 0.9)]
+    assert [request.language for request in run.requests] == [None] * 3 + ["en"] * (len(run.requests) - 3)
+
+
+def test_a_given_language_is_never_detected():
+    words = talk(5)
+    run = stream(voice(words, position(4)), perfect(words), options=StreamOptions(language="es"))
+    assert {request.language for request in run.requests} == {"es"}
+    assert not run.only(LanguageDetected)
+
+
+def test_windows_stay_short_in_long_speech_and_what_left_them_is_told_as_context():
+    words = talk(60, gap=0.05)
+    run = stream(voice(words, position(28)), perfect(words))
+    assert max(len(request.samples) for request in run.requests) <= position(9)
+    last = run.requests[-1]
+    gone = [word.text for word in words if (word.start + word.end) // 2 < last.start]
+    assert last.previous.split() == gone[-40:]
+
+
+def test_windows_of_an_incremental_engine_grow_from_one_start_and_never_shrink():
+    words = (*talk(30, gap=0.05), *talk(50, start=16, gap=0.2))
+    run = stream(voice(words, position(50)), perfect(words), delays=[3, 20], options=StreamOptions(incremental=True))
+    for before, after in pairwise(run.requests):
+        if after.utterance == before.utterance:
+            assert after.start == before.start
+            assert len(after.samples) >= len(before.samples)
+            assert not before.final, "a final is the last window of its utterance"
+    assert run.text == written(words)
+
+
+def test_a_newer_request_replaces_one_that_was_not_started():
+    core = StreamCore(StreamOptions())
+    words = talk(20)
+    requests = []
+    for probability in voice(words, position(4)):
+        core.receive_audio(QUIET, speech=probability)
+        if core.decode_due:
+            if requests:
+                core.withdraw()
+            requests.append(core.decode_wanted())
+    assert len(requests) > 4
+    ends = [request.start + len(request.samples) for request in requests]
+    assert ends == sorted(set(ends))
+    core.receive_hypothesis(perfect(words)(requests[-1]))
+    core.finish()
+    core.receive_hypothesis(perfect(words)(core.decode_wanted()))
+    committed = [event for event in core.events_received() if isinstance(event, WordsCommitted)]
+    assert sum(len(event.words) for event in committed) == 9
+
+
+def test_a_failed_partial_is_asked_again_and_nothing_is_lost():
+    words = talk(12)
+    failing = cycle([True, False, True])
+    run = stream(voice(words, position(6)), lambda r: None if next(failing) and not r.final else perfect(words)(r))
+    assert run.text == written(words)
+    assert run.core.counts.failures > 1
+    assert not run.only(Warned)
+
+
+def test_a_final_that_keeps_failing_is_replaced_by_what_was_heard_before_and_said_so():
+    words = talk(6)
+    run = stream(voice(words, position(5)), lambda r: None if r.final else perfect(words)(r))
+    assert [event.code for event in run.only(Warned)] == ["engine_failed"]
+    assert run.core.counts.failures == ATTEMPTS
+    assert [word.text for word in run.committed][:5] == [word.text for word in words][:5]
+    assert len(run.only(SegmentClosed)) == 1
+
+
+def test_a_core_that_gets_no_answer_says_it_is_full_before_thirty_seconds_are_undecided():
+    core = StreamCore(StreamOptions())
+    for probability in repeat(0.9):
+        if core.full:
+            break
+        core.receive_audio(QUIET, speech=probability)
+        core.decode_wanted()
+    assert position(29.9) <= core.position <= position(30)
+    with pytest.raises(ValueError, match="full"):
+        core.receive_audio(QUIET, speech=0.9)
+
+
+def test_a_wider_pace_asks_less_often():
+    words = talk(25)
+
+    def asked(step: int) -> int:
+        core = StreamCore(StreamOptions())
+        core.pace(step)
+        for probability in voice(words, position(10)):
+            core.receive_audio(QUIET, speech=probability)
+            if (request := core.decode_wanted()) is not None:
+                core.receive_hypothesis(perfect(words)(request))
+        return core.counts.partials
+
+    assert asked(position(2)) <= asked(position(0.5)) // 3
+
+
+@pytest.mark.parametrize("endpointing", [0.1, 0.5, 2.0])
+def test_a_pause_of_endpointing_length_ends_the_turn_and_a_shorter_one_does_not(endpointing):
+    options = StreamOptions(turns=TurnOptions(endpointing=position(endpointing)))
+    short, long = endpointing - 0.08, endpointing + 0.12
+    first = talk(2)
+    second = talk(2, start=1.3 + short)
+    third = talk(2, start=second[-1].end / 16_000 + long)
+    words = (*first, *second, *third)
+    run = stream(voice(words, third[-1].end + position(endpointing + 0.5)), perfect(words), options=options)
+    assert [len(event.segment.words) for event in run.only(SegmentClosed)] == [4, 2]
+    assert run.text == written(words)
+
+
+def test_the_protocol_is_checked():
+    core = StreamCore(StreamOptions())
+    with pytest.raises(ValueError, match="in flight"):
+        core.receive_hypothesis(heard())
+    core.finish()
+    with pytest.raises(ValueError, match="after finish"):
+        core.receive_audio(QUIET, speech=0.0)
+    with pytest.raises(ValueError, match="27 s"):
+        StreamOptions(longest=position(25), turns=TurnOptions(endpointing=position(5)))

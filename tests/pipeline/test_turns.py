@@ -1,0 +1,60 @@
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import WINDOW
+from pipeline.recognition.turns import Turn, TurnOptions, Turns
+
+OPTIONS = TurnOptions(enter=0.5, onset=2, leave=0.35, endpointing=5 * WINDOW)
+
+
+def turns_of(probabilities: list[float], *, flush: bool = True) -> list[Turn]:
+    turns, found, now = Turns(OPTIONS), [], 0
+    for frame, probability in enumerate(probabilities):
+        now = (frame + 1) * WINDOW
+        turn = turns.receive(now, probability)
+        if turn is not None and turn.open:
+            found.append(turn)
+    if flush:
+        turns.end(now)
+    return found
+
+
+def test_a_turn_starts_with_its_first_frame_and_ends_after_the_silence():
+    [turn] = turns_of([0.1, 0.6, 0.9, 0.9, *[0.1] * 6])
+    assert turn == Turn(start=WINDOW, voiced=4 * WINDOW, ended=9 * WINDOW)
+
+
+def test_doubtful_frames_continue_speech_but_do_not_start_it():
+    assert turns_of([0.4] * 30) == []
+    [turn] = turns_of([0.6, 0.6, *[0.4] * 30], flush=False)
+    assert turn.open
+    assert turn.voiced == 32 * WINDOW
+
+
+def test_one_frame_is_a_click():
+    assert turns_of([0.1, 0.99, 0.1, 0.99, 0.1]) == []
+
+
+def test_a_turn_that_is_ended_by_hand_ends_there_and_the_next_starts_later():
+    turns = Turns(OPTIONS)
+    for frame in range(4):
+        turns.receive((frame + 1) * WINDOW, 0.9)
+    assert turns.end(4 * WINDOW) == Turn(start=0, voiced=4 * WINDOW, ended=4 * WINDOW)
+    assert turns.end(4 * WINDOW) is None
+    for frame in range(4, 8):
+        turns.receive((frame + 1) * WINDOW, 0.9)
+    assert turns.first is not None
+    turns.done()
+    assert turns.first == Turn(start=4 * WINDOW, voiced=8 * WINDOW)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from((0.0, 0.4, 0.6, 1.0)), max_size=200))
+def test_turns_follow_each_other_without_overlap_and_are_long_enough(probabilities):
+    turns = turns_of(probabilities)
+    for turn in turns:
+        assert turn.ended is not None
+        assert turn.start + 2 * WINDOW <= turn.voiced <= turn.ended <= len(probabilities) * WINDOW
+    assert all(before.ended <= after.start for before, after in pairwise(turns))

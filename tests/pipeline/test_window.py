@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import LONGEST_JOB, WINDOW
+from pipeline.recognition.window import MOST_FRAMES, Window
+
+
+def frame(number: int) -> np.ndarray:
+    """A frame whose samples say where they belong in the stream."""
+    return np.arange(number * WINDOW, (number + 1) * WINDOW, dtype=np.float32)
+
+
+@settings(deadline=None)
+@given(cuts=st.lists(st.integers(-1000, 60 * WINDOW), max_size=12), end=st.integers(1, WINDOW * 40))
+def test_cutting_never_moves_what_remains(cuts, end):
+    window = Window()
+    for number in range(40):
+        window.append(frame(number), speech=number / 100)
+    for cut in cuts:
+        start = window.start
+        window.cut(cut)
+        assert start <= window.start <= max(start, cut)
+        assert window.end == 40 * WINDOW
+        assert max(start, cut) - window.start < WINDOW or window.start == window.end
+    if end > window.start:
+        samples = window.samples(end)
+        assert samples[0] == window.start
+        assert end <= window.start + len(samples) < end + WINDOW
+        assert np.array_equal(samples, np.arange(window.start, window.start + len(samples)))
+
+
+def test_speech_is_the_highest_probability_of_the_frames_touched():
+    window = Window()
+    for speech in (0.1, 0.9, 0.2, 0.3):
+        window.append(frame(0), speech=speech)
+    assert window.speech(0, WINDOW) == 0.1
+    assert window.speech(0, WINDOW + 1) == 0.9
+    assert window.speech(2 * WINDOW, 4 * WINDOW) == 0.3
+    assert window.speech(2 * WINDOW + 5, 2 * WINDOW + 5) == 0.2, "a word of no length lies in one frame"
+    assert window.speech(9 * WINDOW, 10 * WINDOW) == 0.0
+    window.cut(2 * WINDOW)
+    assert window.speech(0, 3 * WINDOW) == 0.2
+
+
+def test_a_full_window_holds_one_decode_job_and_refuses_more():
+    window = Window()
+    for number in range(MOST_FRAMES):
+        assert not window.full
+        window.append(frame(number), speech=0.0)
+    assert window.full
+    assert LONGEST_JOB - WINDOW < len(window.samples(window.end)) <= LONGEST_JOB
+    with pytest.raises(ValueError, match="full"):
+        window.append(frame(0), speech=0.0)
+    window.cut(WINDOW)
+    window.append(frame(0), speech=0.0)
+
+
+def test_a_frame_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="512"):
+        Window().append(np.zeros(511, np.float32), speech=0.0)
