@@ -65,6 +65,8 @@ class Sandbox:
     """What replaces a plan's numbers in the sandbox, where the allowances per day and month are unlimited."""
 
     requests_per_minute: int
+    active_jobs: int | None
+    live_sessions: int | None
     retention_hours: int
 
 
@@ -143,6 +145,8 @@ class Limits:
         return replace(
             plan,
             requests_per_minute=self.sandbox.requests_per_minute,
+            active_jobs=self.sandbox.active_jobs,
+            live_sessions=self.sandbox.live_sessions,
             retention_hours=self.sandbox.retention_hours,
             estimates_per_day=None,
             transcriptions_per_month=None,

@@ -1,0 +1,70 @@
+"""Names that sort by time and cannot be guessed."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.ids import CHANCE_BYTES, LATEST_MS, Prefix, is_id, new_id, ulid
+
+MS = st.integers(0, LATEST_MS)
+CHANCE = st.binary(min_size=CHANCE_BYTES, max_size=CHANCE_BYTES)
+
+
+def test_the_known_answers_of_the_ulid_format():
+    assert ulid(0, bytes(10)) == "0" * 26
+    assert ulid(LATEST_MS, b"\xff" * 10) == "7" + "Z" * 25
+    assert ulid(1_469_918_176_385, bytes(10))[:10] == "01ARYZ6S41"  # the example of the specification
+
+
+def test_a_job_id_is_of_the_shape_that_the_schema_wants():
+    assert re.fullmatch("job_[0-9A-Za-z]{20,40}", new_id(Prefix.JOB, ms=1_795_174_200_000, chance=bytes(10)))
+
+
+@given(st.sampled_from(Prefix), MS, CHANCE)
+def test_every_id_made_is_one(prefix, ms, chance):
+    made = new_id(prefix, ms=ms, chance=chance)
+    assert is_id(prefix, made)
+    assert all(not is_id(other, made) for other in Prefix if other is not prefix)
+
+
+@given(MS, MS, CHANCE, CHANCE)
+def test_ids_sort_as_their_instants_do(one, other, chance, other_chance):
+    made = sorted([(one, ulid(one, chance)), (other, ulid(other, other_chance))])
+    assert one == other or made[0][1] < made[1][1]
+
+
+@given(MS, CHANCE, MS, CHANCE)
+def test_different_chance_or_time_gives_a_different_id(ms, chance, other_ms, other_chance):
+    assert (ulid(ms, chance) == ulid(other_ms, other_chance)) == ((ms, chance) == (other_ms, other_chance))
+
+
+@given(st.text())
+def test_other_text_is_no_id(text):
+    assert not is_id(Prefix.JOB, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "job_",
+        "job",
+        "job_" + "0" * 25,
+        "job_" + "0" * 27,
+        "job_8" + "0" * 25,
+        "job_" + "0" * 25 + "U",
+        "job_" + "0" * 25 + "a",
+        "job_" + "0" * 26 + "\n",
+        "JOB_" + "0" * 26,
+    ],
+)
+def test_a_near_miss_is_no_id(text):
+    assert not is_id(Prefix.JOB, text)
+
+
+@pytest.mark.parametrize(("ms", "chance"), [(-1, bytes(10)), (LATEST_MS + 1, bytes(10)), (0, bytes(9)), (0, bytes(11))])
+def test_what_does_not_fit_is_refused(ms, chance):
+    with pytest.raises(ValueError, match="a ULID is made of"):
+        ulid(ms, chance)
