@@ -1,0 +1,33 @@
+"""What a prompt will cost, before it is run: prompt -> tokens -> a run of turns -> money, over many models.
+
+estimator = Estimator()
+request = parse_request({"prompt": "...", "models": ["gpt-5-mini"], "agent_turns": 5})
+answer = estimator.estimate(request, now=now, estimate_id=estimate_id(now, entropy))
+"""
+
+from estimator.estimates import Estimator, estimate
+from estimator.request import (
+    EstimateError,
+    EstimateRequest,
+    InvalidRequest,
+    Problem,
+    PromptTooLong,
+    UnknownModels,
+    parse_query,
+    parse_request,
+)
+from estimator.result import estimate_id
+
+__all__ = [
+    "EstimateError",
+    "EstimateRequest",
+    "Estimator",
+    "InvalidRequest",
+    "Problem",
+    "PromptTooLong",
+    "UnknownModels",
+    "estimate",
+    "estimate_id",
+    "parse_query",
+    "parse_request",
+]

@@ -1,0 +1,189 @@
+"""The command line: python -m estimator "prompt" --models gpt-5-mini,claude-haiku-5-5 --turns 5.
+
+`scribewire estimate` is the same command: it calls add_arguments() and run().
+"""
+
+import argparse
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from estimator.estimates import Estimator
+from estimator.request import CACHES, COMPLEXITIES, MOST_TURNS, REASONINGS, EstimateError, parse_query
+from estimator.result import estimate_id
+
+_NOT_IN_TABLE = {"no_batch_price", "batch_cache_at_standard_price"}  # notes on a price the table does not show
+FAILED = 2  # exit status for anything the caller can correct, as argparse has it
+
+
+def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
+    """Run the command; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m estimator", description="Estimate what a prompt will cost.")
+    add_arguments(parser)
+    return run(parser.parse_args(argv), environ)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `estimate` takes, for a parser or a subparser."""
+    parser.add_argument("prompt", nargs="?", help="the prompt; @FILE reads a file, - or nothing reads standard input")
+    parser.add_argument("--models", metavar="A,B", help="model ids, or provider/id (default: the whole catalogue)")
+    parser.add_argument("--turns", metavar="N", help=f"calls of the run, 1 to {MOST_TURNS} (default 1)")
+    parser.add_argument("--complexity", choices=COMPLEXITIES, help="how long answers get (default medium)")
+    parser.add_argument("--cache", choices=CACHES, help="whether the run uses prompt caching (default auto)")
+    parser.add_argument("--reasoning", choices=REASONINGS, help="how much reasoning models reason (default auto)")
+    parser.add_argument("--output-tokens", metavar="N", help="visible tokens of each answer, instead of the guess")
+    parser.add_argument("--system-tokens", metavar="N", help="tokens sent with every call beside the prompt")
+    parser.add_argument("--priced-at", metavar="TIME", help="use the prices of this time, such as 2026-12-01T00:00:00Z")
+    parser.add_argument("--budget", metavar="USD", help="say how many turns fit into this budget")
+    parser.add_argument("--list", action="store_true", help="show the catalogue and its prices; estimate nothing")
+    parser.add_argument("--json", action="store_true", help="print what the HTTP interface answers")
+
+
+def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Do what *args* ask; the exit status. Of *environ*, the three variables of estimator_from() are read."""
+    now = datetime.now(UTC)
+    try:
+        estimator = estimator_from(environ, now=now)
+        answer = estimator.models(now=now) if args.list else _estimated(args, estimator, now)
+    except (EstimateError, OSError, UnicodeDecodeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
+    if args.json:
+        sys.stdout.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
+    else:
+        _show(_prices(answer) if args.list else _ranking(answer), [] if args.list else list(_footer(answer)))
+    return 0
+
+
+def estimator_from(environ: Mapping[str, str], *, now: datetime) -> Estimator:
+    """An Estimator as the variables ESTIMATOR_RANKS_DIR, TIKTOKEN_CACHE_DIR and ESTIMATOR_PRICE_FEED set it.
+
+    Raises BadPriceFeed or OSError where the price file cannot be taken.
+    """
+    ranks, cache = environ.get("ESTIMATOR_RANKS_DIR"), environ.get("TIKTOKEN_CACHE_DIR")
+    estimator = Estimator(ranks_dir=Path(ranks) if ranks else None, cache_dir=Path(cache) if cache else None)
+    if feed := environ.get("ESTIMATOR_PRICE_FEED"):
+        estimator.refresh(Path(feed), now=now)
+    return estimator
+
+
+def _estimated(args: argparse.Namespace, estimator: Estimator, now: datetime) -> dict[str, Any]:
+    members = {
+        "models": args.models,
+        "complexity": args.complexity,
+        "agent_turns": args.turns,
+        "cache": args.cache,
+        "reasoning": args.reasoning,
+        "output_tokens": args.output_tokens,
+        "system_tokens": args.system_tokens,
+        "priced_at": args.priced_at,
+        "budget_usd": args.budget,
+    }
+    query = {name: value for name, value in members.items() if value is not None}
+    request = parse_query(query, _prompt(args.prompt))
+    return estimator.estimate(request, now=now, estimate_id=estimate_id(now, secrets.token_bytes(10)))
+
+
+def _prompt(given: str | None) -> str:
+    if given is None or given == "-":
+        return sys.stdin.buffer.read().decode()
+    return Path(given[1:]).read_text(encoding="utf-8") if given.startswith("@") else given
+
+
+def _show(table: Table, footer: Sequence[str]) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 140  # a file or pipe has no width; this one holds every column
+    console.print(table)
+    for line in footer:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _ranking(answer: Mapping[str, Any]) -> Table:
+    inputs = answer["inputs"]
+    turns = inputs["agent_turns"]
+    table = Table(title=f"{turns} turn{'s' * (turns > 1)}, {inputs['complexity']} complexity", title_justify="left")
+    for heading in ("#", "model", "cluster"):
+        table.add_column(heading, justify="right" if heading == "#" else "left", no_wrap=True)
+    for heading in ("input", "output", "low", "expected", "high", "times"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("notes", overflow="fold")
+    for row in sorted(answer["models"], key=lambda row: row["rank"] or len(answer["models"]) + 1):
+        table.add_row(*_cells(row))
+    return table
+
+
+def _cells(row: Mapping[str, Any]) -> Iterator[str]:
+    yield str(row["rank"] or "-")
+    yield escape(row["model"] or row["requested_id"])
+    yield row["cluster"] or "-"
+    for kind in ("input", "output"):
+        yield f"{row['tokens'][kind]['expected']:,}" if row["turns_priced"] else "-"
+    for bound in ("low", "expected", "high"):
+        yield short_usd(row["cost_usd"][bound]) if row["cost_usd"] else "-"
+    yield row["times_cheapest"] or "-"
+    remarks = [] if row["status"] == "priced" else [row["status"]]
+    if guesses := row.get("did_you_mean"):
+        remarks.append(f"did you mean {' or '.join(guesses)}?")
+    if within := row["turns_within_budget"]:
+        remarks.append(f"{within['expected']} turns in budget")
+    if changes := row["price_changes_on"]:
+        remarks.append(f"price changes on {changes}")
+    yield escape(", ".join(remarks + [note["code"] for note in row["notes"] if note["code"] not in _NOT_IN_TABLE]))
+
+
+def _footer(answer: Mapping[str, Any]) -> Iterator[str]:
+    source = answer["price_source"]
+    yield (
+        f"USD at {answer['priced_at']}; {source['name']} {source['version']}, newest price {source['newest_price']}, "
+        f"catalogue checked {source['overlay']}."
+    )
+    yield answer["assumptions"][0]["message"]
+    for warning in answer["warnings"]:
+        yield f"warning: {warning['message']}"
+
+
+def _prices(listing: Mapping[str, Any]) -> Table:
+    table = Table(title="USD per million tokens", title_justify="left")
+    for heading in ("model", "cluster"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("input", "cached", "output", "window", "above", "input above"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("also called")
+    for model in listing["data"]:
+        table.add_row(*_price_cells(model))
+    return table
+
+
+def _price_cells(model: Mapping[str, Any]) -> Iterator[str]:
+    yield escape(model["id"])
+    yield model["cluster"]
+    prices = model["prices"] or {"tiers": []}
+    for kind in ("input", "cached_input", "output"):
+        yield prices.get(f"{kind}_per_mtok_usd") or "-"
+    yield f"{model['context_window']:,}" if model["context_window"] else "-"
+    tier = prices["tiers"][0] if prices["tiers"] else None
+    yield f"{tier['above_input_tokens']:,}" if tier else "-"
+    yield tier["input_per_mtok_usd"] if tier else "-"
+    yield escape(", ".join(model["aliases"]))
+
+
+def short_usd(amount: str) -> str:
+    """The amount with at least cents and four significant digits: a small price never shows as nothing."""
+    exact = Decimal(amount)
+    decimals = max(2, 3 - exact.adjusted()) if exact else 2
+    return f"${exact:,.{decimals}f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""The door of the package: a request in, the whole answer out."""
+
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from estimator.families import FAMILIES, TextCount
+from estimator.request import EstimateRequest
+from estimator.result import Json, check_priced, document, listing
+from estimator.row import Note, Row, row_of, unknown_row
+from estimator.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from estimator.catalog import Catalog
+
+
+class Estimator:
+    """Holds the prices and the encodings; every method may be called from any thread, and blocks.
+
+    Making one is free. The first estimate loads the price table and an encoding, about two seconds together, unless
+    warm() did so before. The environment is not read: what an operator sets comes as arguments.
+    """
+
+    def __init__(self, *, ranks_dir: Path | None = None, cache_dir: Path | None = None) -> None:
+        """*ranks_dir* and *cache_dir* are where TokenCounter looks for rank files first."""
+        self._counter = TokenCounter(ranks_dir=ranks_dir, cache_dir=cache_dir)
+        self._catalog: Catalog | None = None
+        self._loading = threading.Lock()
+
+    def warm(self) -> None:
+        """Load all that the first estimate would. Raises BadRankFile."""
+        self._prices()
+        for family in FAMILIES.values():
+            self._counter.count("", family.encoding)
+
+    def estimate(self, request: EstimateRequest, *, now: datetime, estimate_id: str) -> Json:
+        """The answer to *request*, ready for JSON. Raises UnknownModels, BadRankFile."""
+        return estimate(request, self._prices(), self._counter, now=now, estimate_id=estimate_id)
+
+    def models(self, *, now: datetime) -> Json:
+        """The default catalogue, ready for JSON."""
+        catalog = self._prices()
+        return listing(catalog.defaults, catalog.source, now)
+
+    def refresh(self, feed: Path, *, now: datetime) -> None:
+        """Take the prices of the file *feed* from the next estimate on.
+
+        Raises BadPriceFeed or OSError, and then all stays as it was.
+        """
+        from estimator.catalog import catalog_from_feed  # noqa: PLC0415  costs a second to import
+
+        before = self._prices()
+        self._catalog = catalog_from_feed(_overlay(), feed.read_bytes(), before=before, moment=now)
+
+    def _prices(self) -> "Catalog":
+        with self._loading:
+            if self._catalog is None:
+                from estimator.catalog import bundled_catalog  # noqa: PLC0415  costs a second to import
+
+                self._catalog = bundled_catalog(_overlay())
+            return self._catalog
+
+
+def estimate(
+    request: EstimateRequest, catalog: "Catalog", counter: TokenCounter, *, now: datetime, estimate_id: str
+) -> Json:
+    """The answer to *request* by these prices and counts. Raises UnknownModels, BadRankFile."""
+    moment = request.priced_at or now
+    warnings = list(_warnings(request))
+
+    @cache
+    def count(encoding: str) -> TextCount:
+        return counter.count(request.prompt, encoding)
+
+    rows: dict[str, Row] = {}
+    for asked in request.models or [model.name for model in catalog.defaults]:
+        row = _row(asked, request, catalog, count, moment)
+        name = row.model.name if row.model else f"?{asked.strip().lower()}"
+        if name in rows:
+            message = f"{asked!a} names the same model as {rows[name].requested!a}: one row for both."
+            warnings.append(Note("duplicate_model", message, "models"))
+        else:
+            rows[name] = row
+    check_priced(list(rows.values()))
+    if any(row.prompt and row.prompt.method == "heuristic" for row in rows.values()):
+        warnings.append(Note("heuristic_tokens", "No rank file on this machine: tokens are guessed from characters."))
+    return document(
+        request,
+        list(rows.values()),
+        warnings,
+        catalog.source,
+        estimate_id=estimate_id,
+        created_at=now,
+        priced_at=moment,
+    )
+
+
+def _row(
+    asked: str, request: EstimateRequest, catalog: "Catalog", count: Callable[[str], TextCount], moment: datetime
+) -> Row:
+    model = catalog.find(asked)
+    if model is None:
+        return unknown_row(asked, tuple(catalog.suggest(asked)))
+    return row_of(asked, model, request, count(FAMILIES[model.family].encoding), moment)
+
+
+def _warnings(request: EstimateRequest) -> list[Note]:
+    warnings = [
+        Note("unknown_parameter", f"{name} is not known and was ignored.", name) for name in request.unknown_members
+    ]
+    if not request.prompt:
+        warnings.append(Note("empty_prompt", "The prompt is empty: only framing is sent.", "prompt"))
+    return warnings
+
+
+def _overlay() -> str:
+    return resources.files("estimator").joinpath("catalog.toml").read_text(encoding="utf-8")

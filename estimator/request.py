@@ -1,0 +1,265 @@
+"""What a caller may ask for, parsed once at the door into a frozen value."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import ClassVar, TypeVar
+
+MOST_TURNS = 200
+MOST_MODELS = 100
+MOST_PROMPT_BYTES = 2_000_000
+MOST_TOKENS = 10_000_000
+"""Tokens a caller may declare as output or system prompt; ten times the largest window on the market."""
+LONGEST_ID = 200
+"""Characters of a model id; the longest in the price table has 71."""
+
+COMPLEXITIES = ("low", "medium", "high")
+CACHES = ("auto", "off")
+REASONINGS = ("auto", "off", "high")
+
+_NUMBERS = ("agent_turns", "output_tokens", "system_tokens")
+_MOST_UNKNOWN = 8  # unknown members worth a warning each
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_MONEY = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
+_WHOLE = re.compile(r"[0-9]{1,18}")
+
+Choice = TypeVar("Choice")
+
+
+class EstimateError(Exception):
+    """Base of everything this package raises about a request or its price table."""
+
+    code: ClassVar[str] = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a request. *pointer* is RFC 6901; *message* says what is allowed."""
+
+    param: str
+    pointer: str
+    code: str
+    message: str
+
+
+class InvalidRequest(EstimateError):
+    """Members are missing or not allowed. Correct what *problems* names, all of it, and ask again."""
+
+    code = "invalid_parameter"
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(problem.message for problem in problems))
+        self.problems = tuple(problems)
+
+
+class UnknownModels(InvalidRequest):
+    """None of the models asked for has a price. *problems* says for each why, and what it may have meant."""
+
+    code = "unknown_models"
+
+
+class PromptTooLong(EstimateError):
+    """The prompt has more bytes than this caller may send."""
+
+    code = "prompt_too_long"
+
+    def __init__(self, *, limit: int, actual: int) -> None:
+        super().__init__(f"prompt: {actual} bytes of UTF-8, allowed are {limit}")
+        self.limit = limit
+        self.actual = actual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateRequest:
+    """A valid request. Which models exist is the catalogue's business, not checked here."""
+
+    prompt: str
+    models: tuple[str, ...] = ()  # empty: the whole default catalogue
+    complexity: str = "medium"  # of COMPLEXITIES
+    agent_turns: int = 1  # 1..MOST_TURNS
+    cache: str = "auto"  # of CACHES
+    reasoning: str = "auto"  # of REASONINGS
+    output_tokens: int | None = None  # visible tokens per call, instead of the guess by complexity
+    system_tokens: int = 0  # sent with every call beside the prompt, in the provider's own count
+    priced_at: datetime | None = None  # aware, UTC; None: when the estimate is made
+    budget_usd: Decimal | None = None  # > 0
+    unknown_members: tuple[str, ...] = ()  # ignored, but worth a warning: they may be misspelt
+
+
+_MEMBERS = frozenset(one.name for one in fields(EstimateRequest)) - {"unknown_members"}
+
+
+def parse_request(
+    body: object, *, most_prompt_bytes: int = MOST_PROMPT_BYTES, most_models: int = MOST_MODELS
+) -> EstimateRequest:
+    """The request in a decoded JSON *body*, null members taken as absent.
+
+    Raises InvalidRequest naming every fault at once, and PromptTooLong. No message holds any part of the prompt.
+    """
+    if not isinstance(body, Mapping):
+        raise InvalidRequest([Problem("", "", "wrong_type", f"the body must be a JSON object, got {_kind(body)}")])
+    members = _Members(body)
+    prompt = members.text("prompt")
+    request = EstimateRequest(
+        prompt=prompt,
+        models=members.ids("models", most=most_models),
+        complexity=members.choice("complexity", COMPLEXITIES, "medium"),
+        agent_turns=members.whole("agent_turns", 1, least=1, most=MOST_TURNS),
+        cache=members.choice("cache", CACHES, "auto"),
+        reasoning=members.choice("reasoning", REASONINGS, "auto"),
+        output_tokens=members.whole("output_tokens", None, least=1, most=MOST_TOKENS),
+        system_tokens=members.whole("system_tokens", 0, least=0, most=MOST_TOKENS),
+        priced_at=members.time("priced_at"),
+        budget_usd=members.money("budget_usd"),
+        unknown_members=_unknown(body),
+    )
+    if members.problems:
+        raise InvalidRequest(members.problems)
+    if (size := len(prompt.encode())) > most_prompt_bytes:
+        raise PromptTooLong(limit=most_prompt_bytes, actual=size)
+    return request
+
+
+def parse_query(
+    query: Mapping[str, str], prompt: str, *, most_prompt_bytes: int = MOST_PROMPT_BYTES
+) -> EstimateRequest:
+    """The request in a URL's query or a command line's options, where all is text and *models* is a comma list.
+
+    Raises what parse_request raises.
+    """
+    body: dict[str, object] = {**query, "prompt": prompt}
+    if (models := query.get("models")) is not None:
+        body["models"] = [name for name in (part.strip() for part in models.split(",")) if name]
+    for member in _NUMBERS:
+        if _WHOLE.fullmatch(query.get(member, "")):
+            body[member] = int(query[member])
+    return parse_request(body, most_prompt_bytes=most_prompt_bytes)
+
+
+class _Members:
+    """Reads one member after the other; what is wrong is collected, and a harmless value stands in for it."""
+
+    def __init__(self, body: Mapping[object, object]) -> None:
+        self._body = body
+        self.problems: list[Problem] = []
+
+    def text(self, name: str) -> str:
+        value = self._body.get(name)
+        if name not in self._body:
+            self._refuse(name, "missing", "is required")
+        elif not isinstance(value, str):
+            self._refuse(name, "wrong_type", f"must be a string, got {_kind(value)}")
+        elif not _encodable(value):
+            self._refuse(name, "invalid_unicode", "holds a lone surrogate, which is not a character")
+        else:
+            return value
+        return ""
+
+    def ids(self, name: str, *, most: int) -> tuple[str, ...]:
+        values = self._body.get(name)
+        if values is None:
+            return ()
+        if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+            self._refuse(name, "wrong_type", f"must be a list of model ids, got {_kind(values)}")
+            return ()
+        if len(values) > most:
+            self._refuse(name, "too_many", f"allows {most} ids, got {len(values)}")
+            return ()
+        for index, value in enumerate(values):
+            if not isinstance(value, str):
+                self._refuse(name, "wrong_type", f"must hold strings only, got {_kind(value)}", f"/{index}")
+            elif not value.strip() or len(value) > LONGEST_ID or not _encodable(value):
+                rule = f"a model id has 1 to {LONGEST_ID} characters and is not blank"
+                self._refuse(name, "invalid_value", rule, f"/{index}")
+        return tuple(value for value in values if isinstance(value, str))
+
+    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        value = self._body.get(name)
+        if value is None or value in allowed:
+            return default if value is None else str(value)
+        code = "unknown_value" if isinstance(value, str) else "wrong_type"
+        self._refuse(name, code, f"must be one of {', '.join(allowed)}, got {_shown(value)}")
+        return default
+
+    def whole(self, name: str, default: Choice, *, least: int, most: int) -> int | Choice:
+        value = self._body.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool):
+            self._refuse(name, "wrong_type", f"must be a whole number from {least} to {most}, got {_shown(value)}")
+        elif not least <= value <= most:
+            self._refuse(name, "out_of_range", f"must be from {least} to {most}, got {_shown(value)}")
+        else:
+            return value
+        return default
+
+    def time(self, name: str) -> datetime | None:
+        value = self._body.get(name)
+        if value is None:
+            return None
+        moment = _moment(value) if isinstance(value, str) else None
+        if moment is None:
+            self._refuse(name, "invalid_value", f"must be a time like 2026-11-20T12:00:00Z, got {_shown(value)}")
+        return moment
+
+    def money(self, name: str) -> Decimal | None:
+        value = self._body.get(name)
+        if value is None:
+            return None
+        if isinstance(value, str) and _MONEY.fullmatch(value) and (amount := Decimal(value)) > 0:
+            return amount
+        self._refuse(name, "invalid_value", f'must be USD as a string like "2.50", above 0, got {_shown(value)}')
+        return None
+
+    def _refuse(self, name: str, code: str, rule: str, below: str = "") -> None:
+        self.problems.append(Problem(name, f"/{name}{below}", code, f"{name}: {rule}"))
+
+
+def _moment(text: str) -> datetime | None:
+    """The time in UTC that RFC 3339 writes so; None if it is none."""
+    if not _TIME.fullmatch(text):
+        return None
+    try:
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):  # no such day, or one outside years 1..9999 in UTC
+        return None
+
+
+def _unknown(body: Mapping[object, object]) -> tuple[str, ...]:
+    names = [str(name) for name in body if name not in _MEMBERS]
+    return tuple(name[:64].encode(errors="replace").decode() for name in names[:_MOST_UNKNOWN])
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case Mapping():
+            return "an object"
+        case _:
+            return "a list"
+
+
+def _shown(value: object) -> str:
+    """The value where it is short and harmless, else what kind it is."""
+    if isinstance(value, str) and len(value) <= 40:  # noqa: PLR2004  longer is noise in a message
+        return ascii(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**15:
+        return str(value)
+    return _kind(value)

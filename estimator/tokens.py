@@ -1,0 +1,163 @@
+"""Counting a prompt's tokens with OpenAI's encodings, from rank files on this disk: nothing is ever downloaded.
+
+Counting blocks, and lets other threads run while it does. A server calls it in a thread.
+"""
+
+import base64
+import gzip
+import hashlib
+import re
+import threading
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import tiktoken
+
+from estimator.families import CL100K, O200K, TextCount
+from estimator.request import EstimateError
+
+LONGEST_PIECE = 100_000
+"""Characters encoded at once. tiktoken panics on 1,000,000 spaces, and its panic is no Exception; 200,000 pass."""
+
+_NEAR = 1000  # characters before a forced cut in which a harmless one is looked for
+_HARMLESS_CUT = re.compile(r"(?<=[a-z0-9])(?= [A-Za-z])", re.ASCII)  # both encodings always cut before such a space
+
+
+class BadRankFile(EstimateError):
+    """A rank file that the operator put in place is not the published one. Replace or remove it."""
+
+    code = "bad_rank_file"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranks:
+    """One published encoding."""
+
+    sha256: str  # of the rank file, the value tiktoken pins too
+    cached_as: str  # the name tiktoken's own cache gives the file: SHA-1 of its URL
+    pattern: str  # how text is split before merging
+
+
+_WORD_END = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_RANKS = {
+    O200K: _Ranks(
+        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        "fb374d419588a4632f3f557e76b4b70aebbca790",
+        "|".join(
+            (
+                r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + _WORD_END,
+                r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + _WORD_END,
+                r"\p{N}{1,3}",
+                r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+                r"\s*[\r\n]+",
+                r"\s+(?!\S)",
+                r"\s+",
+            )
+        ),
+    ),
+    CL100K: _Ranks(
+        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+        "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]"
+        r"|\s+(?!\S)|\s",
+    ),
+}
+
+
+class TokenCounter:
+    """Counts text in an encoding. Rank files are looked for once, in this order:
+
+    *ranks_dir* (o200k_base.tiktoken, plain or .gz), *cache_dir* (tiktoken's own cache), the bpe-openai distribution.
+    With none of them a count is a guess from the characters, and says so.
+    """
+
+    def __init__(self, *, ranks_dir: Path | None = None, cache_dir: Path | None = None, bundled: bool = True) -> None:
+        self._ranks_dir = ranks_dir
+        self._cache_dir = cache_dir
+        self._bundled = bundled
+        self._encodings: dict[str, tiktoken.Encoding | None] = {}
+        self._loading = threading.Lock()  # two first callers shall not both build 200,000 ranks
+
+    def count(self, text: str, encoding: str = O200K) -> TextCount:
+        """How many tokens *text* has; special tokens in it count as the text they are. Raises BadRankFile."""
+        encoder = self._encoding(encoding)
+        foreign = len(text) - _ascii_characters(text)
+        share = foreign / len(text) if text else 0.0
+        if encoder is None:
+            return TextCount(guess(text), exact=False, non_ascii_share=share)
+        # encode_ordinary, because encode() refuses a text that names a special token.
+        tokens = sum(len(encoder.encode_ordinary(piece)) for piece in pieces(text))
+        return TextCount(tokens, exact=True, non_ascii_share=share)
+
+    def _encoding(self, name: str) -> tiktoken.Encoding | None:
+        with self._loading:
+            if name not in self._encodings:
+                self._encodings[name] = self._load(name)
+            return self._encodings[name]
+
+    def _load(self, name: str) -> tiktoken.Encoding | None:
+        for path in self._places(name):
+            if not path.is_file():
+                continue
+            data = _content(path)
+            if hashlib.sha256(data).hexdigest() == _RANKS[name].sha256:
+                return _built(name, data)
+            if path.parent == self._ranks_dir:
+                raise BadRankFile(f"{path} is not the published {name} file (its SHA-256 differs)")
+        return None
+
+    def _places(self, name: str) -> Iterator[Path]:
+        if self._ranks_dir is not None:
+            yield self._ranks_dir / f"{name}.tiktoken"
+            yield self._ranks_dir / f"{name}.tiktoken.gz"
+        if self._cache_dir is not None:
+            yield self._cache_dir / _RANKS[name].cached_as
+        if self._bundled:
+            # Only its data is wanted: importing bpe_openai would load 74 MB of machine code.
+            for package in metadata.distributions(name="bpe-openai"):
+                yield Path(str(package.locate_file(f"bpe_openai/data/{name}.tiktoken.gz")))
+
+
+def _content(path: Path) -> bytes:
+    """The file's bytes, unpacked; empty where it cannot be unpacked, which no checksum will take for a rank file."""
+    data = path.read_bytes()
+    if path.suffix != ".gz":
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
+def _built(name: str, data: bytes) -> tiktoken.Encoding:
+    ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in data.splitlines())}
+    return tiktoken.Encoding(name, pat_str=_RANKS[name].pattern, mergeable_ranks=ranks, special_tokens={})
+
+
+def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
+    """The text in pieces of at most *longest* characters, cut where no token spans the cut if there is such a place.
+
+    Where there is none, as in a million spaces, a cut adds a token or two to the count.
+    """
+    start = 0
+    while len(text) - start > longest:
+        end = start + longest
+        cuts = [match.start() for match in _HARMLESS_CUT.finditer(text, max(start + 1, end - _NEAR), end)]
+        end = cuts[-1] if cuts else end
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def guess(text: str) -> int:
+    """Tokens judged by characters alone: four ASCII characters or three bytes of anything else each, rounded up."""
+    plain = _ascii_characters(text)
+    other = len(text.encode()) - plain
+    return -(-(3 * plain + 4 * other) // 12)
+
+
+def _ascii_characters(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
