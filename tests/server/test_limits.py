@@ -1,0 +1,355 @@
+"""Plans, windows and the headers that tell of them."""
+
+import re
+from dataclasses import fields
+from datetime import UTC, datetime
+from importlib.resources import files
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from server.accounts.limits import (
+    MINUTE_MS,
+    BadLimits,
+    Calendar,
+    Limits,
+    Plan,
+    RateTable,
+    SlidingWindow,
+    Standing,
+    day_of,
+    limit_headers,
+    month_of,
+    overridden,
+    seconds_until,
+)
+
+BUILT_IN = files("server").joinpath("limits.toml").read_text()
+LIMITS = Limits.from_toml(BUILT_IN)
+
+
+def ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+# The built-in numbers
+
+
+def test_the_numbers_that_the_specification_fixes():
+    free, pro, enterprise = (LIMITS.plans[name] for name in ("free", "pro", "enterprise"))
+    assert (free.requests_per_minute, pro.requests_per_minute) == (30, 300)
+    assert free.transcriptions_per_month == 5
+    assert free.audio_s_per_file == 30 * 60
+    assert enterprise.audio_seconds_per_month is None
+    assert LIMITS.keyless.estimates_per_day == 3
+
+
+def test_the_numbers_that_the_contract_fixes():
+    free, pro, enterprise = (LIMITS.plans[name] for name in ("free", "pro", "enterprise"))
+    assert [plan.estimates_per_day for plan in (free, pro, enterprise)] == [50, 5000, None]
+    assert [plan.transcriptions_per_month for plan in (free, pro, enterprise)] == [5, 1000, None]
+    assert [plan.audio_seconds_per_month for plan in (free, pro, enterprise)] == [None, 360_000, None]
+    assert [plan.audio_s_per_file for plan in (free, pro, enterprise)] == [1800, 14_400, 43_200]
+    assert [plan.upload_bytes for plan in (free, pro, enterprise)] == [512 << 20, 2 << 30, 5 << 30]
+    assert [(plan.active_jobs, plan.live_sessions) for plan in (free, pro)] == [(5, 1), (50, 10)]
+    assert [plan.retention_ms // 86_400_000 for plan in (free, pro, enterprise)] == [7, 30, 30]
+    assert LIMITS.webhooks.delays_s == (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
+    assert (LIMITS.webhooks.timeout_s, LIMITS.webhooks.connect_s, LIMITS.webhooks.reply_bytes) == (15, 5, 65_536)
+    assert (LIMITS.streams.per_job, LIMITS.streams.per_key, LIMITS.streams.queued_events) == (5, 20, 1000)
+
+
+def test_the_longest_file_of_a_plan_fits_its_byte_cap_as_uncompressed_studio_sound():
+    free = LIMITS.plans["free"]
+    assert free.audio_s_per_file * 48_000 * 3 * 2 <= free.upload_bytes
+
+
+def test_the_sandbox_counts_no_days_and_months():
+    plan = LIMITS.plan("free", {}, sandbox=True)
+    assert (plan.transcriptions_per_month, plan.estimates_per_day, plan.audio_hours_per_month) == (None, None, None)
+    assert (plan.requests_per_minute, plan.retention_hours) == (300, 24)
+    assert (plan.audio_minutes_per_file, plan.upload_mib) == (30, 512)
+
+
+# One account's own numbers
+
+
+def test_an_account_may_have_its_own_numbers():
+    plan = LIMITS.plan("enterprise", {"requests_per_minute": 9, "active_jobs": None, "weight": 2.5}, sandbox=False)
+    assert (plan.requests_per_minute, plan.active_jobs, plan.weight) == (9, None, 2.5)
+    assert plan.upload_mib == LIMITS.plans["enterprise"].upload_mib
+
+
+def test_a_plan_nobody_knows_is_refused():
+    with pytest.raises(BadLimits, match="no plan 'gold', only free, pro, enterprise"):
+        LIMITS.plan("gold", {}, sandbox=False)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"request_per_minute": 1}, "no limit 'request_per_minute'"),
+        ({"requests_per_minute": None}, "requests_per_minute must be a whole number from 0, got None"),
+        ({"active_jobs": -1}, 'active_jobs must be a whole number from 0 or "unlimited", got -1'),
+        ({"active_jobs": True}, "got True"),
+        ({"active_jobs": 1.5}, "got 1.5"),
+        ({"upload_mib": "1"}, "got '1'"),
+        ({"weight": 0}, "weight must be more than 0"),
+        ({"weight": float("nan")}, "weight must be a number"),
+    ],
+)
+def test_an_override_that_cannot_be_used_is_refused(overrides, message):
+    with pytest.raises(BadLimits, match=re.escape(message)):
+        overridden(LIMITS.plans["free"], overrides)
+
+
+# An operator's file
+
+
+def test_an_operator_may_replace_every_number():
+    limits = Limits.from_toml(BUILT_IN.replace("transcriptions_per_month = 5\n", "transcriptions_per_month = 7\n"))
+    assert limits.plans["free"].transcriptions_per_month == 7
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[plans.free]", "[plans.free", "limits are no TOML"),
+        ("[plans.free]", "[plans.basic]", "plans lacks 'free'"),
+        ("[keyless]", "[guests]", "limits knows no 'guests'"),
+        ("signups_per_day = 10", "", "keyless lacks 'signups_per_day'"),
+        ("signups_per_day = 10", "signups_per_day = 10\nsign_ups = 1", "keyless knows no 'sign_ups'"),
+        ("signups_per_day = 10", 'signups_per_day = "unlimited"', "keyless.signups_per_day must be a whole number"),
+        ("estimates_per_day = 50 ", 'estimates_per_day = "none" ', "plans.free.estimates_per_day must be"),
+        ("delays_s = [5,", 'delays_s = ["5",', "webhooks.delays_s must be a number"),
+        ("delays_s = [", "delays_s = 5 # [", "webhooks.delays_s must be a list of numbers"),
+        ("weight = 1 ", "weight = 0 ", "weight must be more than 0"),
+        ("weight = 1 ", "weight = inf ", "plans.free.weight must be a number"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_by_name(old, new, message):
+    assert old in BUILT_IN
+    with pytest.raises(BadLimits, match=re.escape(message)):
+        Limits.from_toml(BUILT_IN.replace(old, new, 1))
+
+
+def test_a_section_that_is_no_table_is_refused():
+    with pytest.raises(BadLimits, match="plans must be a table"):
+        Limits.from_toml("plans = 1\nsandbox = 1\nkeyless = 1\nstreams = 1\nwebhooks = 1")
+
+
+@given(st.text())
+def test_any_text_is_limits_or_refused(text):
+    with pytest.raises(BadLimits):
+        Limits.from_toml(text)
+
+
+NAMES = st.sampled_from([number.name for number in fields(Plan)])
+JSON = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
+)
+
+
+@given(st.dictionaries(NAMES | st.text(max_size=3), JSON, max_size=3))
+def test_any_override_is_used_as_it_is_or_refused(overrides):
+    try:
+        own = overridden(LIMITS.plans["free"], overrides)
+    except BadLimits:
+        return
+    for name, value in overrides.items():
+        assert getattr(own, name) == (None if value == "unlimited" else value)
+
+
+# The sliding window
+
+
+def test_request_31_within_a_minute_is_refused_and_the_next_fits_after_retry_after():
+    window = SlidingWindow()
+    start = ms("2026-11-20T11:59:40")
+    standings = [window.hit(start + i * 100, 30) for i in range(31)]
+    assert [standing.allowed for standing in standings] == [True] * 30 + [False]
+    assert [standing.remaining for standing in standings] == [*range(29, -1, -1), 0]
+    refused = standings[-1]
+    wait_s = seconds_until(refused.resets_at, start + 3000)
+    assert wait_s == 57
+    assert window.hit(start + 3000 + wait_s * 1000, 30).allowed
+
+
+REQUESTS = st.lists(st.integers(0, 20_000), max_size=60).map(
+    lambda gaps: [sum(gaps[: i + 1]) for i in range(len(gaps))]
+)
+
+
+@settings(deadline=None)
+@given(REQUESTS, st.integers(1, 8))
+def test_no_60_seconds_ever_hold_more_than_the_limit(instants, limit):
+    window = SlidingWindow()
+    passed = [now for now in instants if window.hit(now, limit).allowed]
+    assert all(sum(start <= now < start + MINUTE_MS for now in passed) <= limit for start in passed)
+
+
+@settings(deadline=None)
+@given(REQUESTS, st.integers(1, 8))
+def test_a_request_is_refused_only_when_the_minute_before_it_is_full(instants, limit):
+    window, passed = SlidingWindow(), []
+    for now in instants:
+        full = sum(now - MINUTE_MS < earlier <= now for earlier in passed) >= limit
+        assert window.look(now, limit).allowed is not full
+        standing = window.hit(now, limit)
+        assert standing.allowed is not full
+        if standing.allowed:
+            passed.append(now)
+        assert standing.used <= limit
+
+
+@settings(deadline=None)
+@given(REQUESTS, st.integers(1, 8), st.integers(1, 8))
+def test_what_was_refused_fits_when_it_was_told_to_come_back_and_not_before(instants, limit, lowered):
+    window = SlidingWindow()
+    now = 0
+    for now in instants:
+        window.hit(now, limit)
+    standing = window.look(now, lowered)
+    if standing.allowed:
+        return
+    assert not window.look(standing.resets_at - 1, lowered).allowed
+    assert window.look(standing.resets_at, lowered).allowed
+
+
+def test_refused_requests_do_not_keep_the_door_shut():
+    window = SlidingWindow()
+    assert window.hit(0, 1).allowed
+    assert not any(window.hit(now, 1).allowed for now in range(1, MINUTE_MS, 1000))
+    assert window.hit(MINUTE_MS, 1).allowed
+
+
+def test_a_clock_that_goes_back_frees_nothing_and_locks_nobody_out():
+    window = SlidingWindow()
+    assert window.hit(1_000_000, 2).allowed
+    assert window.hit(0, 2).allowed
+    assert not window.hit(0, 2).allowed
+    assert window.hit(1_000_000 + MINUTE_MS, 2).allowed
+
+
+def test_a_limit_of_nothing_lets_nothing_through():
+    standing = SlidingWindow().hit(5000, 0)
+    assert (standing.allowed, standing.remaining, standing.resets_at) == (False, 0, 65_000)
+
+
+# The table of all windows
+
+
+def test_everyone_has_a_window_of_their_own():
+    table = RateTable()
+    assert [table.hit(who, now=0, limit=1).allowed for who in ("a", "b", "a")] == [True, True, False]
+
+
+def test_the_table_forgets_who_has_not_asked_for_a_minute():
+    table = RateTable()
+    for number in range(20 * RateTable.SMALLEST):
+        table.hit(f"address {number}", now=number * 1000, limit=30)
+    assert len(table) <= RateTable.SMALLEST
+
+
+def test_the_table_never_forgets_who_asked_within_the_minute():
+    table = RateTable()
+    for number in range(3 * RateTable.SMALLEST):
+        assert table.hit(f"address {number}", now=number, limit=1).allowed
+    for number in range(3 * RateTable.SMALLEST):
+        assert not table.hit(f"address {number}", now=3 * RateTable.SMALLEST, limit=1).allowed
+
+
+# Days and months
+
+
+@pytest.mark.parametrize(
+    ("now", "name", "resets"),
+    [
+        ("2026-11-20T00:00:00", "2026-11-20", "2026-11-21T00:00:00"),
+        ("2026-11-20T23:59:59.999", "2026-11-20", "2026-11-21T00:00:00"),
+        ("2026-12-31T12:00:00", "2026-12-31", "2027-01-01T00:00:00"),
+        ("2028-02-28T12:00:00", "2028-02-28", "2028-02-29T00:00:00"),
+    ],
+)
+def test_a_day_is_a_utc_day(now, name, resets):
+    assert day_of(ms(now)) == Calendar(name, ms(resets), 86_400)
+
+
+@pytest.mark.parametrize(
+    ("now", "name", "resets"),
+    [
+        ("2026-11-20T12:00:00", "2026-11", "2026-12-01T00:00:00"),
+        ("2026-11-30T23:59:59.999", "2026-11", "2026-12-01T00:00:00"),
+        ("2026-12-01T00:00:00", "2026-12", "2027-01-01T00:00:00"),
+        ("2027-01-31T00:00:00", "2027-01", "2027-02-01T00:00:00"),
+        ("2028-02-29T00:00:00", "2028-02", "2028-03-01T00:00:00"),
+    ],
+)
+def test_a_month_is_a_utc_calendar_month(now, name, resets):
+    assert month_of(ms(now)) == Calendar(name, ms(resets), 2_592_000)
+
+
+@given(st.integers(0, ms("2099-01-01T00:00:00")))
+def test_every_instant_is_in_the_window_that_ends_next(now):
+    for window_of in (day_of, month_of):
+        window = window_of(now)
+        assert now < window.resets_at
+        assert window_of(window.resets_at - 1) == window
+        assert window_of(window.resets_at).name > window.name
+
+
+# What clients are told
+
+MINUTE = Standing("minute", limit=30, used=1, window_s=60, resets_at=ms("2026-11-20T12:00:00.001"))
+MONTH = Standing("transcriptions", limit=5, used=1, window_s=2_592_000, resets_at=ms("2026-12-01T00:00:00"))
+
+
+def test_the_headers_of_all_windows_and_of_the_tightest():
+    assert limit_headers([MINUTE, MONTH], now=ms("2026-11-20T11:59:00")) == {
+        "RateLimit-Policy": '"minute";q=30;w=60, "transcriptions";q=5;w=2592000',
+        "RateLimit": '"minute";r=29;t=61, "transcriptions";r=4;t=907260',
+        "X-RateLimit-Limit": "5",
+        "X-RateLimit-Remaining": "4",
+        "X-RateLimit-Reset": str(ms("2026-12-01T00:00:00") // 1000),
+        "X-RateLimit-Resource": "transcriptions",
+    }
+
+
+def test_the_window_that_refused_is_the_tightest():
+    spent = Standing("estimates", limit=3, used=3, window_s=86_400, resets_at=ms("2026-11-21T00:00:00"))
+    refused = Standing("minute", limit=30, used=30, window_s=60, resets_at=ms("2026-11-20T12:00:00"), allowed=False)
+    headers = limit_headers([spent, refused], now=ms("2026-11-20T11:59:00"))
+    assert (headers["X-RateLimit-Resource"], headers["X-RateLimit-Remaining"]) == ("minute", "0")
+
+
+def test_no_windows_no_headers():
+    assert limit_headers([], now=0) == {}
+
+
+@given(st.integers(0, 10**13), st.integers(-(10**6), 10**10))
+def test_after_the_seconds_told_the_instant_has_passed(now, ahead):
+    wait_s = seconds_until(now + ahead, now)
+    assert wait_s >= 1
+    assert now + wait_s * 1000 >= now + ahead
+    assert wait_s == 1 or now + (wait_s - 1) * 1000 < now + ahead
+
+
+STANDING = st.builds(
+    Standing,
+    st.sampled_from(["minute", "transcriptions", "estimates", "audio_seconds"]),
+    limit=st.integers(0, 10**6),
+    used=st.integers(0, 10**6),
+    window_s=st.integers(1, 10**7),
+    resets_at=st.integers(0, 10**13),
+    allowed=st.booleans(),
+)
+
+
+@given(st.lists(STANDING, min_size=1, max_size=4), st.integers(0, 10**13))
+def test_every_header_is_a_list_of_string_items_with_whole_parameters(standings, now):
+    headers = limit_headers(standings, now=now)
+    item = '"[a-z_]+";{}=[0-9]+;{}=[0-9]+'
+    for name, keys in (("RateLimit", "rt"), ("RateLimit-Policy", "qw")):
+        one = item.format(*keys)
+        assert re.fullmatch(f"{one}(, {one})*", headers[name])
+    assert all(headers[f"X-RateLimit-{name}"].isdecimal() for name in ("Limit", "Remaining", "Reset"))
