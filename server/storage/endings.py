@@ -2,7 +2,7 @@
 
 import math
 
-from server.jobs.states import Cause, ImpossibleStep, JobError, State, step
+from server.jobs.states import Cause, ImpossibleStep, JobError, State, returns_quota, step
 from server.storage.counters import change
 from server.storage.database import Row, Transaction
 from server.storage.events import append, status_event, terminal_event
@@ -85,12 +85,7 @@ def cancel(tx: Transaction, row: Row, *, return_quota: bool) -> None:
 
 
 def fail(tx: Transaction, row: Row, cause: Cause, error: JobError) -> None:
-    end(tx, row, cause, Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error)))
-
-
-def returns_quota(error: JobError) -> bool:
-    """Whether a failure is not the client's doing: nothing is counted then."""
-    return error.code in {"engine_error", "internal", "queue_timeout"} or error.code.startswith("source_")
+    end(tx, row, cause, Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code)))
 
 
 def lapse(tx: Transaction, row: Row) -> None:

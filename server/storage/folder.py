@@ -3,7 +3,6 @@ process however it dies.
 """
 
 import base64
-import binascii
 import fcntl
 import os
 import secrets
@@ -103,7 +102,7 @@ def signing_secrets(folder: Path) -> SigningSecrets:
         stored = orjson.loads(path.read_bytes())
         by_kid = {kid: base64.b64decode(text, validate=True) for kid, text in stored["secrets"].items()}
         current = stored["current"]
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"{path} cannot be used ({type(error).__name__}): restore it from a backup") from None
     if current not in by_kid or any(len(secret) < SECRET_BYTES for secret in by_kid.values()):
         raise StorageError(f"{path} must name a current secret, and each must have {SECRET_BYTES} bytes")

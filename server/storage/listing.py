@@ -27,8 +27,8 @@ def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:
         add("json_extract(source, '$.type') = ?", which.source)
     if which.language is not None:
         add("language = ?", which.language)
-    for key, value in which.metadata.items():  # not json_extract: a path cannot name every key
-        add("EXISTS (SELECT 1 FROM json_each(options, '$.metadata') WHERE key = ? AND value = ?)", key, value)
+    for key, value in which.metadata.items():  # not by JSON functions: a path cannot name every key
+        add("EXISTS (SELECT 1 FROM metadata WHERE job = jobs.id AND key = ? AND value = ?)", key, value)
     if which.text is not None:  # not LIKE: it knows only ASCII's upper case
         add("instr(casefold(text), ?) > 0", which.text.casefold())
     if which.after is not None:

@@ -58,6 +58,13 @@ MIGRATIONS = (
     CREATE INDEX jobs_listed ON jobs (account, environment, created_at, id);
     CREATE INDEX jobs_expiring ON jobs (expires_at) WHERE expires_at IS NOT NULL;
 
+    CREATE TABLE metadata (                -- of the job's options, once more to be searched
+        job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        key TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (job, key)
+    ) WITHOUT ROWID;
+
     CREATE TABLE chunks (
         job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
         idx INTEGER NOT NULL,

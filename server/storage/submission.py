@@ -114,6 +114,10 @@ def _insert(tx: Transaction, new: NewJob) -> None:
             text_of(new.warnings),
         ),
     )
+    tx.run_many(
+        "INSERT INTO metadata (job, key, value) VALUES (?, ?, ?)",
+        [(new.id, key, value) for key, value in new.order.metadata.items()],
+    )
 
 
 def _advance(tx: Transaction, account: str, virtual_time: float) -> None:

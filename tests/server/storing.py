@@ -1,0 +1,143 @@
+"""What the tests of storage share: a clock that stands still, a store on real files, jobs to put into it."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from server.jobs.states import JobError, LiveOptions, Order, Source, State
+from server.storage.interfaces import Lease, NewEvent, NewJob, Outcome, Quota, Renewal
+from server.storage.open import Storage, open_storage
+
+NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
+RESET = NOON + 10 * 24 * 60 * 60 * 1000
+HOUR = 60 * 60 * 1000
+HOOK = "https://hooks.example/in"
+LEASE_S = 30.0
+
+_numbers = count(1)
+
+
+class ManualClock:
+    """Milliseconds that pass only when told to."""
+
+    def __init__(self, now: int = NOON) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+    def advance(self, *, ms: int = 0, s: float = 0) -> None:
+        self.now += ms + round(s * 1000)
+
+
+class FileClock:
+    """A ManualClock that several processes read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self) -> int:
+        return int(self._path.read_text())
+
+    def set(self, now: int) -> None:
+        written = self._path.with_suffix(".new")
+        written.write_text(str(now))
+        written.rename(self._path)
+
+    def advance(self, *, s: float) -> None:
+        self.set(self() + round(s * 1000))
+
+
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """The coroutine function *test* as a plain test, in an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+def opened(folder: Path, clock: Callable[[], int] | None = None, **options: int) -> Storage:
+    return open_storage(folder / "data", clock=clock or ManualClock(), **options)
+
+
+@asynccontextmanager
+async def stored(folder: Path, clock: Callable[[], int] | None = None, **options: int) -> AsyncIterator[Storage]:
+    storage = opened(folder, clock, **options)
+    try:
+        yield storage
+    finally:
+        await storage.close()
+
+
+def quota(name: str = "transcriptions", *, limit: int | None = 5, amount: int = 1) -> Quota:
+    return Quota(name=name, window="2026-11", limit=limit, amount=amount, resets_at=RESET)
+
+
+def new_job(job_id: str | None = None, *, live: bool = False, hook: bool = False, **members: Any) -> NewJob:
+    order = members.pop("order", Order())
+    if live:
+        order = replace(order, live=LiveOptions())
+    if hook:
+        order = replace(order, webhook_url=HOOK, webhook_events=("job.completed", "job.failed"))
+    job = NewJob(
+        id=job_id or f"job_{next(_numbers):026}",
+        account="acct_1",
+        environment="production",
+        order=order,
+        source=Source(type="live" if live else "upload"),
+        blob=None,
+        audio_s=10.0,
+        retention_ms=HOUR,
+    )
+    return replace(job, **members)
+
+
+async def submit(storage: Storage, job_id: str | None = None, **members: Any) -> str:
+    return (await storage.jobs.submit(new_job(job_id, **members), idempotency=None)).job.id
+
+
+async def claim(storage: Storage, worker: str = "w1", *, lease_s: float = LEASE_S) -> Lease:
+    lease = await storage.jobs.claim(worker, environments=["production"], lease_s=lease_s)
+    assert lease is not None, "nothing to claim"
+    return lease
+
+
+async def types_of(storage: Storage, job_id: str) -> list[str]:
+    return [event.type for event in await storage.events.read(job_id, after=0, limit=10_000)]
+
+
+def completed(**members: Any) -> Outcome:
+    return Outcome(state=State.COMPLETED, duration_s=9.2, text="hello", engine="scripted", model="m", **members)
+
+
+def failed(code: str = "invalid_audio", **members: Any) -> Outcome:
+    return Outcome(state=State.FAILED, error=JobError(code=code, message="no", retryable=False), **members)
+
+
+CANCELED = Outcome(state=State.CANCELED)
+WORD = NewEvent("word", b'{"word":"and"}')
+
+
+async def checkpoint(storage: Storage, lease: Lease, index: int = 0, progress: float = 0.5) -> bool:
+    return await storage.jobs.checkpoint(
+        lease, index=index, body=b"chunk %d" % index, events=[WORD], progress=progress, lease_s=LEASE_S
+    )
+
+
+async def refusals(storage: Storage, lease: Lease) -> list[bool]:
+    """Try every write a worker can make; True for each that was refused."""
+    return [
+        not await checkpoint(storage, lease, index=7),
+        await storage.jobs.log(lease, [WORD]) is None,
+        not await storage.jobs.note(lease, stage="writing"),
+        await storage.jobs.renew(lease, lease_s=LEASE_S) is Renewal.LOST,
+        not await storage.jobs.release(lease, delay_s=0, error=None, count=True),
+        not await storage.jobs.finish(lease, completed()),
+    ]

@@ -1,0 +1,198 @@
+"""Accepting jobs: what refuses them, what is counted, and that a repeated request is one job."""
+
+import asyncio
+
+import pytest
+
+from server.jobs.states import Order, State
+from server.storage.interfaces import (
+    ConcurrencyLimited,
+    IdempotencyInProgress,
+    IdempotencyKey,
+    IdempotencyReused,
+    QueueFull,
+    QuotaExceeded,
+)
+from tests.server.storing import (
+    HOUR,
+    NOON,
+    RESET,
+    ManualClock,
+    claim,
+    completed,
+    in_a_loop,
+    new_job,
+    quota,
+    stored,
+    submit,
+    types_of,
+)
+
+KEY = IdempotencyKey(account="acct_1", path="/v1/transcribe", key="k", fingerprint="f")
+TRANSCRIPTIONS = [("transcriptions", "2026-11")]
+
+
+@in_a_loop
+async def test_an_accepted_job_is_queued_with_its_first_event(tmp_path):
+    order = Order(output_formats=("srt", "vtt"), metadata={"a": "b"}, webhook_events=("job.failed",))
+    async with stored(tmp_path) as storage:
+        made = await storage.jobs.submit(new_job("job_1", order=order), idempotency=None)
+        assert (made.replayed, made.job.state, made.job.created_at) == (False, State.QUEUED, NOON)
+        assert made.job.order == order
+        assert await storage.jobs.get("job_1") == made.job
+        assert await types_of(storage, "job_1") == ["job.status"]
+
+
+@in_a_loop
+async def test_an_accepted_job_is_there_when_the_folder_is_opened_again(tmp_path):
+    async with stored(tmp_path) as storage:
+        made = await storage.jobs.submit(new_job("job_1"), idempotency=None)
+    async with stored(tmp_path) as storage:
+        assert await storage.jobs.get("job_1") == made.job
+
+
+@in_a_loop
+async def test_ten_parallel_submits_on_a_limit_of_five_are_exactly_five_jobs(tmp_path):
+    async with stored(tmp_path) as storage:
+        results = await asyncio.gather(
+            *(submit(storage, quotas=(quota(limit=5),)) for _ in range(10)), return_exceptions=True
+        )
+        refused = [result for result in results if isinstance(result, QuotaExceeded)]
+        assert len(refused) == 5
+        assert {(error.limit, error.used, error.resets_at) for error in refused} == {(5, 5, RESET)}
+        assert await storage.jobs.counts() == {"queued": 5, "processing": 0}
+        assert await storage.counters.used("acct_1", TRANSCRIPTIONS) == [5]
+
+
+@in_a_loop
+async def test_a_job_refused_by_its_second_quota_takes_nothing_of_the_first(tmp_path):
+    async with stored(tmp_path) as storage:
+        with pytest.raises(QuotaExceeded, match="audio_seconds"):
+            await submit(storage, quotas=(quota(), quota("audio_seconds", limit=9, amount=10)))
+        assert await storage.counters.used("acct_1", TRANSCRIPTIONS) == [0]
+
+
+@in_a_loop
+async def test_unfinished_jobs_are_capped_per_account_environment_and_kind(tmp_path):
+    async with stored(tmp_path) as storage:
+        first = await submit(storage, most_active=1)
+        with pytest.raises(ConcurrencyLimited) as refused:
+            await submit(storage, most_active=1)
+        assert (refused.value.limit, refused.value.used) == (1, 1)
+        await submit(storage, most_active=1, live=True)
+        await submit(storage, most_active=1, environment="sandbox")
+        await submit(storage, most_active=1, account="acct_2")
+        lease = await claim(storage)
+        assert lease.job.id == first
+        with pytest.raises(ConcurrencyLimited):  # processing is unfinished too
+            await submit(storage, most_active=1)
+        await storage.jobs.finish(lease, completed())
+        await submit(storage, most_active=1)
+
+
+@in_a_loop
+async def test_a_full_queue_refuses_batch_jobs_and_counts_nothing(tmp_path):
+    async with stored(tmp_path, most_queued=2) as storage:
+        await submit(storage)
+        await submit(storage)
+        with pytest.raises(QueueFull):
+            await submit(storage, quotas=(quota(),))
+        await submit(storage, live=True)
+        assert await storage.counters.used("acct_1", TRANSCRIPTIONS) == [0]
+
+
+@in_a_loop
+async def test_the_queue_is_fair_to_an_account_that_asks_for_little(tmp_path):
+    async with stored(tmp_path) as storage:
+        for number in range(5):
+            await submit(storage, f"job_a{number}", account="many", audio_s=600.0)
+        await submit(storage, "job_b", account="one", audio_s=60.0)
+        assert [(await claim(storage)).job.id for _ in range(3)] == ["job_b", "job_a0", "job_a1"]
+
+
+@in_a_loop
+async def test_an_account_that_was_away_gets_no_credit_for_it(tmp_path):
+    async with stored(tmp_path) as storage:
+        for number in range(4):
+            await submit(storage, f"job_a{number}", account="busy", audio_s=100.0)
+        for _ in range(3):
+            await claim(storage)
+        for number in range(3):  # starts where the queue has come to, not at 0
+            await submit(storage, f"job_b{number}", account="away", audio_s=70.0)
+        assert [(await claim(storage)).job.id for _ in range(4)] == ["job_b0", "job_a3", "job_b1", "job_b2"]
+
+
+@in_a_loop
+async def test_a_plan_with_twice_the_weight_gets_twice_the_turns(tmp_path):
+    async with stored(tmp_path) as storage:
+        for number in range(4):
+            await submit(storage, f"job_free{number}", account="free", audio_s=100.0)
+        for number in range(4):
+            await submit(storage, f"job_pro{number}", account="pro", audio_s=100.0, weight=2.0)
+        turns = [(await claim(storage)).job.account for _ in range(6)]
+        assert (turns.count("pro"), turns.count("free")) == (4, 2)
+
+
+@in_a_loop
+async def test_a_repeated_request_is_the_same_job_and_is_counted_once(tmp_path):
+    async with stored(tmp_path) as storage:
+        first = await storage.jobs.submit(new_job("job_1", quotas=(quota(),)), idempotency=KEY)
+        again = await storage.jobs.submit(new_job("job_2", quotas=(quota(),)), idempotency=KEY)
+        assert (again.replayed, again.job) == (True, first.job)
+        assert await storage.jobs.get("job_2") is None
+        assert await storage.counters.used("acct_1", TRANSCRIPTIONS) == [1]
+
+
+@in_a_loop
+async def test_a_replay_is_answered_even_when_quota_and_queue_are_full(tmp_path):
+    async with stored(tmp_path, most_queued=1) as storage:
+        await storage.jobs.submit(new_job("job_1", quotas=(quota(limit=1),)), idempotency=KEY)
+        again = await storage.jobs.submit(new_job("job_2", quotas=(quota(limit=1),)), idempotency=KEY)
+        assert again.replayed
+
+
+@in_a_loop
+async def test_a_key_used_for_another_request_is_refused(tmp_path):
+    other = IdempotencyKey(account="acct_1", path="/v1/transcribe", key="k", fingerprint="g")
+    async with stored(tmp_path) as storage:
+        await storage.jobs.submit(new_job(), idempotency=KEY)
+        with pytest.raises(IdempotencyReused):
+            await storage.jobs.submit(new_job(), idempotency=other)
+        elsewhere = IdempotencyKey(account="acct_1", path="/v1/live", key="k", fingerprint="g")
+        assert not (await storage.jobs.submit(new_job(), idempotency=elsewhere)).replayed
+
+
+@in_a_loop
+async def test_a_key_whose_request_still_arrives_is_in_progress_until_abandoned(tmp_path):
+    async with stored(tmp_path) as storage:
+        assert await storage.jobs.begin(KEY) is None
+        with pytest.raises(IdempotencyInProgress):
+            await storage.jobs.begin(KEY)
+        await storage.jobs.abandon(KEY)
+        assert await storage.jobs.begin(KEY) is None
+        await storage.jobs.submit(new_job("job_1"), idempotency=KEY)
+        assert await storage.jobs.begin(KEY) == "job_1"
+        await storage.jobs.abandon(KEY)  # too late: it came to a job
+        assert await storage.jobs.begin(KEY) == "job_1"
+
+
+@in_a_loop
+async def test_a_key_that_a_dead_server_was_taking_in_is_free_again(tmp_path):
+    async with stored(tmp_path) as storage:
+        await storage.jobs.begin(KEY)
+    async with stored(tmp_path) as storage:
+        assert await storage.jobs.begin(KEY) is None
+
+
+@in_a_loop
+async def test_a_key_is_forgotten_after_24_hours_or_with_its_job(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        await storage.jobs.submit(new_job("job_1"), idempotency=KEY)
+        clock.advance(ms=24 * HOUR - 1)
+        assert await storage.jobs.begin(KEY) == "job_1"
+        clock.advance(ms=1)
+        assert await storage.jobs.begin(KEY) is None
+        await storage.jobs.submit(new_job("job_2"), idempotency=KEY)
+        await storage.jobs.delete("job_2")
+        assert await storage.jobs.begin(KEY) is None

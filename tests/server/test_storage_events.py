@@ -1,0 +1,127 @@
+"""The event log: dense, replayable from anywhere, followed without hole or repeat."""
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from server.storage.interfaces import NewEvent
+from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completed, in_a_loop, stored, submit
+
+
+@in_a_loop
+async def test_sequence_numbers_are_dense_from_one(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage)
+        lease = await claim(storage)
+        for count in (0, 1, 3):
+            logged = await storage.jobs.log(lease, [WORD] * count)
+            assert logged is not None
+            assert len(logged) == count
+        await checkpoint(storage, lease)
+        events = await storage.events.read(job_id, after=0, limit=100)
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        assert await storage.events.last(job_id) == len(events)
+        assert await storage.events.read(job_id, after=2, limit=3) == events[2:5]
+
+
+@in_a_loop
+async def test_an_unknown_stream_is_empty(tmp_path):
+    async with stored(tmp_path) as storage:
+        assert await storage.events.last("job_none") == 0
+        assert await storage.events.read("job_none", after=0, limit=10) == []
+        assert [event async for event in storage.events.tail("job_none", after=0)] == []
+
+
+@in_a_loop
+async def test_a_tail_ends_after_the_terminal_event(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage)
+        await storage.jobs.finish(await claim(storage), completed())
+        assert [event.seq async for event in storage.events.tail(job_id, after=0)] == [1, 2, 3]
+        assert [event.seq async for event in storage.events.tail(job_id, after=2)] == [3]
+        assert [event.seq async for event in storage.events.tail(job_id, after=3)] == []
+
+
+@in_a_loop
+async def test_a_tail_ends_when_its_job_is_deleted(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage)
+        async with asyncio.TaskGroup() as tasks:
+
+            async def follow() -> list[int]:
+                return [event.seq async for event in storage.events.tail(job_id, after=0)]
+
+            following = tasks.create_task(follow())
+            await asyncio.sleep(0.01)
+            await storage.jobs.delete(job_id)
+            assert await following in ([1], [1, 2], [])
+
+
+@in_a_loop
+async def test_a_wait_given_up_for_a_keep_alive_loses_no_event(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage)
+        lease = await claim(storage)
+        tail = storage.events.tail(job_id, after=2)
+        seen = []
+        for number in range(20):
+            waiting = asyncio.ensure_future(anext(tail))
+            for _ in range(number % 5):
+                await asyncio.sleep(0)
+            if number % 2:
+                await storage.jobs.log(lease, [NewEvent("word", b"%d" % number)])
+            waiting.cancel()
+            seen += [
+                done.body for done in await asyncio.gather(waiting, return_exceptions=True) if hasattr(done, "body")
+            ]
+        await storage.jobs.finish(lease, completed())
+        seen += [event.body async for event in tail]
+        assert seen[:-1] == [b"%d" % number for number in range(1, 20, 2)]
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    batches=st.lists(st.integers(0, 4), min_size=1, max_size=12),
+    joins=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 30)), min_size=1, max_size=4),
+)
+def test_whoever_follows_from_wherever_gets_exactly_the_log(tmp_path_factory, batches, joins):
+    """*joins*: before which batch a subscriber comes, and the last id it says it has."""
+
+    @in_a_loop
+    async def check():
+        async with stored(tmp_path_factory.mktemp("tail")) as storage, asyncio.TaskGroup() as tasks:
+            job_id = await submit(storage)
+            lease = await claim(storage)
+
+            async def follow(after: int) -> list[int]:
+                return [event.seq async for event in storage.events.tail(job_id, after=after)]
+
+            following = []
+            for number, size in enumerate(batches):
+                for _, after in (join for join in joins if join[0] % len(batches) == number):
+                    last = await storage.events.last(job_id)
+                    following.append((min(after, last), tasks.create_task(follow(min(after, last)))))
+                await storage.jobs.log(lease, [WORD] * size)
+            await storage.jobs.finish(lease, completed())
+            last = await storage.events.last(job_id)
+            for after, task in following:
+                assert await task == list(range(after + 1, last + 1))
+
+    check()
+
+
+@in_a_loop
+async def test_many_logs_at_once_keep_each_streams_order(tmp_path):
+    async with stored(tmp_path) as storage:
+        leases = []
+        for _ in range(5):
+            live = await storage.jobs.claim_live(await submit(storage, live=True), "w", lease_s=LEASE_S)
+            assert live is not None
+            leases.append(live)
+        await asyncio.gather(
+            *(storage.jobs.log(lease, [NewEvent("word", b"%d" % number)]) for number in range(40) for lease in leases)
+        )
+        for lease in leases:
+            events = await storage.events.read(lease.job.id, after=2, limit=100)
+            assert [event.body for event in events] == [b"%d" % number for number in range(40)]

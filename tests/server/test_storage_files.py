@@ -1,0 +1,263 @@
+"""Blobs: whole and durable under their name, or not there; and the folder they lie in."""
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from server.storage.files import PIECE_BYTES, FileBlobs
+from server.storage.folder import claim_folder, make_private, signing_secrets
+from server.storage.interfaces import BlobExists, BlobStore, FolderInUse, NoSuchBlob, StorageError
+from tests.server.storing import in_a_loop, stored
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+DIES_WRITING = """
+import asyncio, os, sys
+from pathlib import Path
+from server.storage.files import FileBlobs
+
+async def main():
+    async with FileBlobs(Path(sys.argv[1])).create("job_1/source") as sink:
+        await sink.write(b"half")
+        os.kill(os.getpid(), 9)
+
+asyncio.run(main())
+"""
+
+
+async def put(blobs: BlobStore, key: str, data: bytes) -> None:
+    async with blobs.create(key) as sink:
+        for at in range(0, len(data), 100_000):
+            await sink.write(data[at : at + 100_000])
+
+
+async def read(blobs: BlobStore, key: str, start: int = 0, stop: int | None = None) -> bytes:
+    return b"".join([piece async for piece in blobs.read(key, start, stop)])
+
+
+@in_a_loop
+async def test_what_was_written_is_read_back_in_bounded_pieces(tmp_path):
+    data = os.urandom(3 * PIECE_BYTES + 17)
+    async with stored(tmp_path) as storage:
+        await put(storage.blobs, "job_1/source", data)
+        pieces = [piece async for piece in storage.blobs.read("job_1/source")]
+        assert b"".join(pieces) == data
+        assert max(map(len, pieces)) <= PIECE_BYTES
+        assert await storage.blobs.size("job_1/source") == len(data)
+        with storage.blobs.local("job_1/source") as path:
+            assert path.read_bytes() == data
+
+
+def test_a_range_is_what_a_slice_is(tmp_path):
+    data = os.urandom(1000)
+    with asyncio.Runner() as loop:
+        blobs = FileBlobs(tmp_path)
+        loop.run(put(blobs, "job_1/x", data))
+
+        @settings(deadline=None)
+        @given(start=st.integers(0, 1200), stop=st.none() | st.integers(0, 1200))
+        def any_range(start: int, stop: int | None) -> None:
+            assert loop.run(read(blobs, "job_1/x", start, stop)) == data[start:stop]
+
+        try:
+            any_range()
+        finally:
+            loop.run(blobs.close())
+
+
+@in_a_loop
+async def test_a_block_that_raises_leaves_nothing(tmp_path):
+    async with stored(tmp_path) as storage:
+
+        async def upload() -> None:
+            async with storage.blobs.create("job_1/source") as sink:
+                await sink.write(b"half")
+                raise RuntimeError("client gone")
+
+        with pytest.raises(RuntimeError, match="client gone"):
+            await upload()
+        assert await storage.blobs.size("job_1/source") is None
+        assert list((tmp_path / "data" / "incoming").iterdir()) == []
+
+
+@in_a_loop
+async def test_a_blob_is_not_there_before_its_block_ends(tmp_path):
+    async with stored(tmp_path) as storage:
+        async with storage.blobs.create("job_1/source") as sink:
+            await sink.write(b"half")
+            assert await storage.blobs.size("job_1/source") is None
+        assert await storage.blobs.size("job_1/source") == 4
+
+
+@in_a_loop
+async def test_a_canceled_upload_leaves_nothing(tmp_path):
+    async with stored(tmp_path) as storage:
+        for turns in range(12):  # wherever the cancellation comes
+
+            async def upload() -> None:
+                async with storage.blobs.create("job_1/source") as sink:
+                    await sink.write(b"x" * 1000)
+                    await asyncio.sleep(60)
+
+            task = asyncio.create_task(upload())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await storage.blobs.size("job_1/source") is None
+        assert list((tmp_path / "data" / "incoming").iterdir()) == []
+
+
+@in_a_loop
+async def test_a_blob_never_changes(tmp_path):
+    async with stored(tmp_path) as storage:
+        await put(storage.blobs, "job_1/1.srt", b"first")
+        with pytest.raises(BlobExists):
+            await put(storage.blobs, "job_1/1.srt", b"second")
+        assert await read(storage.blobs, "job_1/1.srt") == b"first"
+
+
+@in_a_loop
+async def test_deleting_a_prefix_takes_what_is_below_it_and_nothing_beside_it(tmp_path):
+    async with stored(tmp_path) as storage:
+        for key in ("job_1/source", "job_1/2/srt", "job_12/source"):
+            await put(storage.blobs, key, b"x")
+        await storage.blobs.delete("job_1/source")
+        assert await storage.blobs.size("job_1/2/srt") == 1
+        await storage.blobs.delete("job_1")
+        await storage.blobs.delete("job_1")
+        assert [name for name, _ in await storage.blobs.prefixes()] == ["job_12"]
+        assert await storage.blobs.size("job_1/2/srt") is None
+
+
+@in_a_loop
+async def test_a_blob_deleted_while_it_is_read_is_read_to_its_end(tmp_path):
+    data = os.urandom(2 * PIECE_BYTES)
+    async with stored(tmp_path) as storage:
+        await put(storage.blobs, "job_1/source", data)
+        reading = storage.blobs.read("job_1/source")
+        first = await anext(reading)
+        await storage.blobs.delete("job_1")
+        assert first + b"".join([piece async for piece in reading]) == data
+
+
+@pytest.mark.parametrize("key", ["job_none/source", "job_1", "job_1/source/deeper"])
+@in_a_loop
+async def test_a_missing_blob_is_told_as_such(tmp_path, key):
+    async with stored(tmp_path) as storage:
+        await put(storage.blobs, "job_1/source", b"x")
+        assert await storage.blobs.size(key) is None
+        with pytest.raises(NoSuchBlob):
+            await read(storage.blobs, key)
+        with pytest.raises(NoSuchBlob), storage.blobs.local(key):
+            pass
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("", "/", "/etc/passwd", "..", "../x", "job_1/../x", "job_1/./x", "job_1//x", "job_1/", "job_1/.x"),
+        *("a\0b", "a\n", "a b", "ü", "x" * 300, "a/b/c/d/e", "job_1\\x"),
+    ],
+)
+@in_a_loop
+async def test_a_key_that_is_not_plain_names_is_refused(tmp_path, key):
+    async with stored(tmp_path) as storage:
+        with pytest.raises(ValueError, match="not a blob's key"):
+            await put(storage.blobs, key, b"x")
+        with pytest.raises(ValueError, match="not a blob's key"):
+            await storage.blobs.delete(key)
+
+
+@in_a_loop
+async def test_what_a_dead_process_was_writing_is_gone_when_the_folder_is_opened(tmp_path):
+    async with stored(tmp_path) as storage:
+        data = tmp_path / "data"
+        dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES_WRITING, str(data), cwd=ROOT)
+        assert await dying.wait() == -signal.SIGKILL
+        async with storage.blobs.create("job_2/source") as sink:
+            await sink.write(b"whole")
+            assert len(list((data / "incoming").iterdir())) == 2
+            async with stored(tmp_path):  # another process would see the same locks: they belong to open files
+                assert len(list((data / "incoming").iterdir())) == 1
+        assert await read(storage.blobs, "job_2/source") == b"whole"
+
+
+@in_a_loop
+async def test_everything_in_the_folder_is_for_its_owner_only(tmp_path):
+    async with stored(tmp_path) as storage:
+        await put(storage.blobs, "job_1/source", b"x")
+        data = tmp_path / "data"
+        assert stat.S_IMODE(data.stat().st_mode) == 0o700
+        names = {path.name for path in data.iterdir()}
+        assert names >= {"scribewire.db", "scribewire.db-wal", "scribewire.db-shm", "secrets.json", "blobs"}
+        assert {path.name for path in data.iterdir() if path.stat().st_mode & 0o077} == set()
+
+
+@in_a_loop
+async def test_the_signing_secret_is_made_once_and_kept(tmp_path):
+    async with stored(tmp_path) as storage:
+        first = storage.secrets
+        assert len(first.by_kid[first.current]) == 32
+        assert first.by_kid[first.current].hex() not in repr(storage)
+    async with stored(tmp_path) as storage:
+        assert storage.secrets == first
+    async with stored(tmp_path / "other") as storage:
+        assert storage.secrets != first
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{}", b"[]", b'{"current":"2","secrets":{}}', b'{"current":"1","secrets":{"1":"AAAA"}}'),
+        *(b'{"current":"1","secrets":{"1":"?"}}', b'{"current":"1","secrets":{"1":7}}'),
+        '{"current":"1","secrets":{"1":"ü"}}'.encode(),
+    ],
+)
+def test_a_spoilt_secret_file_is_named_and_not_replaced(tmp_path, content):
+    path = tmp_path / "secrets.json"
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match=r"secrets\.json"):
+        signing_secrets(tmp_path)
+    assert path.read_bytes() == content
+
+
+def test_another_key_may_be_added_and_made_current(tmp_path):
+    first = signing_secrets(tmp_path)
+    stored_secrets = orjson.loads((tmp_path / "secrets.json").read_bytes())
+    stored_secrets["secrets"]["2"] = "A" * 43 + "="
+    stored_secrets["current"] = "2"
+    (tmp_path / "secrets.json").write_bytes(orjson.dumps(stored_secrets))
+    both = signing_secrets(tmp_path)
+    assert (both.current, both.by_kid["1"]) == ("2", first.by_kid["1"])
+
+
+def test_a_second_server_on_a_folder_is_refused_in_one_sentence(tmp_path):
+    folder = tmp_path / "data"
+    with claim_folder(folder):
+        with pytest.raises(FolderInUse, match=f"process {os.getpid()}.*{folder}"):
+            claim_folder(folder)
+        asyncio.run(_open_beside(tmp_path))  # workers and the command line may
+    claim_folder(folder).release()
+
+
+async def _open_beside(folder: Path) -> None:
+    async with stored(folder) as storage:
+        assert await storage.jobs.counts() == {"queued": 0, "processing": 0}
+
+
+def test_an_existing_folder_keeps_its_mode(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o750)
+    make_private(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o750

@@ -1,0 +1,296 @@
+"""The lease protocol: who may write, what every write brings with it, and what becomes of a lease that ends."""
+
+import asyncio
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from server.jobs.states import JobError, Source, State
+from server.storage.interfaces import Artifact, Renewal
+from tests.server.storing import (
+    CANCELED,
+    HOUR,
+    LEASE_S,
+    NOON,
+    WORD,
+    ManualClock,
+    checkpoint,
+    claim,
+    completed,
+    failed,
+    in_a_loop,
+    quota,
+    refusals,
+    stored,
+    submit,
+    types_of,
+)
+
+ENGINE_ERROR = JobError(code="engine_error", message="out of memory", retryable=True)
+
+
+@in_a_loop
+async def test_a_claimed_job_is_processing_and_nobody_elses(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage)
+        lease = await claim(storage)
+        assert (lease.job.id, lease.job.state, lease.epoch, lease.job.attempt) == (job_id, State.PROCESSING, 1, 1)
+        assert (lease.until, lease.job.started_at, lease.chunks) == (NOON + 30_000, NOON, ())
+        assert await storage.jobs.claim("w2", environments=["production"], lease_s=LEASE_S) is None
+
+
+@in_a_loop
+async def test_a_worker_is_given_only_batch_jobs_of_its_environments(tmp_path):
+    async with stored(tmp_path) as storage:
+        await submit(storage, live=True)
+        await submit(storage, environment="sandbox")
+        assert await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S) is None
+        assert await storage.jobs.claim("w1", environments=["production", "sandbox"], lease_s=LEASE_S) is not None
+
+
+@in_a_loop
+async def test_a_waiting_claim_is_woken_by_a_submit(tmp_path):
+    async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S, wait_s=60.0))
+        await asyncio.sleep(0)
+        job_id = await submit(storage)
+        lease = await waiting
+        assert lease is not None
+        assert lease.job.id == job_id
+
+
+@in_a_loop
+async def test_a_canceled_claim_leaves_no_lease_behind(tmp_path):
+    async with stored(tmp_path) as storage:
+        await submit(storage)
+        for turns in range(6):  # wherever in the call the cancellation comes
+            claiming = asyncio.create_task(storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            claiming.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await claiming
+            assert await storage.jobs.counts() == {"queued": 1, "processing": 0}
+        assert (await claim(storage)).job.attempt == 1
+
+
+@in_a_loop
+async def test_a_checkpoint_keeps_chunk_events_and_progress_together(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage)
+        lease = await claim(storage)
+        assert await checkpoint(storage, lease, 0, progress=0.4)
+        assert await checkpoint(storage, lease, 1, progress=0.3)  # progress never decreases
+        job = await storage.jobs.get(job_id)
+        assert job is not None
+        assert job.progress == 0.4
+        assert await storage.jobs.chunks(job_id) == [b"chunk 0", b"chunk 1"]
+        assert await types_of(storage, job_id) == ["job.status", "job.status", "word", "job.progress", "word"]
+
+
+@in_a_loop
+async def test_what_became_known_is_on_the_record(tmp_path):
+    async with stored(tmp_path) as storage:
+        await submit(storage)
+        lease = await claim(storage)
+        assert await storage.jobs.note(lease, stage="decoding", source=Source(type="upload", format="mp3"))
+        assert await storage.jobs.note(lease, duration_s=12.5, blob="job/source")
+        job = await storage.jobs.get(lease.job.id)
+        assert job is not None
+        assert (job.stage, job.source.format, job.duration_s) == ("decoding", "mp3", 12.5)
+        await storage.jobs.release(lease, delay_s=0, error=None, count=True)
+        assert (await claim(storage)).blob == "job/source"
+
+
+@in_a_loop
+async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(tmp_path):
+    made = Artifact(kind="srt", blob="job/1/srt", sha256="00", bytes=7)
+    warning = {"code": "embedded_engine"}
+    async with stored(tmp_path) as storage:
+        reserved = (quota(), quota("audio_seconds", limit=None, amount=60))
+        job_id = await submit(storage, quotas=reserved, hook=True, warnings=(warning,))
+        lease = await claim(storage)
+        outcome = completed(artifacts=(made,), events=(WORD,), warnings=(warning, {"code": "new"}))
+        assert await storage.jobs.finish(lease, outcome)
+        job = await storage.jobs.get(job_id)
+        assert job is not None
+        assert (job.state, job.progress, job.text, job.duration_s) == (State.COMPLETED, 1.0, "hello", 9.2)
+        assert (job.finished_at, job.expires_at) == (NOON, NOON + HOUR)
+        assert job.warnings == (warning, {"code": "new"})
+        assert await storage.jobs.artifact(job_id, "srt") == made
+        assert await storage.jobs.artifact(job_id, "vtt") is None
+        windows = [("transcriptions", "2026-11"), ("audio_seconds", "2026-11")]
+        assert await storage.counters.used("acct_1", windows) == [1, 10]  # 9.2 s, rounded up
+        assert [row.event for row in await storage.outbox.of_job(job_id)] == ["job.completed"]
+        events = await storage.events.read(job_id, after=0, limit=10)
+        assert [(event.seq, event.type) for event in events] == [
+            (1, "job.status"),
+            (2, "job.status"),
+            (3, "word"),
+            (4, "job.completed"),
+        ]
+        assert orjson.loads(events[-1].body) == {"type": "job.completed"}
+        assert orjson.loads(events[1].body) == {"status": "processing", "progress": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "used"),
+    [
+        (failed(), 1),
+        (failed("engine_error", return_quota=True), 0),
+        (CANCELED, 1),
+    ],
+)
+@in_a_loop
+async def test_a_job_that_ends_badly_counts_unless_it_was_not_the_clients_doing(tmp_path, outcome, used):
+    async with stored(tmp_path) as storage:
+        await submit(storage, quotas=(quota(),))
+        assert await storage.jobs.finish(await claim(storage), outcome)
+        assert await storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [used]
+
+
+@in_a_loop
+async def test_a_lease_that_was_given_up_is_refused_everywhere(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage)
+        lease = await claim(storage)
+        assert await storage.jobs.release(lease, delay_s=0, error=None, count=True)
+        assert all(await refusals(storage, lease))
+        newer = await claim(storage, "w2")
+        assert newer.epoch == 2
+        assert all(await refusals(storage, lease))
+        assert await storage.jobs.finish(newer, completed())
+        assert all(await refusals(storage, newer))
+        assert await types_of(storage, job_id) == ["job.status"] * 4 + ["job.completed"]
+
+
+@in_a_loop
+async def test_a_lease_whose_time_is_over_is_refused_before_anyone_reaped_it(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        await submit(storage)
+        lease = await claim(storage)
+        clock.advance(s=LEASE_S)
+        assert all(await refusals(storage, lease))
+
+
+@in_a_loop
+async def test_renewing_and_checkpointing_keep_a_lease_alive(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        await submit(storage)
+        lease = await claim(storage)
+        for index in range(4):
+            clock.advance(s=LEASE_S - 1)
+            if index % 2:
+                assert await storage.jobs.renew(lease, lease_s=LEASE_S) is Renewal.OK
+            else:
+                assert await checkpoint(storage, lease, index)
+            assert await storage.jobs.reap(limit=10) == 0
+
+
+@in_a_loop
+async def test_a_renewal_never_shortens_a_lease(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        await submit(storage)
+        lease = await claim(storage)
+        await storage.jobs.renew(lease, lease_s=1.0)
+        clock.advance(s=LEASE_S - 1)
+        assert await storage.jobs.renew(lease, lease_s=LEASE_S) is Renewal.OK
+
+
+@in_a_loop
+async def test_the_next_worker_goes_on_after_the_last_chunk(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        await submit(storage)
+        await checkpoint(storage, await claim(storage))
+        clock.advance(s=LEASE_S)
+        assert await storage.jobs.reap(limit=10) == 1
+        lease = await claim(storage, "w2")
+        assert (lease.chunks, lease.epoch, lease.job.attempt, lease.job.progress) == ((b"chunk 0",), 2, 2, 0.5)
+
+
+@in_a_loop
+async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        job_id = await submit(storage, quotas=(quota(),), hook=True)
+        other = await submit(storage, account="acct_2")
+        await storage.jobs.release(await claim(storage), delay_s=0, error=ENGINE_ERROR, count=True)
+        for _ in range(3):
+            await claim(storage)
+            clock.advance(s=LEASE_S)
+            await storage.jobs.reap(limit=10)
+        job = await storage.jobs.get(job_id)
+        assert job is not None
+        assert job.error is not None
+        assert (job.state, job.attempt, job.error.code) == (State.FAILED, 4, "engine_error")
+        assert "out of memory" in job.error.message
+        assert await storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [0]
+        assert [row.event for row in await storage.outbox.of_job(job_id)] == ["job.failed"]
+        assert (await claim(storage)).job.id == other
+
+
+@in_a_loop
+async def test_a_job_given_back_with_an_error_four_times_fails_with_it(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage)
+        for attempt in range(4):
+            error = replace(ENGINE_ERROR, message=f"attempt {attempt}")
+            assert await storage.jobs.release(await claim(storage), delay_s=0, error=error, count=True)
+        job = await storage.jobs.get(job_id)
+        assert job is not None
+        assert (job.state, job.error) == (State.FAILED, replace(ENGINE_ERROR, message="attempt 3"))
+
+
+@in_a_loop
+async def test_a_shutdown_costs_no_attempt(tmp_path):
+    async with stored(tmp_path) as storage:
+        await submit(storage)
+        for _ in range(6):
+            lease = await claim(storage)
+            assert lease.job.attempt == 1
+            assert await storage.jobs.release(lease, delay_s=0, error=None, count=False)
+
+
+@in_a_loop
+async def test_a_delayed_job_waits_for_its_time(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        await submit(storage)
+        await storage.jobs.release(await claim(storage), delay_s=20.0, error=ENGINE_ERROR, count=True)
+        clock.advance(s=19)
+        assert await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S) is None
+        clock.advance(s=1)
+        job = (await claim(storage)).job
+        assert job.error is None  # the client hears of an error only when the job failed
+
+
+@in_a_loop
+async def test_a_job_that_waited_for_a_day_fails(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        job_id = await submit(storage, quotas=(quota(),))
+        clock.advance(ms=24 * HOUR - 1)
+        assert await storage.jobs.reap(limit=10) == 0
+        clock.advance(ms=1)
+        assert await storage.jobs.reap(limit=10) == 1
+        job = await storage.jobs.get(job_id)
+        assert job is not None
+        assert job.error is not None
+        assert (job.state, job.error.code) == (State.FAILED, "queue_timeout")
+        assert await storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [0]
+
+
+@in_a_loop
+async def test_reaping_stops_at_its_limit(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        for _ in range(3):
+            await submit(storage)
+            await claim(storage)
+        clock.advance(s=LEASE_S)
+        assert [await storage.jobs.reap(limit=2) for _ in range(3)] == [2, 1, 0]

@@ -1,0 +1,170 @@
+"""The outbox: a message exists once its job ended, is sent by one at a time, and keeps its id for ever."""
+
+import asyncio
+
+import pytest
+
+from server.jobs.states import Order
+from server.storage.interfaces import Attempt, Delivery
+from server.storage.open import Storage
+from tests.server.storing import HOOK, NOON, ManualClock, claim, completed, failed, in_a_loop, stored, submit
+
+BUSY_S = 30.0
+
+
+def attempt(n: int = 1, *, next_attempt_at: int | None = None) -> Attempt:
+    return Attempt(n=n, at=NOON, status_code=500, duration_ms=12, error="status 500", next_attempt_at=next_attempt_at)
+
+
+async def ended(storage: Storage, **members: object) -> str:
+    job_id = await submit(storage, hook=True, **members)
+    await storage.jobs.finish(await claim(storage), completed())
+    return job_id
+
+
+async def due(storage: Storage) -> list[Delivery]:
+    return await storage.outbox.claim_due(limit=10, busy_s=BUSY_S)
+
+
+@pytest.mark.parametrize(
+    ("events", "outcome", "sent"),
+    [
+        (("job.completed", "job.failed"), completed(), ["job.completed"]),
+        (("job.completed", "job.failed"), failed(), ["job.failed"]),
+        (("job.failed",), completed(), []),
+        (("job.completed",), failed(), []),
+    ],
+)
+@in_a_loop
+async def test_only_the_chosen_events_are_sent(tmp_path, events, outcome, sent):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage, order=Order(webhook_url=HOOK, webhook_events=events))
+        await storage.jobs.finish(await claim(storage), outcome)
+        assert [row.event for row in await storage.outbox.of_job(job_id)] == sent
+
+
+@in_a_loop
+async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        job_id = await ended(storage)
+        (first,) = await due(storage)
+        assert (first.job_id, first.url, first.state, first.attempts) == (job_id, HOOK, "pending", ())
+        assert first.webhook_id.startswith("msg_")
+        assert await due(storage) == []
+        clock.advance(s=BUSY_S)  # the sender died
+        (again,) = await due(storage)
+        assert again.webhook_id == first.webhook_id
+
+
+@in_a_loop
+async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        made = []
+        for _ in range(3):
+            made.append(await ended(storage))
+            clock.advance(ms=1)
+        assert [row.job_id for row in await storage.outbox.claim_due(limit=2, busy_s=BUSY_S)] == made[:2]
+        assert await storage.outbox.backlog() == 3
+
+
+@in_a_loop
+async def test_a_failed_attempt_comes_due_again_when_it_says(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        await ended(storage)
+        (row,) = await due(storage)
+        await storage.outbox.record(row.id, attempt(next_attempt_at=NOON + 5000), state="pending")
+        assert await storage.outbox.next_due() == NOON + 5000
+        clock.advance(ms=4999)
+        assert await due(storage) == []
+        clock.advance(ms=1)
+        (again,) = await due(storage)
+        assert (again.webhook_id, again.tried) == (row.webhook_id, 1)
+        assert again.attempts == (attempt(next_attempt_at=NOON + 5000),)
+
+
+@pytest.mark.parametrize("state", ["delivered", "failed"])
+@in_a_loop
+async def test_a_message_that_is_over_never_comes_due(tmp_path, state):
+    async with stored(tmp_path) as storage:
+        job_id = await ended(storage)
+        (row,) = await due(storage)
+        await storage.outbox.record(row.id, attempt(), state=state)
+        assert [row.state for row in await storage.outbox.of_job(job_id)] == [state]
+        assert await storage.outbox.next_due() is None
+        assert await storage.outbox.backlog() == 0
+
+
+@in_a_loop
+async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await ended(storage)
+        (row,) = await due(storage)
+        await storage.outbox.record(row.id, attempt(1), state="delivered")
+        await storage.outbox.record(row.id, attempt(1, next_attempt_at=NOON + 1), state="pending")
+        (row,) = await storage.outbox.of_job(job_id)
+        assert (row.state, row.next_at, [made.n for made in row.attempts]) == ("delivered", None, [1, 2])
+
+
+@in_a_loop
+async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await ended(storage)
+        (row,) = await due(storage)
+        await storage.jobs.delete(job_id)
+        await storage.outbox.record(row.id, attempt(), state="delivered")
+        assert await storage.outbox.of_job(job_id) == []
+
+
+@in_a_loop
+async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await ended(storage)
+        (row,) = await due(storage)
+        await storage.outbox.record(row.id, attempt(), state="failed")
+        again = await storage.outbox.redeliver(job_id, row.id)
+        assert again is not None
+        assert (again.webhook_id, again.state, again.tried, len(again.attempts)) == (row.webhook_id, "pending", 0, 1)
+        assert [row.id for row in await due(storage)] == [row.id]
+        assert await storage.outbox.redeliver("job_other", row.id) is None
+        assert await storage.outbox.redeliver(job_id, "dlv_none") is None
+
+
+@in_a_loop
+async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(tmp_path):
+    async with stored(tmp_path) as storage:
+        before = await ended(storage)
+        sending = await ended(storage)
+        (_, on_its_way) = await due(storage)
+        await storage.outbox.disable("acct_1", HOOK, reason="answered 410")
+        assert await storage.outbox.disabled("acct_1", HOOK)
+        assert not await storage.outbox.disabled("acct_2", HOOK)
+        await storage.outbox.record(on_its_way.id, attempt(next_attempt_at=NOON), state="pending")
+        after = await ended(storage)
+        for job_id in (before, sending, after):
+            assert [row.state for row in await storage.outbox.of_job(job_id)] == ["disabled"]
+        other = await ended(storage, account="acct_2")
+        assert [row.job_id for row in await due(storage)] == [other]
+        await storage.outbox.enable("acct_1", HOOK)
+        assert not await storage.outbox.disabled("acct_1", HOOK)
+        assert [row.job_id for row in await due(storage)] == []
+        assert [row.state for row in await storage.outbox.of_job(await ended(storage))] == ["pending"]
+
+
+@in_a_loop
+async def test_exhausted_deliveries_are_counted_in_a_row(tmp_path):
+    async with stored(tmp_path) as storage:
+        counts = [await storage.outbox.exhausted("acct_1", HOOK, ok=ok) for ok in (False, False, True, False)]
+        assert counts == [1, 2, 0, 1]
+        assert await storage.outbox.exhausted("acct_2", HOOK, ok=False) == 1
+
+
+@in_a_loop
+async def test_a_waiting_sender_is_woken_by_a_job_that_ends(tmp_path):
+    async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(storage.outbox.claim_due(limit=10, busy_s=BUSY_S, wait_s=60.0))
+        await asyncio.sleep(0)
+        job_id = await ended(storage)
+        assert [row.job_id for row in await waiting] == [job_id]
