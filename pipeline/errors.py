@@ -48,6 +48,12 @@ class AudioTooLong(PipelineError):
         self.actual_s = actual_s  # what is known of the length when decoding stopped
 
 
+class TooFast(PipelineError):
+    """More live audio is waiting than a session keeps. Send at the speed of speech."""
+
+    code = "audio_too_fast"
+
+
 class DecodeTimeout(PipelineError):
     """Decoding made no progress for too long; the decoder was ended."""
 

@@ -119,6 +119,7 @@ class StreamCore:
         self._segment_start = 0
         self._shown: tuple[str, ...] = ()
         self._finished = False
+        self._end: int | None = None  # of the real audio, once that is known
 
     @property
     def position(self) -> int:
@@ -150,8 +151,8 @@ class StreamCore:
         return ask is not None and (self.decode_due or self.position >= ask.end + self._options.pause)
 
     def pace(self, step: int) -> None:
-        """Ask for partials after *step* samples of new speech: wider under load."""
-        self._step = step
+        """Ask for partials after *step* samples of new speech, if that is more than usual: wider under load."""
+        self._step = max(step, self._options.step)
 
     def receive_audio(self, window: Samples, *, speech: float) -> None:
         """Take the next WINDOW samples (float32, -1..1). Ask events_received() and decode_wanted() after each call."""
@@ -175,10 +176,11 @@ class StreamCore:
             self._events.append(SpeechEnded(turn.voiced))
             self._conclude_if_known()
 
-    def finish(self) -> None:
-        """No more audio will come. Ask until finished."""
-        self.finalize()
+    def finish(self, end: int | None = None) -> None:
+        """No more audio will come; what was received after *end* was padding. Ask until finished."""
+        self._end = end
         self._finished = True
+        self.finalize()
 
     def decode_wanted(self) -> DecodeRequest | None:
         """The next window to hear, or None. Once given it is in flight until it is answered, failed or withdrawn."""
@@ -273,7 +275,7 @@ class StreamCore:
             self._cut(ask, heard)
             return
         if not self._conclude_if_known():
-            self._commit(self._agreement.receive(heard.words, until=ask.end, voiced=self._voiced))
+            self._commit(self._agreement.receive(heard.words, until=self._until(ask), voiced=self._voiced))
             self._show()
 
     def _conclude_if_known(self) -> bool:
@@ -281,7 +283,7 @@ class StreamCore:
         turn, ask, heard = self._turns.first, self._answered, self._last_words
         if turn is None or turn.open or ask is None or heard is None or ask.voiced < turn.voiced:
             return False
-        self._commit(self._agreement.conclude(heard.words, until=ask.end, voiced=self._voiced))
+        self._commit(self._agreement.conclude(heard.words, until=self._until(ask), voiced=self._voiced))
         self._close(heard, forced=False)
         self._agreement.settle(ask.end)
         self._forget(ask.end)
@@ -335,6 +337,10 @@ class StreamCore:
         if texts != self._shown:
             self._events.append(Partial(pending, self.counts.segments))
             self._shown = texts
+
+    def _until(self, ask: _Ask) -> int:
+        """Where the audio asked about ends, without padding."""
+        return ask.end if self._end is None else min(ask.end, self._end)
 
     def _voiced(self, word: Word) -> bool:
         """Whether somebody spoke where *word* is said to be, give or take a frame."""

@@ -1,0 +1,282 @@
+"""One live stream from samples to events: the asyncio driver of a StreamCore.
+
+    session = Session(StreamCore(options), vad=voice, listener=scheduler)
+    tasks.create_task(session.run())
+    await session.feed(samples)                     # waits while enough is waiting; any number of writers in turn
+    session.end()
+    async for happened in session.events(): ...     # what the core decided, with the instant it did
+
+It runs on, with or without a writer, until end(); its last events come after that.
+"""
+
+import asyncio
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Protocol
+
+from pipeline.audio import RATE, Samples, position
+from pipeline.errors import EngineFailed, EngineTimeout, TooFast
+from pipeline.events import Event, WordsCommitted
+from pipeline.ingest.framer import Framer, Windows
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.stream import StreamCore, StreamCounts
+
+MOST_WAITING = position(30)
+"""Audio that may wait to be taken in; a piece that would make it more is refused."""
+
+ENOUGH_WAITING = position(5)
+"""Audio that may wait before feed() makes its caller wait too."""
+
+MOST_UNREAD = 1000
+"""Events that may wait for their reader before no more audio is taken in."""
+
+ARRIVALS = 4096
+"""Pieces of audio whose time of arrival is remembered, for the lag of words: two minutes in frames of 32 ms."""
+
+WINDOWS = 16
+"""Windows, half a second, that are taken in before others get their turn on the event loop."""
+
+AHEAD_S = 0.25
+"""A sender that is further ahead of real time than this can wait for answers: its words then do not depend on speed."""
+
+RETRY_S = 0.5
+"""Pause after a failed call, for an engine to start anew."""
+
+ROOM = 1.3
+"""Audio between two partials, as a multiple of the time that an answer takes: the model is never asked too often."""
+
+SMOOTHING = 0.3
+"""Weight of the newest answer in the average time of answers."""
+
+
+class SpeechProbability(Protocol):
+    """What finds speech in one stream: called with its next windows, in order."""
+
+    def __call__(self, windows: Windows) -> list[float]:
+        """A probability for each window."""
+        ...
+
+
+class Listener(Protocol):
+    """What hears windows: the scheduler."""
+
+    async def hear(self, request: DecodeRequest, *, tenant: str) -> Heard:
+        """Raises EngineFailed, EngineTimeout."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event and the instant of its decision, in seconds of Unix time that never jump.
+
+    For WordsCommitted, *lags_s* has the seconds from the arrival of the end of each word to that instant.
+    """
+
+    event: Event
+    at_s: float
+    lags_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatistics:
+    """A session's state and what it has done so far."""
+
+    received: int  # samples accepted
+    waiting: int  # of these, not yet taken in
+    unread: int  # events waiting for their reader
+    round_s: float  # average time of an answer
+    lag_s: float  # of the last committed word
+    retractions: int  # committed words that were changed later: a broken promise, must be 0
+    counts: StreamCounts
+
+
+class _Order(Enum):
+    FINALIZE = auto()
+    END = auto()
+
+
+class Session:
+    """The life of one stream: run() is its only task, the other methods are called from anywhere in the same loop."""
+
+    def __init__(self, core: StreamCore, *, vad: SpeechProbability, listener: Listener, tenant: str = "") -> None:
+        self._core = core
+        self._vad = vad
+        self._listener = listener
+        self._tenant = tenant
+        self._framer = Framer()
+        self._backlog: deque[Samples | _Order] = deque()
+        self._unread: deque[Happened] = deque()
+        self._arrivals: deque[tuple[int, float]] = deque(maxlen=ARRIVALS)  # position after each piece, and when
+        self._loop = asyncio.get_running_loop()
+        self._epoch_s = time.time() - self._loop.time()
+        self._changed = asyncio.Event()
+        self._played_s = 0.0  # when a player in real time would be done with what was taken in
+        self._round_s = 0.0
+        self._received = 0
+        self._promised = _Promised()
+        self._ended = False
+        self._over = False
+
+    async def feed(self, samples: Samples) -> None:
+        """Take the next samples, then wait while enough is waiting: not reading slows the sender down.
+
+        Raises TooFast where more than MOST_WAITING would wait, ValueError after end() or when run() is over.
+        """
+        if self._ended or self._over:
+            raise ValueError("audio after the end")
+        if self._waiting + len(samples) > MOST_WAITING:
+            raise TooFast(f"more than {MOST_WAITING // RATE} s of audio would wait")
+        self._received += len(samples)
+        self._arrivals.append((self._received, self._loop.time()))
+        self._queue(samples)
+        await self._until(lambda: self._waiting <= ENOUGH_WAITING or self._over)
+
+    def finalize(self) -> None:
+        """Decide what was fed so far, up to its last whole window, as if the speaker had stopped there."""
+        self._queue(_Order.FINALIZE)
+
+    def end(self) -> None:
+        """No more audio will come. Calling it again does nothing."""
+        if not self._ended:
+            self._ended = True
+            self._queue(_Order.END)
+
+    async def events(self) -> AsyncIterator[Happened]:
+        """Everything that happens, in order, until all is decided or run() ended otherwise. For one reader."""
+        while True:
+            await self._until(lambda: bool(self._unread) or self._over)
+            if not self._unread:
+                return
+            yield self._unread.popleft()
+            self._tell()
+
+    def statistics(self) -> SessionStatistics:
+        return SessionStatistics(
+            received=self._received,
+            waiting=self._waiting,
+            unread=len(self._unread),
+            round_s=self._round_s,
+            lag_s=self._promised.lag_s,
+            retractions=self._promised.retractions,
+            counts=replace(self._core.counts),
+        )
+
+    async def run(self) -> None:
+        """Live until everything fed before end() is decided.
+
+        A failed or late engine is asked again; other errors of the listener and those of the voice detector end this.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while not self._core.finished:
+                    await self._until(lambda: bool(self._backlog) or self._core.finished)
+                    if self._backlog:
+                        await self._take(self._backlog.popleft(), tasks)
+        finally:
+            self._over = True
+            self._tell()
+
+    async def _take(self, item: Samples | _Order, tasks: asyncio.TaskGroup) -> None:
+        if item is _Order.FINALIZE:
+            self._core.finalize()
+        elif item is _Order.END:
+            await self._hear(self._framer.end()[0], tasks)
+            self._core.finish(self._received)
+        else:
+            windows = self._framer.receive(item)
+            for at in range(0, len(windows), WINDOWS):
+                await self._hear(windows[at : at + WINDOWS], tasks)
+                await asyncio.sleep(0)
+        self._advance(tasks)
+
+    async def _hear(self, windows: Windows, tasks: asyncio.TaskGroup) -> None:
+        """Take in some windows, as fast as the core and the reader of the events allow."""
+        self._played_s = max(self._played_s, self._loop.time()) + windows.size / RATE
+        for window, speech in zip(windows, self._vad(windows), strict=True):
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._played_s - AHEAD_S):
+                    await self._until(lambda: not self._core.behind)
+            await self._until(lambda: not self._core.full and len(self._unread) < MOST_UNREAD)
+            self._core.receive_audio(window, speech=speech)
+            self._advance(tasks)
+
+    def _advance(self, tasks: asyncio.TaskGroup) -> None:
+        """Pass on what happened and ask what is wanted."""
+        events = self._core.events_received()
+        if events:
+            now_s = self._loop.time()
+            self._unread.extend(self._happened(event, now_s) for event in events)
+        request = self._core.decode_wanted()
+        if request is not None:
+            tasks.create_task(self._ask(request, tasks), name=f"hear {request.utterance}")
+        self._tell()
+
+    async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:
+        """Have one window heard."""
+        asked_s = self._loop.time()
+        try:
+            heard = await self._listener.hear(request, tenant=self._tenant)
+        except (EngineFailed, EngineTimeout):
+            await asyncio.sleep(RETRY_S)
+            self._core.receive_failure()
+        else:
+            self._pace(self._loop.time() - asked_s)
+            self._core.receive_hypothesis(heard)
+        self._advance(tasks)
+
+    def _pace(self, round_s: float) -> None:
+        """Ask less often the longer answers take."""
+        self._round_s += SMOOTHING * (round_s - self._round_s)
+        self._core.pace(position(ROOM * self._round_s))
+
+    def _happened(self, event: Event, now_s: float) -> Happened:
+        at_s = self._epoch_s + now_s
+        if not isinstance(event, WordsCommitted):
+            return Happened(event, at_s)
+        lags_s = tuple(now_s - self._arrival_s(word.end) for word in event.words)
+        self._promised.receive(event, lags_s[-1])
+        return Happened(event, at_s, lags_s)
+
+    def _arrival_s(self, position: int) -> float:
+        """When the audio up to *position* had arrived; for audio too old to be remembered, a later time."""
+        index = bisect_left(self._arrivals, position, key=lambda arrival: arrival[0])
+        return self._arrivals[min(index, len(self._arrivals) - 1)][1]
+
+    @property
+    def _waiting(self) -> int:
+        return self._received - min(self._received, self._core.position)
+
+    def _queue(self, item: Samples | _Order) -> None:
+        self._backlog.append(item)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Something changed: whoever waits looks again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            await self._changed.wait()
+
+
+class _Promised:
+    """Watches from outside the core that committed words stay as they are."""
+
+    def __init__(self) -> None:
+        self.retractions = 0
+        self.lag_s = 0.0
+        self._words = 0
+        self._end = 0
+
+    def receive(self, event: WordsCommitted, lag_s: float) -> None:
+        kept = event.index == self._words and event.words[0].start >= self._end
+        self.retractions += not kept
+        self._words = event.index + len(event.words)
+        self._end = event.words[-1].end
+        self.lag_s = lag_s

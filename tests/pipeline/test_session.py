@@ -1,0 +1,356 @@
+"""Sessions in virtual time, with a listener that takes its time and a voice detector that knows who speaks when."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from itertools import chain, cycle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.virtual_time import VirtualTimeLoop
+from pipeline.audio import RATE, WINDOW, position
+from pipeline.errors import EngineFailed, TooFast
+from pipeline.events import Partial, SegmentClosed, SpeechEnded, Warned, WordsCommitted
+from pipeline.ingest.framer import Windows
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.session import ENOUGH_WAITING, MOST_UNREAD, Happened, Session, _Promised
+from pipeline.words import Word, written
+
+
+def virtually(main: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(main)
+
+
+def talk(count: int, *, start: float = 0.5, each: float = 0.4) -> tuple[Word, ...]:
+    return tuple(Word(f"w{n}", position(start + n * each), position(start + (n + 1) * each), 0.9) for n in range(count))
+
+
+SPOKEN = (*talk(12), *(Word(f"v{n}", position(7 + n / 2), position(7.4 + n / 2), 0.9) for n in range(9)))
+LENGTH = position(12.345)
+
+
+class Voice:
+    """Knows by counting windows where *words* are."""
+
+    def __init__(self, words: tuple[Word, ...]) -> None:
+        self._words = words
+        self._at = 0
+
+    def __call__(self, windows: Windows) -> list[float]:
+        start, self._at = self._at, self._at + windows.size
+        places = range(start, self._at, WINDOW)
+        return [0.95 if any(w.start < at + WINDOW and w.end > at for w in self._words) else 0.02 for at in places]
+
+
+class Listener:
+    """Hears *words* where the window holds them, after as many seconds as *takes* says for one call after the other."""
+
+    def __init__(self, words: tuple[Word, ...], *, takes: Iterable[float] = (0.08,), fails: Iterable[bool] = (False,)):
+        self._words = words
+        self._takes = cycle(takes)
+        self._fails = cycle(fails)
+        self.requests: list[DecodeRequest] = []
+
+    async def hear(self, request: DecodeRequest, *, tenant: str) -> Heard:
+        assert tenant == "acct"
+        self.requests.append(request)
+        await asyncio.sleep(next(self._takes))
+        if next(self._fails):
+            raise EngineFailed("the engine died")
+        end = request.start + len(request.samples)
+        words = [w for w in self._words if request.start <= (w.start + w.end) // 2 < end]
+        heard = tuple(w if w.end <= end else Word(w.text[:1], w.start, end, w.probability) for w in words)
+        return Heard(heard, "en", 0.9, -0.2, 0.05)
+
+
+async def streamed(
+    feed: Callable[[Session], Coroutine[Any, Any, None]], listener: Listener, *, words: tuple[Word, ...] = SPOKEN
+) -> tuple[Session, list[Happened]]:
+    """A whole session: what *feed* does, then the end."""
+    session = Session(StreamCore(StreamOptions()), vad=Voice(words), listener=listener, tenant="acct")
+    happened: list[Happened] = []
+
+    async def read() -> None:
+        happened.extend([one async for one in session.events()])
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(session.run())
+        tasks.create_task(read())
+        await feed(session)
+        session.end()
+    return session, happened
+
+
+def committed(happened: Iterable[Happened]) -> tuple[Word, ...]:
+    return tuple(chain.from_iterable(one.event.words for one in happened if isinstance(one.event, WordsCommitted)))
+
+
+def at_once(*sizes: int) -> Callable[[Session], Coroutine[Any, Any, None]]:
+    """All the audio, as fast as it is taken, in pieces of these sizes and the rest in pieces of a second."""
+
+    async def feed(session: Session) -> None:
+        left = LENGTH
+        for size in chain(sizes, cycle([RATE])):
+            piece = min(size, left)
+            await session.feed(np.zeros(piece, np.float32))
+            left -= piece
+            if not left:
+                return
+
+    return feed
+
+
+def in_real_time(length: int = LENGTH, *, piece: int = WINDOW) -> Callable[[Session], Coroutine[Any, Any, None]]:
+    async def feed(session: Session) -> None:
+        for at in range(0, length, piece):
+            size = min(piece, length - at)
+            await asyncio.sleep(size / RATE)
+            await session.feed(np.zeros(size, np.float32))
+
+    return feed
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.integers(0, 3 * RATE), max_size=30))
+def test_any_chunking_of_the_same_audio_gives_the_same_words(sizes):
+    async def main() -> None:
+        session, happened = await streamed(at_once(*sizes), Listener(SPOKEN))
+        assert written(committed(happened)) == written(SPOKEN)
+        assert session.statistics().received == LENGTH
+
+    virtually(main())
+
+
+@pytest.mark.parametrize("piece", [WINDOW, 160, 4000, RATE])
+def test_a_stream_in_real_time_and_one_at_full_speed_ask_and_commit_the_same(piece):
+    async def main() -> None:
+        slow, fast = Listener(SPOKEN), Listener(SPOKEN)
+        _, live = await streamed(in_real_time(piece=piece), slow)
+        _, upload = await streamed(at_once(), fast)
+        assert committed(live) == committed(upload)
+        assert [r.start + len(r.samples) for r in slow.requests] == [r.start + len(r.samples) for r in fast.requests]
+
+    virtually(main())
+
+
+def test_words_come_while_the_speaker_speaks_and_each_knows_its_lag():
+    async def main() -> None:
+        _, happened = await streamed(in_real_time(), Listener(SPOKEN))
+        lags = [lag for one in happened for lag in one.lags_s]
+        assert len(lags) == len(SPOKEN)
+        assert min(lags) >= 0.3
+        assert max(lags) <= 1.5
+        first = next(one.at_s for one in happened if isinstance(one.event, Partial))
+        started = first - happened[0].at_s
+        assert started <= 0.7, "a first partial comes soon after speech began"
+
+    virtually(main())
+
+
+def test_the_last_words_come_out_however_the_stream_ends():
+    async def main() -> None:
+        for length in range(SPOKEN[-1].end, SPOKEN[-1].end + position(0.7), 1111):
+            session, happened = await streamed(in_real_time(length), Listener(SPOKEN))
+            assert written(committed(happened)) == written(SPOKEN)
+            assert session.statistics().received == length
+            assert committed(happened)[-1].end <= length, "padding is not audio"
+
+    virtually(main())
+
+
+def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
+    async def feed(session: Session) -> None:
+        await in_real_time(position(3))(session)
+        await asyncio.sleep(25)
+        assert session.statistics().received == position(3)
+        assert session.statistics().counts.words >= 4
+        await in_real_time(LENGTH - position(3))(session)
+
+    async def main() -> None:
+        session, happened = await streamed(feed, Listener(SPOKEN))
+        assert written(committed(happened)) == written(SPOKEN)
+        assert session.statistics().received == LENGTH
+        assert max(lag for one in happened for lag in one.lags_s) <= 25 + 1.5
+
+    virtually(main())
+
+
+def test_finalize_takes_effect_where_it_stands_among_the_audio():
+    async def feed(session: Session) -> None:
+        split = SPOKEN[3].end // WINDOW * WINDOW + WINDOW
+        await session.feed(np.zeros(split, np.float32))
+        session.finalize()
+        await session.feed(np.zeros(LENGTH - split, np.float32))
+
+    async def main() -> None:
+        _, happened = await streamed(feed, Listener(SPOKEN))
+        closed = [one.event for one in happened if isinstance(one.event, SegmentClosed)]
+        assert len(closed[0].segment.words) == 4
+        assert written(committed(happened)) == written(SPOKEN)
+
+    virtually(main())
+
+
+def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
+    async def main() -> None:
+        quick, slow = Listener(SPOKEN), Listener(SPOKEN, takes=[2.5])
+        await streamed(in_real_time(), quick)
+        session, happened = await streamed(in_real_time(), slow)
+        assert len(slow.requests) <= 6 < len(quick.requests)
+        assert written(committed(happened)) == written(SPOKEN)
+        assert 1.0 <= session.statistics().round_s <= 2.5
+
+    virtually(main())
+
+
+def test_a_sender_faster_than_the_listener_is_made_to_wait():
+    async def feed(session: Session) -> None:
+        for _ in range(40):
+            await session.feed(np.zeros(RATE, np.float32))
+            assert session.statistics().waiting <= ENOUGH_WAITING
+
+    async def main() -> None:
+        words = talk(90)
+        session, happened = await streamed(feed, Listener(words, takes=[1.0]), words=words)
+        assert written(committed(happened)) == written(words)
+        assert session.statistics().waiting == 0
+
+    virtually(main())
+
+
+def test_a_piece_beyond_thirty_seconds_of_backlog_is_refused_and_the_session_goes_on():
+    async def feed(session: Session) -> None:
+        with pytest.raises(TooFast):
+            await session.feed(np.zeros(31 * RATE, np.float32))
+        assert session.statistics().received == 0
+        await at_once()(session)
+
+    async def main() -> None:
+        _, happened = await streamed(feed, Listener(SPOKEN))
+        assert written(committed(happened)) == written(SPOKEN)
+
+    virtually(main())
+
+
+def test_a_reader_that_stops_reading_stops_the_intake_not_the_memory():
+    async def main() -> None:
+        session = Session(StreamCore(StreamOptions()), vad=Flicker(), listener=Listener(()), tenant="acct")
+        running = asyncio.create_task(session.run())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(3600):
+                while True:
+                    await session.feed(np.zeros(RATE, np.float32))
+        unread = session.statistics().unread
+        assert MOST_UNREAD <= unread <= MOST_UNREAD + 5
+        reader = session.events()
+        for _ in range(unread):
+            await anext(reader)
+        await asyncio.sleep(1)
+        assert session.statistics().unread > 0, "and it goes on when the reader does"
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    virtually(main())
+
+
+class Flicker:
+    """Somebody who says something short every two seconds."""
+
+    def __init__(self) -> None:
+        self._pattern = cycle([0.9] * 4 + [0.0] * 58)
+
+    def __call__(self, windows: Windows) -> list[float]:
+        return [next(self._pattern) for _ in windows]
+
+
+def test_a_failing_engine_is_asked_again_and_nothing_is_lost():
+    async def main() -> None:
+        listener = Listener(SPOKEN, fails=[True, False, False, True, False])
+        session, happened = await streamed(in_real_time(), listener)
+        assert written(committed(happened)) == written(SPOKEN)
+        assert session.statistics().counts.failures >= 3
+        assert not [one for one in happened if isinstance(one.event, Warned)]
+
+    virtually(main())
+
+
+def test_an_engine_that_stays_away_ends_no_session():
+    async def main() -> None:
+        session, happened = await streamed(in_real_time(), Listener(SPOKEN, fails=[True]))
+        assert committed(happened) == ()
+        assert {one.event.code for one in happened if isinstance(one.event, Warned)} == {"engine_failed"}
+        assert isinstance(happened[-1].event, Warned | SpeechEnded)
+        assert session.statistics().received == LENGTH
+
+    virtually(main())
+
+
+def test_an_error_nobody_expected_ends_run_events_and_feed():
+    class Broken(Listener):
+        async def hear(self, request: DecodeRequest, *, tenant: str) -> Heard:
+            raise ZeroDivisionError(request.start, tenant)
+
+    async def main() -> None:
+        session = Session(StreamCore(StreamOptions()), vad=Voice(SPOKEN), listener=Broken(SPOKEN), tenant="acct")
+        running = asyncio.create_task(session.run())
+        await session.feed(np.zeros(20 * RATE, np.float32))
+        with pytest.raises(ValueError, match="after the end"):
+            await session.feed(np.zeros(1, np.float32))
+        with pytest.raises(ExceptionGroup) as caught:
+            await running
+        assert caught.group_contains(ZeroDivisionError)
+        assert len([one async for one in session.events()]) == 1, "what happened before the error is still there"
+
+    virtually(main())
+
+
+def test_audio_after_the_end_is_refused_and_ending_twice_is_ending():
+    async def main() -> None:
+        async def feed(session: Session) -> None:
+            await at_once()(session)
+            session.end()
+            session.end()
+            with pytest.raises(ValueError, match="after the end"):
+                await session.feed(np.zeros(1, np.float32))
+
+        _, happened = await streamed(feed, Listener(SPOKEN))
+        assert written(committed(happened)) == written(SPOKEN)
+
+    virtually(main())
+
+
+def test_a_session_without_audio_or_speech_ends_without_events():
+    async def nothing(session: Session) -> None:
+        assert session.statistics().received == 0
+
+    async def silence(session: Session) -> None:
+        for _ in range(600):
+            await session.feed(np.zeros(RATE, np.float32))
+
+    async def main() -> None:
+        for feed in (nothing, silence):
+            listener = Listener(())
+            _, happened = await streamed(feed, listener, words=())
+            assert happened == []
+            assert listener.requests == []
+
+    virtually(main())
+
+
+def test_a_broken_promise_would_be_counted():
+    promised = _Promised()
+    first, second = talk(2)
+    promised.receive(WordsCommitted((first,), 0, 0), 0.5)
+    promised.receive(WordsCommitted((second,), 1, 0), 0.5)
+    assert promised.retractions == 0
+    promised.receive(WordsCommitted((second,), 1, 0), 0.5)
+    assert promised.retractions == 1
+    promised.receive(WordsCommitted((first,), 2, 0), 0.5)
+    assert promised.retractions == 2
