@@ -56,6 +56,8 @@ class Config:
         values = {row.name.lower(): row.parse(row.name, env.get(PREFIX + row.name, row.default)) for row in VARIABLES}
         config = cls(**values)  # type: ignore[arg-type]  # each row's parser gives the type of the field of its name
         _check_public_address(config)
+        if config.signup == "token" and config.signup_token is None:
+            raise ConfigError(f"{PREFIX}SIGNUP_TOKEN must be set when {PREFIX}SIGNUP is 'token', got ''")
         return config
 
 

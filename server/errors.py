@@ -79,6 +79,17 @@ CODES: Mapping[str, tuple[int, str]] = {
 }
 """code -> (status, title). The README's error table is checked against it."""
 
+CHALLENGES: Mapping[str, Mapping[str, str]] = {
+    code: {"WWW-Authenticate": challenge}
+    for code, challenge in {
+        "missing_credentials": 'Bearer realm="api"',  # RFC 6750, section 3.1: no error attribute when nothing was sent
+        "invalid_key": 'Bearer realm="api", error="invalid_token"',
+        "invalid_token": 'Bearer realm="api", error="invalid_token"',
+        "insufficient_scope": 'Bearer realm="api", error="insufficient_scope"',
+    }.items()
+}
+"""Headers that go with a code wherever it is raised."""
+
 JOB_CODES = (
     "source_unreachable", "source_timeout", "source_http_error", "source_too_large", "source_not_allowed",
     "unsupported_audio_format", "invalid_audio", "no_audio_stream", "audio_too_long", "decode_timeout",
@@ -118,7 +129,7 @@ class Problem(Exception):
         self.detail = detail
         self.status, self.title = CODES[code]
         self.errors = tuple(errors)
-        self.headers = dict(headers or {})
+        self.headers = {**CHALLENGES.get(code, {}), **(headers or {})}
         self.members = dict(members or {})
 
     def to_json(self, *, instance: str, request_id: str) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pipeline.errors import AudioTooLong, PipelineError
+from pipeline.errors import AudioTooLong
 from server.clock import iso, now_ms
 from server.errors import CODES, Problem
 from server.storage import interfaces as storage
@@ -17,7 +17,8 @@ def problem_of(error: Exception) -> Problem | None:
     for kind, translate in _TRANSLATIONS.items():
         if isinstance(error, kind):
             return translate(error)
-    return None
+    code = getattr(error, "code", None)  # the small errors of our pure modules name one of the table's codes
+    return Problem(code, str(error)) if isinstance(code, str) and code in CODES and code != "internal" else None
 
 
 def _quota(error: storage.QuotaExceeded) -> Problem:
@@ -44,17 +45,12 @@ def _too_long(error: AudioTooLong) -> Problem:
     return Problem("audio_too_long", str(error), members={"limit": error.limit_s, "actual": error.actual_s})
 
 
-def _pipeline(error: PipelineError) -> Problem | None:
-    return Problem(error.code, str(error)) if error.code in CODES and error.code != "internal" else None
-
-
 def _plain(code: str, headers: Mapping[str, str] | None = None) -> Callable[[Exception], Problem]:
     return lambda error: Problem(code, str(error) or CODES[code][1], headers=headers)
 
 
 _TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Problem | None]] = {
     AudioTooLong: _too_long,
-    PipelineError: _pipeline,
     storage.QuotaExceeded: _quota,
     storage.ConcurrencyLimited: _concurrency,
     storage.QueueFull: _plain("queue_full", {"Retry-After": "30"}),

@@ -1,28 +1,57 @@
 """A Job as clients see it: the same record in answers, lists, events and webhooks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pipeline.documents.formats import SCHEMA, word_object
+from pipeline.documents.stored import restored
 from pipeline.words import Word
 from server.clock import iso, iso_or_none
 from server.jobs.states import Job, JobError, Source, State
+from server.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
+from server.storage.interfaces import JobStore
 
-MOST_WEBHOOK_TEXT = 4096  # bytes of text that travel inside a webhook body
+MOST_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
 
-Link = Callable[[Job, str], str]
-"""(job, format) -> a signed download URL."""
+
+class Records:
+    """Shows jobs; reads from storage what the job's row does not hold."""
+
+    def __init__(self, jobs: JobStore, links: Links) -> None:
+        self._jobs = jobs
+        self._links = links
+
+    async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, Any]:
+        """The record with the words that its order asked for; links hold for *ttl_s* seconds."""
+        words = None
+        if job.state is State.COMPLETED and job.order.word_timestamps:
+            words = [word for body in await self._jobs.chunks(job.id) for word in words_of(body)]
+        return record(job, self._links, ttl_s=ttl_s, words=words)
+
+    def listed(self, job: Job) -> dict[str, Any]:
+        shown = record(job, self._links)
+        del shown["text"]
+        return shown
+
+    def notice(self, job: Job) -> dict[str, Any]:
+        """What a webhook's body and a stream's terminal event both say: type, instant, the record without words."""
+        data = record(job, self._links, ttl_s=WEBHOOK_TTL_S)
+        if data["text"] is not None and len(data["text"].encode()) > MOST_NOTICE_TEXT:
+            del data["text"]
+        at = job.created_at if job.finished_at is None else job.finished_at
+        return {"type": f"job.{job.state.value}", "timestamp": iso(at), "data": data}
+
+
+def words_of(body: bytes) -> Iterator[Word]:
+    """The words of a stored chunk."""
+    for segment in restored(body).segments:
+        yield from segment.words
 
 
 def record(
-    job: Job,
-    *,
-    base_url: str,
-    link: Link,
-    words: Sequence[Word] | None = None,
-    listed: bool = False,
+    job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S, words: Sequence[Word] | None = None
 ) -> dict[str, Any]:
-    """The job record. *words* are shown iff given; *listed* leaves out the text too, as lists do."""
+    """The job record; *words* are shown iff given."""
     order, completed = job.order, job.state is State.COMPLETED
     shown: dict[str, Any] = {
         "job_id": job.id,
@@ -45,29 +74,18 @@ def record(
         "language_probability": _rounded(job.language_probability),
         "model": job.model,
         "engine": job.engine,
-        "formats": {name: link(job, name) for name in order.output_formats} if completed else {},
+        "formats": {name: links.output(job, name, ttl_s=ttl_s) for name in order.output_formats} if completed else {},
         "error": _error(job.error),
         "metadata": dict(order.metadata),
         "warnings": [dict(warning) for warning in job.warnings],
-        "events_url": f"{base_url}/v1/jobs/{job.id}/events",
+        "events_url": links.events(job),
     }
     if completed and "json" in order.output_formats:
         shown["schema"] = SCHEMA
-    if not listed:
-        shown["text"] = job.text
-        if words is not None:
-            shown["words"] = [word_object(word) for word in words]
+    shown["text"] = job.text
+    if words is not None:
+        shown["words"] = [word_object(word) for word in words]
     return shown
-
-
-def notice(job: Job, *, base_url: str, link: Link, test: bool = False) -> dict[str, Any]:
-    """What a webhook body and the terminal event of a stream both say: the record without words."""
-    data = record(job, base_url=base_url, link=link)
-    if data["text"] is not None and len(data["text"].encode()) > MOST_WEBHOOK_TEXT:
-        del data["text"]
-    at = job.finished_at if job.finished_at is not None else job.created_at
-    shown: dict[str, Any] = {"type": f"job.{job.state.value}", "timestamp": iso(at), "data": data}
-    return {**shown, "test": True} if test else shown
 
 
 def _source(source: Source) -> Mapping[str, Any]:

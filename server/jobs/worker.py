@@ -21,6 +21,8 @@ from pipeline.documents.formats import FORMATS, Heading, segment_object, word_ob
 from pipeline.documents.stored import restored, stored
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Transcript
+from server.accounts.limits import Plan
+from server.accounts.plans import Plans
 from server.clock import iso
 from server.jobs.fetch import Fetcher, FetchError
 from server.jobs.sandbox import Canceled, rehearsed
@@ -65,6 +67,7 @@ class Workers:
         jobs: JobStore,
         blobs: BlobStore,
         batches: Mapping[str, Batch],  # environment -> its pipeline
+        plans: Plans,
         fetcher: Fetcher,
         metrics: Metrics,
         rules: WorkerRules,
@@ -74,6 +77,7 @@ class Workers:
         self._jobs = jobs
         self._blobs = blobs
         self._batches = batches
+        self._plans = plans
         self._fetcher = fetcher
         self._metrics = metrics
         self._rules = rules
@@ -127,6 +131,7 @@ class Workers:
             jobs=self._jobs,
             blobs=self._blobs,
             batch=self._batches[lease.job.environment],
+            plan=await self._plans.of_id(lease.job.account, environment=lease.job.environment),
             fetcher=self._fetcher,
             rules=self._rules,
         )
@@ -193,13 +198,22 @@ class _Running:
     """One job in the hands of one worker."""
 
     def __init__(
-        self, lease: Lease, *, jobs: JobStore, blobs: BlobStore, batch: Batch, fetcher: Fetcher, rules: WorkerRules
+        self,
+        lease: Lease,
+        *,
+        jobs: JobStore,
+        blobs: BlobStore,
+        batch: Batch,
+        plan: Plan,
+        fetcher: Fetcher,
+        rules: WorkerRules,
     ) -> None:
         self.job = lease.job
         self._lease = lease
         self._jobs = jobs
         self._blobs = blobs
         self._batch = batch
+        self._plan = plan
         self._fetcher = fetcher
         self._rules = rules
         self._held_until = time.monotonic() + rules.lease_s
@@ -271,7 +285,7 @@ class _Running:
             return self._lease.blob
         await self._known(stage="downloading")
         key = f"{self.job.id}/source-{self._lease.epoch}"
-        source = await self._fetcher.fetch(self.job, key)
+        source = await self._fetcher.fetch(self.job.source, blob=key, most=self._plan.upload_bytes)
         self._moved_at = time.monotonic()
         if not await self._jobs.note(self._lease, source=source, blob=key):
             raise LeaseLost

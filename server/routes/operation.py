@@ -14,7 +14,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from server.door import Caller
 from server.errors import Problem
 from server.logs import log
 from server.problems import problem_of
@@ -54,7 +53,7 @@ class Parameter:
 class Operation:
     method: str
     path: str
-    handle: Callable[[Request, Caller], Awaitable[Response]]
+    handle: Callable[[Request, Any], Awaitable[Response]]  # (request, the door's Caller)
     id: str
     summary: str
     tag: str
@@ -72,7 +71,10 @@ class Operation:
 
 
 class Admission(Protocol):
-    async def admit(self, request: Request, operation: Operation) -> Caller: ...
+    """The door as resources see it. Its Caller passes through here unread."""
+
+    async def admit(self, request: Request, operation: Operation) -> Any: ...
+    async def limit_headers(self, caller: Any) -> Mapping[str, str]: ...
 
 
 class Resource:
@@ -87,14 +89,14 @@ class Resource:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         try:
-            response = await self._answer(request)
+            response = await self._dispatch(request)
         except ClientDisconnect:
             return  # nobody is there to answer; what arrived was dropped on the way out
         except Exception as error:  # noqa: BLE001  the outermost edge: every error becomes an answer
             response = problem_response(request, error)
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _dispatch(self, request: Request) -> Response:
         if request.method == "OPTIONS":
             return Response(status_code=204, headers={"Allow": self._allow})
         operation = self._operations.get("GET" if request.method == "HEAD" else request.method)
@@ -102,7 +104,10 @@ class Resource:
             raise Problem("method_not_allowed", f"{request.method} is not offered here", headers={"Allow": self._allow})
         request.state.route = operation.path
         caller = await self._admission.admit(request, operation)
-        return await operation.handle(request, caller)
+        try:
+            return await operation.handle(request, caller)
+        finally:
+            request.state.limit_headers = await self._admission.limit_headers(caller)
 
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:

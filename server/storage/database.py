@@ -136,13 +136,12 @@ class Database:
         self._reading: list[sqlite3.Connection] = []
         self._local = threading.local()
         _create_private(path)
-        self._writing = _connect(path)
         try:
+            self._writing = _connect(path)
             _migrate(self._writing, path)
-        except BaseException:
-            self._writing.close()
-            raise
-        (self._seen_revision,) = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
+            (self._seen_revision,) = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
+        except sqlite3.Error as error:
+            raise _translated(error, f"{path}") from error
         self._seen_version = -1
         self._readers = ThreadPoolExecutor(READERS, "storage-read")
         # A daemon, so that a program that ends without close() does end; what it had not committed nobody was told of.
@@ -343,11 +342,11 @@ def _casefold(text: str | None) -> str | None:
     return None if text is None else text.casefold()
 
 
-def _translated(error: Exception) -> Exception:
+def _translated(error: Exception, place: str = "database") -> Exception:
     if not isinstance(error, sqlite3.Error):
         return error
     if getattr(error, "sqlite_errorcode", None) in NO_ROOM:
         return DiskFull("no room left on the disk of the data folder")
-    failure = StorageError(f"database: {error}")
+    failure = StorageError(f"{place}: {error}")
     failure.__cause__ = error
     return failure

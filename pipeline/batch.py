@@ -1,0 +1,267 @@
+"""A file -> its words, chunk by chunk: the driver of batch jobs.
+
+Decoding and voice detection run on a thread and are ahead of the model by a few decode jobs, which are in the
+scheduler's hands at the same time so that it can fill its batches. Chunks come in order and depend on the audio alone:
+after a crash, transcribe() is called again with the chunks that are safe and goes on behind them.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pipeline.audio import LONGEST_JOB, RATE, Samples
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.packing import Job, Packed, PackingOptions, Passed
+from pipeline.ingest.speech import speech_jobs
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engine import DecodeRequest, Engine, Heard
+from pipeline.recognition.phrases import phrases
+from pipeline.recognition.scheduler import Urgency
+from pipeline.words import Chunk, Segment
+
+T = TypeVar("T")
+
+CHUNK = 15 * RATE  # audio after which a chunk ends with the decode job in hand: progress and checkpoint
+BATCHES_AHEAD = 2  # of the engine's size, that one file may have waiting: enough to fill one while one runs
+
+
+class Recognition(Protocol):
+    """The scheduler, as files see it."""
+
+    async def hear(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> Heard: ...
+    async def detect_language(self, windows: Sequence[Samples], *, tenant: str) -> tuple[str, float]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOptions:
+    """What one file wants."""
+
+    tenant: str  # who competes for the model
+    language: str | None = None  # None: heard in the first 30 s of speech
+    hint: str = ""  # vocabulary
+    longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
+
+
+class Batch:
+    """One engine's way with files."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        recognition: Recognition,
+        voice: VoiceDetector | None,  # None: all of a file counts as speech
+        isolation: Isolation,
+        threads: Executor,  # at least as many as files at the same time
+    ) -> None:
+        self._engine = engine
+        self._recognition = recognition
+        self._voice = voice
+        self._isolation = isolation
+        self._threads = threads
+
+    @property
+    def engine_name(self) -> str:
+        return self._engine.name
+
+    @property
+    def model_name(self) -> str:
+        return self._engine.model
+
+    async def transcribe(
+        self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()
+    ) -> AsyncGenerator[Chunk]:
+        """The chunks behind *done*, in order, the last ending where the audio does. Close it to stop early.
+
+        Raises PipelineError: what the audio or the engine is guilty of.
+        """
+        stretch = _Stretch(done)
+        line = _Line(self._engine, self._recognition, options, stretch.language)
+        notes: list[str] = []
+        try:
+            async with aclosing(self._packed(path, options, notes)) as packed:
+                jobs_left = done[-1].jobs_done if done else 0
+                async for item in packed:
+                    if isinstance(item, Job) and jobs_left > 0:
+                        jobs_left -= 1
+                        continue
+                    await line.add(item)
+                    while line.full or line.first_is_done:
+                        stretch.absorb(*await line.first())
+                        if stretch.long_enough:
+                            yield stretch.chunk(line.language)
+            await line.start_all()
+            while line.waiting:
+                stretch.absorb(*await line.first())
+                if line.waiting and stretch.long_enough:
+                    yield stretch.chunk(line.language)
+        finally:
+            await line.close()
+        if stretch.news or not done:
+            yield stretch.chunk(line.language, notes)
+
+    async def _packed(self, path: Path, options: BatchOptions, notes: list[str]) -> AsyncGenerator[Packed]:
+        """The file's decode jobs as a thread finds them; *notes* gets what there is to say about the file."""
+        limits = DecodeLimits(longest_s=options.longest_s)
+
+        def found() -> Iterator[Packed]:
+            with self._isolation.decoding(path, limits) as audio:
+                voice = self._voice.stream() if self._voice else None
+                yield from speech_jobs(audio, voice, PackingOptions(target=self._engine.job))
+                notes.extend(audio.notes)
+
+        async with on_thread(found(), self._threads) as items:
+            async for item in items:
+                yield item
+
+
+@dataclass(slots=True)
+class _Entry:
+    item: Packed
+    heard: "asyncio.Task[Heard] | None" = None  # None for silence, and for a job that waits for the language
+
+
+class _Line:
+    """What was packed and not yet absorbed, in order, its jobs in the scheduler's hands."""
+
+    def __init__(
+        self, engine: Engine, recognition: Recognition, options: BatchOptions, language: tuple[str, float | None] | None
+    ) -> None:
+        self._recognition = recognition
+        self._options = options
+        self._most = BATCHES_AHEAD * engine.most
+        self._entries: deque[_Entry] = deque()
+        self.language = language or (None if options.language is None else (options.language, None))
+
+    async def add(self, item: Packed) -> None:
+        entry = _Entry(item)
+        self._entries.append(entry)
+        if self.language is not None:
+            self._start(entry)
+        elif sum(len(job.samples) for job in self._unheard()) >= LONGEST_JOB:
+            await self.start_all()
+
+    async def start_all(self) -> None:
+        """Every job is in the scheduler's hands; the language is heard before, if it is not known."""
+        if self.language is None and (jobs := list(self._unheard())):
+            windows = [job.samples for job in jobs]
+            self.language = await self._recognition.detect_language(windows, tenant=self._options.tenant)
+        for entry in self._entries:
+            self._start(entry)
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._entries)
+
+    @property
+    def full(self) -> bool:
+        return sum(entry.heard is not None for entry in self._entries) >= self._most
+
+    @property
+    def first_is_done(self) -> bool:
+        if not self._entries:
+            return False
+        entry = self._entries[0]
+        return isinstance(entry.item, Passed) or (entry.heard is not None and entry.heard.done())
+
+    async def first(self) -> tuple[Packed, Heard | None]:
+        """The oldest item and what it says, once that is known. It has left the line then."""
+        entry = self._entries[0]
+        heard = await entry.heard if entry.heard is not None else None
+        self._entries.popleft()
+        return entry.item, heard
+
+    async def close(self) -> None:
+        """Nothing of this line is in the scheduler's hands any more."""
+        tasks = [entry.heard for entry in self._entries if entry.heard is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _unheard(self) -> Iterator[Job]:
+        return (entry.item for entry in self._entries if isinstance(entry.item, Job) and entry.heard is None)
+
+    def _start(self, entry: _Entry) -> None:
+        if isinstance(entry.item, Job) and entry.heard is None and self.language is not None:
+            request = DecodeRequest(
+                samples=entry.item.samples,
+                start=entry.item.start,
+                language=self.language[0],
+                hint=self._options.hint,
+            )
+            hearing = self._recognition.hear(request, tenant=self._options.tenant, urgency=Urgency.BATCH)
+            entry.heard = asyncio.ensure_future(hearing)
+
+
+class _Stretch:
+    """The chunk that is growing."""
+
+    def __init__(self, done: Sequence[Chunk]) -> None:
+        last = done[-1] if done else None
+        self._index = len(done)
+        self._start = self._reached = last.end if last else 0
+        self._jobs_done = last.jobs_done if last else 0
+        self._segments: list[Segment] = []
+        heard = last is not None and last.language is not None
+        self.language = (last.language, last.language_probability) if last and last.language and heard else None
+
+    @property
+    def long_enough(self) -> bool:
+        return self._reached - self._start >= CHUNK
+
+    @property
+    def news(self) -> bool:
+        """Is there anything since the last chunk?"""
+        return self._reached > self._start or bool(self._segments)
+
+    def absorb(self, item: Packed, heard: Heard | None) -> None:
+        if isinstance(item, Job):
+            assert heard is not None
+            self._jobs_done += 1
+            self._segments += phrases(heard)
+        self._reached = max(self._reached, item.end if isinstance(item, Job) else item.at)
+
+    def chunk(self, language: tuple[str, float | None] | None, notes: Sequence[str] = ()) -> Chunk:
+        """What grew since the last one; the next begins."""
+        chunk = Chunk(
+            index=self._index,
+            jobs_done=self._jobs_done,
+            start=self._start,
+            end=self._reached,
+            segments=tuple(self._segments),
+            language=language[0] if language else None,
+            language_probability=language[1] if language else None,
+            notes=tuple(notes),
+        )
+        self._index, self._start, self._segments = self._index + 1, self._reached, []
+        return chunk
+
+
+@asynccontextmanager
+async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[AsyncIterator[T]]:
+    """*items*, a generator that blocks, taken one by one on a thread and closed there at the end of the block."""
+    loop = asyncio.get_running_loop()
+    taking: asyncio.Future[T | None] | None = None
+
+    async def taken() -> AsyncIterator[T]:
+        nonlocal taking
+        while True:
+            taking = loop.run_in_executor(threads, next, items, None)
+            item = await asyncio.shield(taking)
+            if item is None:
+                return
+            yield item
+
+    try:
+        yield taken()
+    finally:
+        if taking is not None and not taking.done():
+            await asyncio.wait({taking})  # a generator can be closed only between two items
+        await loop.run_in_executor(threads, items.close)  # type: ignore[attr-defined]  # generators have it

@@ -1,0 +1,61 @@
+"""New accounts, keys and webhook secrets, for the API and the operator's command line alike."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from server.accounts.keys import CHANCE_BYTES, digest, display_prefix, last4, make_key, make_webhook_secret
+from server.clock import now_ms
+from server.ids import CHANCE_BYTES as ID_CHANCE_BYTES
+from server.ids import Prefix, new_id
+from server.storage.interfaces import Account, AccountStore, ApiKey, WebhookSecret
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A key just made. *secret* is seen here once and is stored nowhere."""
+
+    key: ApiKey
+    secret: str
+
+
+def issue_key(account_id: str, *, environment: str, name: str | None) -> Issued:
+    """A key that is not stored yet."""
+    secret = make_key(environment, secrets.token_bytes(CHANCE_BYTES))
+    key = ApiKey(
+        id=new_id(Prefix.KEY, ms=now_ms(), chance=secrets.token_bytes(ID_CHANCE_BYTES)),
+        account=account_id,
+        environment=environment,
+        name=name,
+        hash=digest(secret),
+        prefix=display_prefix(secret),
+        last4=last4(secret),
+        created_at=now_ms(),
+    )
+    return Issued(key, secret)
+
+
+def issue_webhook_secret() -> WebhookSecret:
+    return WebhookSecret(current=make_webhook_secret(secrets.token_bytes(CHANCE_BYTES)), created_at=now_ms())
+
+
+async def open_account(
+    accounts: AccountStore,
+    *,
+    plan: str,
+    environment: str,
+    name: str | None,
+    limits: Mapping[str, object] | None = None,
+) -> tuple[Account, Issued]:
+    """A new account with its first key, stored."""
+    now = now_ms()
+    account = Account(
+        id=new_id(Prefix.ACCOUNT, ms=now, chance=secrets.token_bytes(ID_CHANCE_BYTES)),
+        plan=plan,
+        created_at=now,
+        webhook_secret=issue_webhook_secret(),
+        limits=limits or {},
+    )
+    issued = issue_key(account.id, environment=environment, name=name)
+    await accounts.create_account(account, issued.key)
+    return account, issued

@@ -1,0 +1,184 @@
+"""The composition root: every edge is made here, once, and handed to those who need it.
+
+build() wires a Service from its settings, storage and engines; the Service is an ASGI app and the background work
+that belongs to it.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import ASGIApp
+
+from pipeline.batch import Batch
+from pipeline.ingest.isolation import Isolation
+from server.accounts.limits import Limits
+from server.accounts.plans import Plans
+from server.accounts.signed import SigningKeys
+from server.clock import now_ms
+from server.config import Config
+from server.delivery.egress import Egress
+from server.delivery.webhooks import Courier, Deliveries
+from server.door import Door
+from server.ids import CHANCE_BYTES, Prefix, new_id
+from server.jobs.fetch import Fetcher
+from server.jobs.holding import Holding
+from server.jobs.sweeping import Sweeper
+from server.jobs.uploads import Uploads
+from server.jobs.worker import WorkerRules, Workers
+from server.links import Links
+from server.metrics import Metrics
+from server.records import Records
+from server.routes.accounts import Accounts, SignUp
+from server.routes.events import EventStreams, Seats
+from server.routes.jobs import Jobs
+from server.routes.operation import Operation, Resource, not_found
+from server.routes.ops import Ops
+from server.routes.transcriptions import Offer, Transcriptions, Waiting
+from server.routes.webhooks import Webhooks
+from server.storage.open import Storage
+from server.transport import dressed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """One environment's engine: how its files are transcribed, and what may be asked of it."""
+
+    batch: Batch
+    offer: Offer
+
+
+class HasOperations(Protocol):
+    """One group of routes."""
+
+    def operations(self) -> list[Operation]: ...
+
+
+class Service:
+    """The app and the work behind it. Serve *app*; keep running() open meanwhile; call close_doors() to stop."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        closing: asyncio.Event,
+        workers: Workers,
+        deliveries: Deliveries,
+        sweeper: Sweeper,
+        egress: Egress,
+    ) -> None:
+        self.app = app
+        self._closing = closing
+        self._workers = workers
+        self._deliveries = deliveries
+        self._sweeper = sweeper
+        self._egress = egress
+
+    def close_doors(self) -> None:
+        """Held requests and streams get their answers now; workers hand their jobs back; nothing new is begun."""
+        self._closing.set()
+        self._workers.stop()
+        self._deliveries.stop()
+        self._sweeper.stop()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Jobs, webhooks and sweeps are worked on inside the block; what was begun is ended at its end."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._workers.run(), name="workers")
+            tasks.create_task(self._deliveries.run(), name="webhooks")
+            tasks.create_task(self._sweeper.run(), name="sweeper")
+            try:
+                yield
+            finally:
+                self.close_doors()
+        await self._egress.close()
+
+
+def build(
+    config: Config,
+    *,
+    limits: Limits,
+    storage: Storage,
+    benches: Mapping[str, Bench],
+    isolation: Isolation,
+    public_base_url: str,
+) -> Service:
+    """*benches* are by environment, production and sandbox. Nothing runs yet."""
+    metrics = Metrics()
+    closing = asyncio.Event()
+    keys = SigningKeys(storage.secrets.by_kid, storage.secrets.current)
+    links = Links(public_base_url, keys)
+    records = Records(storage.jobs, links)
+    plans = Plans(storage.accounts, limits)
+    egress = Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
+    courier = Courier(egress, limits.webhooks)
+    holding = Holding(storage.jobs, closing)
+    door = Door(
+        accounts=storage.accounts, counters=storage.counters, limits=limits, keys=keys,
+        trusted_proxies=config.trusted_proxies, metrics=metrics,
+    )  # fmt: skip
+    ops = Ops(
+        jobs=storage.jobs, outbox=storage.outbox, metrics=metrics, base_url=public_base_url,
+        ready=lambda: None if closing.is_set() else _running(benches["production"]),
+    )  # fmt: skip
+    routes: list[HasOperations] = [
+        Transcriptions(
+            uploads=Uploads(storage.blobs), isolation=isolation, jobs=storage.jobs, holding=holding,
+            blobs=storage.blobs, outbox=storage.outbox, egress=egress, records=records,
+            offers={name: bench.offer for name, bench in benches.items()},
+            waiting=Waiting(default_s=config.wait_default, most_s=config.wait_max), closing=closing,
+        ),
+        Jobs(door=door, jobs=storage.jobs, holding=holding, blobs=storage.blobs, records=records, links=links,
+             wait_max_s=config.wait_max),
+        EventStreams(door=door, jobs=storage.jobs, events=storage.events, records=records, metrics=metrics,
+                     seats=Seats(limits.streams), closing=closing),
+        Webhooks(jobs=storage.jobs, outbox=storage.outbox, egress=egress, courier=courier, records=records),
+        Accounts(door=door, accounts=storage.accounts, counters=storage.counters, jobs=storage.jobs, limits=limits,
+                 keys=keys, signup=SignUp(mode=config.signup, token=config.signup_token)),
+        ops,
+    ]  # fmt: skip
+    operations = [operation for route in routes for operation in route.operations()]
+    ops.describe(operations)
+    app = dressed(
+        Router(_resources(operations, door), redirect_slashes=False, default=not_found),
+        cors_origins=config.cors_origins, metrics=metrics, new_request_id=_new_request_id,
+        sandbox_host=config.sandbox_host,
+    )  # fmt: skip
+    return Service(
+        app,
+        closing=closing,
+        egress=egress,
+        workers=Workers(
+            name=f"{os.uname().nodename}:{os.getpid()}", jobs=storage.jobs, blobs=storage.blobs, plans=plans,
+            batches={name: bench.batch for name, bench in benches.items()},
+            fetcher=Fetcher(egress, storage.blobs), metrics=metrics, rules=WorkerRules(), count=config.workers,
+        ),
+        deliveries=Deliveries(
+            outbox=storage.outbox, jobs=storage.jobs, accounts=storage.accounts, records=records, courier=courier,
+            metrics=metrics, rules=limits.webhooks,
+        ),
+        sweeper=Sweeper(storage.jobs, storage.blobs),
+    )  # fmt: skip
+
+
+def _resources(operations: list[Operation], door: Door) -> list[BaseRoute]:
+    paths = dict.fromkeys(operation.path for operation in operations)
+    return [Route(path, Resource([row for row in operations if row.path == path], door)) for path in paths]
+
+
+def _running(bench: Bench) -> Mapping[str, Any]:
+    return {
+        "engine": bench.batch.engine_name,
+        "model": bench.batch.model_name,
+        "warnings": [dict(warning) for warning in bench.offer.warnings],
+    }
+
+
+def _new_request_id() -> str:
+    return new_id(Prefix.REQUEST, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))

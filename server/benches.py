@@ -1,0 +1,63 @@
+"""The engines of this process, loaded once: production's by configuration, the sandbox's always scripted."""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import ExitStack, closing, contextmanager
+
+from pipeline.batch import Batch
+from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engine import Engine
+from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.scheduler import Scheduler
+from server.app import Bench
+from server.config import Config
+from server.logs import log
+from server.routes.transcriptions import Offer
+
+EMBEDDED = {
+    "code": "embedded_engine",
+    "message": "recognised by the small embedded English engine, because no Whisper model is in place",
+}
+
+
+@contextmanager
+def open_benches(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, Bench], Isolation]]:
+    """Every environment's engine, and the decoder that they share. Raises ModelUnavailable."""
+    with ExitStack() as stack:
+        isolation = stack.enter_context(closing(Isolation()))
+        isolation.start()
+        engine = stack.enter_context(closing(load(settings(config))))
+        embedded = config.engine == "auto" and engine.name != "whisper"
+        if embedded:
+            log.warning("no Whisper model: the embedded engine runs instead; README.md tells how to bring a model")
+        voice = VoiceDetector() if engine.name != "scripted" else None
+        production = _bench(stack, engine, voice, isolation, threads, warnings=(EMBEDDED,) if embedded else ())
+        sandbox = _bench(stack, ScriptedEngine(), None, isolation, threads)
+        yield {"production": production, "sandbox": sandbox}, isolation
+
+
+def settings(config: Config) -> EngineSettings:
+    return EngineSettings(
+        engine=config.engine,
+        model=config.whisper_model,
+        device=config.device,
+        compute_type=config.compute_type,
+        threads=config.model_threads,
+        download_wait_s=config.model_download_s,
+    )
+
+
+def _bench(
+    stack: ExitStack,
+    engine: Engine,
+    voice: VoiceDetector | None,
+    isolation: Isolation,
+    threads: Executor,
+    *,
+    warnings: tuple[Mapping[str, str], ...] = (),
+) -> Bench:
+    scheduler = stack.enter_context(closing(Scheduler(engine)))
+    batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)
+    return Bench(batch=batch, offer=Offer(languages=engine.languages, models={engine.model}, warnings=warnings))

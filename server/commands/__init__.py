@@ -1,0 +1,5 @@
+"""One module per command of the command line: add(commands) says how it is called, run(given, config) does it."""
+
+from server.commands import accounts, doctor, keys, serve, transcribe
+
+COMMANDS = (serve, transcribe, keys, accounts, doctor)

@@ -1,0 +1,156 @@
+"""scribewire serve: the server itself, from an empty folder to the ready line and back down."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from pipeline.batch import BatchOptions
+from pipeline.words import written
+from server.accounts.issuing import open_account
+from server.accounts.limits import Limits
+from server.app import Bench, build
+from server.benches import open_benches
+from server.clock import now_ms
+from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
+from server.limits_file import read_limits
+from server.logs import configure, log
+from server.storage.folder import PRIVATE_FILE, claim_folder
+from server.storage.open import Storage, open_storage
+
+SAMPLE = Path(__file__).parent.parent / "sample.flac"
+OPERATOR_KEY = "operator-key"  # file in the data folder
+GRACE_S = 20  # after which open connections are cut at shutdown
+
+
+def add(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser("serve", help="run the server")
+    parser.set_defaults(run=run)
+
+
+def run(_given: argparse.Namespace, config: Config) -> int:
+    configure(style=config.log_format, level=config.log_level)
+    for name in unknown_variables(os.environ):
+        log.warning("unknown variable", extra={"variable": name})
+    limits = read_limits(config)
+    with claim_folder(config.data_dir):
+        asyncio.run(_serve(config, limits))
+    return 0
+
+
+async def _serve(config: Config, limits: Limits) -> None:
+    storage = open_storage(config.data_dir, clock=now_ms)
+    listening = _listen(config)
+    address = _address(config, listening)
+    public = config.public_base_url or address
+    try:
+        with (
+            ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
+            open_benches(config, threads) as (benches, isolation),
+        ):
+            heard = await _self_check(benches["production"])
+            service = build(
+                config, limits=limits, storage=storage, benches=benches, isolation=isolation, public_base_url=public
+            )
+            await _tell_operator(storage, config)
+            async with service.running():
+                await _answer(service, listening, _ready_line(address, benches["production"], heard))
+    finally:
+        listening.close()
+        await storage.close()
+
+
+async def _answer(service: Any, listening: socket.socket, ready: str) -> None:
+    """Serve HTTP until a signal comes."""
+    server = _Uvicorn(
+        uvicorn.Config(
+            service.app,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # X-Forwarded-For is judged by the door, and only from trusted proxies
+            server_header=False,
+            lifespan="off",
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=GRACE_S,
+        ),
+        ready,
+    )
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        log.info("stopping")
+        server.force_exit = server.should_exit  # a second signal does not wait
+        server.should_exit = True
+        service.close_doors()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    await server.serve(sockets=[listening])
+
+
+class _Uvicorn(uvicorn.Server):
+    """Signals are ours: before connections are closed, streams and held requests have to be told."""
+
+    def __init__(self, config: uvicorn.Config, ready: str) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        log.info(self._ready)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listen(config: Config) -> socket.socket:
+    """Bound before anything is built, so that links know the port. Raises ConfigError."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((config.host, config.port))
+    except OSError as error:
+        listening.close()
+        raise ConfigError(
+            f"{PREFIX}HOST and {PREFIX}PORT must be free to listen on, got {config.host}:{config.port} "
+            f"({error.strerror})"
+        ) from None
+    return listening
+
+
+def _address(config: Config, listening: socket.socket) -> str:
+    port = listening.getsockname()[1]
+    host = "127.0.0.1" if config.host in LOOPBACK else config.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def _self_check(bench: Bench) -> str:
+    """What the engine hears in the bundled sample: proof that decoder, model and documents work together."""
+    options = BatchOptions(tenant="self-check", language="en" if "en" in bench.offer.languages else None)
+    chunks = [chunk async for chunk in bench.batch.transcribe(SAMPLE, options)]
+    return written(word for chunk in chunks for segment in chunk.segments for word in segment.words)
+
+
+def _ready_line(address: str, bench: Bench, heard: str) -> str:
+    return f'ready {address} engine={bench.batch.engine_name} model={bench.batch.model_name} heard="{heard}"'
+
+
+async def _tell_operator(storage: Storage, config: Config) -> None:
+    """On the first start, make a key without limits for whoever runs this server and say where it lies."""
+    path = config.data_dir / OPERATOR_KEY
+    if path.exists():
+        return
+    _, issued = await open_account(storage.accounts, plan="enterprise", environment="production", name="operator")
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
+        file.write(issued.secret + "\n")
+    log.info("operator key written", extra={"file": str(path)})

@@ -1,0 +1,208 @@
+"""Deliveries that are due get sent: signed, bounded in time, retried on a schedule, many at once but few per host."""
+
+import asyncio
+import random
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import httpx
+import orjson
+
+from server.accounts.limits import Webhooks as WebhookRules
+from server.clock import now_ms
+from server.delivery.backoff import delay_after, retry_after_s
+from server.delivery.egress import Egress, Patience, Unresolvable
+from server.delivery.signing import signed_headers
+from server.delivery.targets import TargetNotAllowed
+from server.logs import log
+from server.metrics import Metrics
+from server.records import Records
+from server.storage.interfaces import Account, AccountStore, Attempt, Delivery, JobStore, Outbox
+
+MOST_AT_ONCE = 64
+MOST_PER_HOST = 4  # so that one dead host holds up nobody else
+USER_AGENT = "scribewire/1"
+MARGIN_S = 15.0  # a claimed delivery is nobody else's for this much longer than an attempt may take
+GONE = 410
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came of one attempt. *status_code* None: no answer; *error* None: delivered."""
+
+    status_code: int | None
+    duration_ms: int
+    error: str | None
+    retry_after_s: float | None = None
+
+
+class Courier:
+    """Signs a body and brings it to an address, once."""
+
+    def __init__(self, egress: Egress, rules: WebhookRules) -> None:
+        self._egress = egress
+        self._rules = rules
+
+    async def bring(self, url: str, body: bytes, *, webhook_id: str, secrets: Sequence[str]) -> Reply:
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": USER_AGENT,
+            **signed_headers(secrets, message_id=webhook_id, timestamp_s=now_ms() // 1000, body=body),
+        }
+        patience = Patience(connect_s=self._rules.connect_s, read_s=self._rules.timeout_s)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self._rules.timeout_s):
+                target = self._egress.parse(url)
+                async with self._egress.request(
+                    "POST", target, headers=headers, content=body, patience=patience
+                ) as response:
+                    status, wish = response.status_code, response.headers.get("retry-after")
+                    await _read_some(response, self._rules.reply_bytes)
+        except (TimeoutError, httpx.TimeoutException):
+            return Reply(None, _since(began), "timeout")
+        except TargetNotAllowed as error:
+            return Reply(None, _since(began), f"address not allowed: {error}")
+        except (httpx.TransportError, Unresolvable) as error:
+            return Reply(None, _since(began), f"unreachable: {str(error) or type(error).__name__}")
+        if httpx.codes.is_success(status):
+            return Reply(status, _since(began), None)
+        asked_s = retry_after_s(wish, now_s=time.time()) if status in (429, 503) else None
+        return Reply(status, _since(began), f"status {status}", asked_s)
+
+
+class Deliveries:
+    """The loop over the outbox."""
+
+    def __init__(
+        self,
+        *,
+        outbox: Outbox,
+        jobs: JobStore,
+        accounts: AccountStore,
+        records: Records,
+        courier: Courier,
+        metrics: Metrics,
+        rules: WebhookRules,
+        poll_s: float = 1.0,
+    ) -> None:
+        self._outbox = outbox
+        self._jobs = jobs
+        self._accounts = accounts
+        self._records = records
+        self._courier = courier
+        self._metrics = metrics
+        self._rules = rules
+        self._poll_s = poll_s
+        self._hosts: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MOST_PER_HOST))
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Send what comes due until stop(); what is on its way then is finished or times out."""
+        busy: set[asyncio.Task[None]] = set()
+        while not self._stopping.is_set():
+            try:
+                due = (
+                    await self._outbox.claim_due(
+                        limit=MOST_AT_ONCE - len(busy),
+                        busy_s=self._rules.timeout_s + MARGIN_S,
+                        wait_s=self._poll_s if not busy else 0.2,
+                    )
+                    if len(busy) < MOST_AT_ONCE
+                    else []
+                )
+            except Exception:  # noqa: BLE001  the next round may succeed
+                log.exception("outbox failed")
+                due = []
+                await self._pause()
+            for delivery in due:
+                task = asyncio.create_task(self._guarded(delivery), name=f"webhook {delivery.id}")
+                busy.add(task)
+                task.add_done_callback(busy.discard)
+            if len(busy) >= MOST_AT_ONCE:
+                await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
+        if busy:
+            await asyncio.wait(busy)
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), self._poll_s)
+
+    async def _guarded(self, delivery: Delivery) -> None:
+        try:
+            async with self._hosts[httpx.URL(delivery.url).host]:
+                await self._deliver(delivery)
+        except Exception:  # noqa: BLE001  stays claimed for a while, then comes due again
+            log.exception("delivery failed", extra={"delivery": delivery.id})
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        job, account = await self._jobs.get(delivery.job_id), await self._accounts.account(delivery.account)
+        if job is None or account is None:
+            return  # deleted since: its deliveries are gone with it
+        body = orjson.dumps(self._records.notice(job))
+        reply = await self._courier.bring(
+            delivery.url, body, webhook_id=delivery.webhook_id, secrets=signing_secrets(account)
+        )
+        await self._record(delivery, reply)
+
+    async def _record(self, delivery: Delivery, reply: Reply) -> None:
+        number = len(delivery.attempts) + 1
+        delay_s = None
+        if reply.error is not None and reply.status_code != GONE:
+            delay_s = delay_after(
+                delivery.tried + 1,
+                schedule_s=self._rules.delays_s,
+                roll=random.random(),  # noqa: S311  jitter
+                retry_after_s=reply.retry_after_s,
+            )
+        at = now_ms()
+        attempt = Attempt(
+            n=number,
+            at=at,
+            status_code=reply.status_code,
+            duration_ms=reply.duration_ms,
+            error=reply.error,
+            next_attempt_at=None if delay_s is None else at + round(delay_s * 1000),
+        )
+        state = "delivered" if reply.error is None else "pending" if delay_s is not None else "failed"
+        if reply.status_code == GONE:
+            state = "disabled"
+        await self._outbox.record(delivery.id, attempt, state=state)
+        self._metrics.webhook_attempts.labels("ok" if reply.error is None else "failed").inc()
+        await self._judge(delivery, state)
+
+    async def _judge(self, delivery: Delivery, state: str) -> None:
+        """Give an address up that says it is gone, or that let ten deliveries run out in a row."""
+        if state == "disabled":
+            await self._outbox.disable(delivery.account, delivery.url, reason="answered 410")
+        elif state in ("delivered", "failed"):
+            count = await self._outbox.exhausted(delivery.account, delivery.url, ok=state == "delivered")
+            if count >= self._rules.exhausted_before_disable:
+                await self._outbox.disable(delivery.account, delivery.url, reason=f"{count} deliveries ran out")
+
+
+def signing_secrets(account: Account) -> list[str]:
+    """The account's secrets that sign now: the current one, and the previous while its overlap lasts."""
+    secret = account.webhook_secret
+    if secret.previous is None or (secret.previous_expires_at or 0) <= now_ms():
+        return [secret.current]
+    return [secret.current, secret.previous]
+
+
+async def _read_some(response: httpx.Response, most: int) -> None:
+    """Read the reply so that the receiver sees an orderly end, but no more than anyone needs to say thanks."""
+    read = 0
+    async for piece in response.aiter_raw():
+        read += len(piece)
+        if read > most:
+            return
+
+
+def _since(began: float) -> int:
+    return round((time.monotonic() - began) * 1000)

@@ -1,0 +1,190 @@
+"""Who is asking, may he, and how often: the checks that every request passes before its handler sees it.
+
+Their order is fixed and documented: key (401), environment (403), rate (429), declared size (413), kind of body (415).
+All of it is judged from the headers, before a byte of the body is read.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import HTTPConnection, Request
+
+from server.accounts.addresses import Network, address_key, client_address
+from server.accounts.keys import digest, environment_of
+from server.accounts.limits import Limits, Plan, RateTable, Standing, limit_headers, month_of, seconds_until
+from server.accounts.signed import Scope, SigningKeys, check_token
+from server.clock import iso, now_ms
+from server.errors import Problem
+from server.metrics import Metrics
+from server.routes.operation import Auth, Operation
+from server.storage.interfaces import Account, AccountStore, ApiKey, Counter
+
+TOUCH_MS = 60_000  # a key's last use is written at most this often
+FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. Without a key only the address is known."""
+
+    environment: str
+    address: str  # what is counted of it, see addresses.py
+    account: Account | None = None
+    key: ApiKey | None = None
+    plan: Plan | None = None
+    standing: Standing | None = None  # of the window of one minute, where one was counted
+
+    @property
+    def account_id(self) -> str:
+        return self.known()[0].id
+
+    @property
+    def key_id(self) -> str:
+        return self.known()[1].id
+
+    def known(self) -> tuple[Account, ApiKey, Plan]:
+        """Account, key and plan of a caller with a key; handlers of operations with Auth.KEY have such a one."""
+        if self.account is None or self.key is None or self.plan is None:
+            raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
+        return self.account, self.key, self.plan
+
+
+class Door:
+    def __init__(
+        self,
+        *,
+        accounts: AccountStore,
+        counters: Counter,
+        limits: Limits,
+        keys: SigningKeys,
+        trusted_proxies: Sequence[Network],
+        metrics: Metrics,
+    ) -> None:
+        self._accounts = accounts
+        self._counters = counters
+        self._limits = limits
+        self._keys = keys
+        self._trusted_proxies = trusted_proxies
+        self._metrics = metrics
+        self._rates = RateTable()
+        self._touched: dict[str, int] = {}
+
+    async def admit(self, request: Request, operation: Operation) -> Caller:
+        """The caller, once every check that needs no body has passed. Raises Problem."""
+        if operation.auth is Auth.KEY:
+            caller = self._counted(request, await self.identify(request))
+        elif operation.auth is Auth.OPEN:
+            caller = self._counted(request, self._anonymous(request))
+        else:
+            caller = self._anonymous(request)
+        _check_body(request, operation, caller.plan)
+        return caller
+
+    async def identify(self, request: HTTPConnection) -> Caller:
+        """The owner of the request's API key. Raises Problem, MalformedKey."""
+        secret = bearer(request.headers)
+        if secret is None:
+            raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
+        environment_of(secret)
+        found = await self._accounts.by_hash(digest(secret))
+        if found is None or not _alive(found[0], now_ms()):
+            raise Problem("invalid_key", "this API key is unknown, revoked or expired")
+        key, account = found
+        environment = request.state.environment
+        request.state.account = account.id
+        if key.environment != environment:
+            raise Problem(
+                "environment_mismatch", f"this is a {key.environment} key, and this is the {environment} address"
+            )
+        await self._touch(key)
+        plan = self._limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
+        return Caller(environment, self._address(request), account, key, plan)
+
+    def check_token(self, token: str, *, job_id: str, scope: Scope) -> None:
+        """Raises MalformedToken, TokenExpired, WrongJob, WrongScope."""
+        check_token(self._keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
+
+    async def limit_headers(self, caller: Caller) -> Mapping[str, str]:
+        """RateLimit and its relatives for an answer to *caller*; nothing where nothing was counted."""
+        if caller.standing is None:
+            return {}
+        standings = [caller.standing]
+        limit = caller.plan.transcriptions_per_month if caller.plan else None
+        if caller.account is not None and limit is not None:
+            month = month_of(now_ms())
+            [used] = await self._counters.used(caller.account.id, [("transcriptions", month.name)])
+            standings.append(Standing("transcriptions", limit, used, month.window_s, month.resets_at))
+        return limit_headers(standings, now=now_ms())
+
+    def _counted(self, request: Request, caller: Caller) -> Caller:
+        now = now_ms()
+        if caller.key is not None and caller.plan is not None:
+            subject, limit = caller.key.id, caller.plan.requests_per_minute
+        else:
+            subject, limit = caller.address, self._limits.keyless.requests_per_minute
+        standing = self._rates.hit(subject, now=now, limit=limit)
+        if not standing.allowed:
+            self._metrics.refused.labels("rate_limited").inc()
+            request.state.limit_headers = limit_headers([standing], now=now)
+            raise Problem(
+                "rate_limited",
+                f"{limit} requests per minute",
+                headers={"Retry-After": str(seconds_until(standing.resets_at, now))},
+                members={
+                    "limit": limit,
+                    "used": standing.used,
+                    "window": standing.name,
+                    "resets_at": iso(standing.resets_at),
+                    "violated-policies": [standing.name],
+                },
+            )
+        return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, standing)
+
+    def _anonymous(self, request: HTTPConnection) -> Caller:
+        return Caller(request.state.environment, self._address(request))
+
+    def _address(self, request: HTTPConnection) -> str:
+        peer = request.client.host if request.client else None
+        forwarded = request.headers.getlist("x-forwarded-for")
+        return address_key(client_address(peer, forwarded, self._trusted_proxies))
+
+    async def _touch(self, key: ApiKey) -> None:
+        now = now_ms()
+        if now - self._touched.get(key.id, 0) >= TOUCH_MS:
+            self._touched[key.id] = now
+            await self._accounts.touch(key.id, now)
+
+
+def bearer(headers: Mapping[str, str]) -> str | None:
+    """The credential of an Authorization header of the scheme Bearer; None when there is no such header."""
+    scheme, _, credential = headers.get("authorization", "").partition(" ")
+    return credential.strip() if scheme.lower() == "bearer" and credential.strip() else None
+
+
+def _alive(key: ApiKey, now: int) -> bool:
+    return key.revoked_at is None and (key.expires_at is None or key.expires_at > now)
+
+
+def _check_body(request: Request, operation: Operation, plan: Plan | None) -> None:
+    if not operation.media_types:
+        return
+    most = operation.most_body if operation.most_body is not None or plan is None else plan.upload_bytes + FORM_OVERHEAD
+    declared = request.headers.get("content-length", "")
+    if most is not None and declared.isdecimal() and int(declared) > most:
+        limit = most if operation.most_body is not None else most - FORM_OVERHEAD
+        raise Problem(
+            "payload_too_large",
+            f"the body may have at most {limit} bytes",
+            headers={"Connection": "close"},
+            members={"limit": limit, "actual": int(declared)},
+        )
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", ""):
+        raise Problem("unsupported_encoding", "send the body as it is", headers={"Accept-Encoding": "identity"})
+    given = request.headers.get("content-type")
+    if given is None and not operation.body_required:
+        return
+    media_type = (given or "").partition(";")[0].strip().lower()
+    if media_type not in operation.media_types:
+        accepted = ", ".join(operation.media_types)
+        raise Problem("unsupported_media_type", f"this takes {accepted}", headers={"Accept": accepted})

@@ -1,0 +1,99 @@
+"""Audio by address: download it into the blob store, guarded and bounded."""
+
+import asyncio
+from dataclasses import replace
+from urllib.parse import unquote, urljoin, urlsplit
+
+import httpx
+
+from server.delivery.egress import Egress, Patience, Unresolvable
+from server.delivery.targets import Target, TargetNotAllowed
+from server.jobs.states import Source
+from server.storage.interfaces import BlobStore
+from server.wire import clean_filename
+
+MOST_REDIRECTS = 3
+TOTAL_S = 300.0
+PATIENCE = Patience(connect_s=10.0, read_s=30.0)
+USER_AGENT = "scribewire/1"
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that another attempt may not meet
+
+
+class FetchError(Exception):
+    """The audio could not be had. *code* says why; *retryable* whether another attempt may help."""
+
+    def __init__(self, code: str, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = retryable
+
+
+class Fetcher:
+    def __init__(self, egress: Egress, blobs: BlobStore) -> None:
+        self._egress = egress
+        self._blobs = blobs
+
+    async def fetch(self, source: Source, *, blob: str, most: int) -> Source:
+        """The bytes of source.url, at most *most* of them, are durable under *blob*; what became known of them.
+
+        Raises FetchError, DiskFull.
+        """
+        try:
+            async with asyncio.timeout(TOTAL_S):
+                return await self._follow(source, blob, most)
+        except TimeoutError:
+            raise FetchError("source_timeout", f"the source took longer than {TOTAL_S:.0f} s", retryable=True) from None
+        except httpx.TimeoutException:
+            raise FetchError("source_timeout", "the source did not answer in time", retryable=True) from None
+        except TargetNotAllowed as error:
+            raise FetchError("source_not_allowed", str(error)) from None
+        except (httpx.TransportError, Unresolvable) as error:
+            raise FetchError(
+                "source_unreachable", f"the source cannot be reached: {_why(error)}", retryable=True
+            ) from None
+
+    async def _follow(self, source: Source, blob: str, most: int) -> Source:
+        target = self._egress.parse(source.url or "")
+        for _ in range(MOST_REDIRECTS + 1):
+            async with self._egress.request(
+                "GET", target, headers={"User-Agent": USER_AGENT, "Accept": "*/*"}, patience=PATIENCE
+            ) as response:
+                if response.status_code not in REDIRECTS:
+                    size = await self._keep(response, blob, most)
+                    return replace(source, bytes=size, filename=_filename(target))
+                target = self._redirected(target, response)
+        raise FetchError("source_http_error", f"more than {MOST_REDIRECTS} redirects")
+
+    def _redirected(self, target: Target, response: httpx.Response) -> Target:
+        location = response.headers.get("location")
+        if not location:
+            raise FetchError("source_http_error", f"status {response.status_code} without a Location")
+        onward = self._egress.parse(urljoin(target.url, location))
+        if target.scheme == "https" and onward.scheme != "https":
+            raise FetchError("source_not_allowed", "a redirect from https to http is not followed")
+        return onward
+
+    async def _keep(self, response: httpx.Response, blob: str, most: int) -> int:
+        if response.status_code != httpx.codes.OK:
+            raise FetchError(
+                "source_http_error",
+                f"the source answered with status {response.status_code}",
+                retryable=response.status_code in PASSING,
+            )
+        size = 0
+        async with self._blobs.create(blob) as sink:
+            async for piece in response.aiter_raw(256 * 1024):
+                size += len(piece)
+                if size > most:
+                    raise FetchError("source_too_large", f"the source has more than {most} bytes")
+                await sink.write(piece)
+        return size
+
+
+def _filename(target: Target) -> str | None:
+    return clean_filename(unquote(urlsplit(target.resource).path))
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__

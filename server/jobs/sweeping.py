@@ -1,0 +1,45 @@
+"""Old things go: jobs whose retention is over, and bytes that belong to no job."""
+
+import asyncio
+from contextlib import suppress
+
+from server.clock import now_ms
+from server.logs import log
+from server.storage.interfaces import BlobStore, JobStore
+
+EVERY_S = 600.0
+AT_ONCE = 200
+ORPHAN_MS = 24 * 3600 * 1000  # an upload or a dead worker's output may be this old before it is nobody's
+
+
+class Sweeper:
+    def __init__(self, jobs: JobStore, blobs: BlobStore) -> None:
+        self._jobs = jobs
+        self._blobs = blobs
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Sweep now and then until stop()."""
+        while not self._stopping.is_set():
+            try:
+                await self.sweep()
+            except Exception:  # noqa: BLE001  the next round may succeed
+                log.exception("sweep failed")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), EVERY_S)
+
+    async def sweep(self) -> None:
+        """Delete every job that expired, then every prefix that has been without a job for ORPHAN_MS."""
+        while expired := await self._jobs.expired(limit=AT_ONCE):
+            for job_id in expired:
+                prefix = await self._jobs.delete(job_id)
+                if prefix is not None:
+                    await self._blobs.delete(prefix)
+            log.info("expired jobs deleted", extra={"count": len(expired)})
+        for prefix, changed_at in await self._blobs.prefixes():
+            if now_ms() - changed_at > ORPHAN_MS and await self._jobs.get(prefix) is None:
+                await self._blobs.delete(prefix)
+                log.info("orphaned bytes deleted", extra={"prefix": prefix})

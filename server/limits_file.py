@@ -1,0 +1,17 @@
+"""The plans' numbers: the built-in limits.toml or the operator's own."""
+
+from pathlib import Path
+
+from server.accounts.limits import BadLimits, Limits
+from server.config import PREFIX, Config
+
+BUILT_IN = Path(__file__).parent / "limits.toml"
+
+
+def read_limits(config: Config) -> Limits:
+    """Raises BadLimits with the file's name."""
+    path = config.limits_file or BUILT_IN
+    try:
+        return Limits.from_toml(path.read_text(encoding="utf-8"))
+    except (BadLimits, OSError, UnicodeDecodeError) as error:
+        raise BadLimits(f"{PREFIX}LIMITS_FILE must be a usable limits.toml, got {path}: {error}") from None

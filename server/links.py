@@ -1,0 +1,42 @@
+"""Every absolute URL that the server gives out, built from the configured public address and never from a header."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from server.accounts.signed import SigningKeys, check_link, link_query
+from server.clock import now_ms
+from server.jobs.states import Job
+
+DOWNLOAD_TTL_S = 3600
+WEBHOOK_TTL_S = 24 * 3600
+MOST_TTL_S = 7 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    public_base_url: str
+    keys: SigningKeys
+
+    def base(self, environment: str) -> str:
+        return self.public_base_url + ("/sandbox" if environment == "sandbox" else "")
+
+    def job(self, job: Job) -> str:
+        return f"{self.base(job.environment)}/v1/jobs/{job.id}"
+
+    def events(self, job: Job) -> str:
+        return f"{self.job(job)}/events"
+
+    def output(self, job: Job, name: str, *, ttl_s: int = DOWNLOAD_TTL_S) -> str:
+        """A link to a finished output that works without a key for *ttl_s* seconds from now."""
+        query = link_query(self.keys, output_path(job.id, name), expires_s=now_ms() // 1000 + ttl_s)
+        return f"{self.job(job)}/outputs/{name}?{query}"
+
+    def check_output(self, job_id: str, name: str, query: Mapping[str, str]) -> None:
+        """Raises BadSignature, LinkExpired unless output() made this link."""
+        exp, kid, sig = (query.get(part, "") for part in ("exp", "kid", "sig"))
+        check_link(self.keys, output_path(job_id, name), exp=exp, kid=kid, sig=sig, now_s=now_ms() / 1000)
+
+
+def output_path(job_id: str, name: str) -> str:
+    """What is signed: the path below the base URL, so that a proxy's prefix does not matter."""
+    return f"/v1/jobs/{job_id}/outputs/{name}"

@@ -1,0 +1,297 @@
+"""Keys, usage, stream tokens and webhook secrets: what an account does with itself."""
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from server.accounts.issuing import Issued, issue_key, issue_webhook_secret, open_account
+from server.accounts.limits import Calendar, Limits, day_of, month_of
+from server.accounts.signed import Scope, SigningKeys, make_token
+from server.clock import iso, iso_or_none, now_ms
+from server.door import Caller, Door, bearer
+from server.errors import FieldError, Problem, invalid
+from server.jobs.uploads import JSON, body_of, json_object
+from server.routes.jobs import own_job
+from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
+from server.schemas import ref
+from server.storage.interfaces import Account, AccountStore, ApiKey, Counter, JobStore, Quota, QuotaExceeded
+
+MOST_BODY = 10_000
+MOST_NAME_CHARS = 100
+MOST_OVERLAP_S = 604_800
+WEBHOOK_OVERLAP_S = 86_400
+TOKEN_TTL_S = 600
+MOST_TOKEN_TTL_S = 3600
+KEY_ID = Parameter(name="key_id", place="path", schema={"type": "string"}, description="A key's id", required=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignUp:
+    """Who may make an account: open, token or off."""
+
+    mode: str
+    token: str | None
+
+
+class Accounts:
+    def __init__(
+        self,
+        *,
+        door: Door,
+        accounts: AccountStore,
+        counters: Counter,
+        jobs: JobStore,
+        limits: Limits,
+        keys: SigningKeys,
+        signup: SignUp,
+    ) -> None:
+        self._door = door
+        self._accounts = accounts
+        self._counters = counters
+        self._jobs = jobs
+        self._limits = limits
+        self._keys = keys
+        self._signup = signup
+
+    def operations(self) -> list[Operation]:
+        json_body: dict[str, Any] = {"media_types": (JSON,), "most_body": MOST_BODY}
+        return [
+            Operation(
+                method="POST", path="/v1/keys", handle=self.create_key, id="createKey", tag="account",
+                auth=Auth.OPEN, **json_body,
+                summary="Get an API key",
+                description="Free and without a payment card. With a key, the new one joins the same account.",
+                bodies={JSON: ref("KeyRequest")}, body_examples={JSON: {"name": "laptop"}},
+                answers={201: Answer(description="The key, shown this once", schema=ref("NewKey"))},
+                codes=("invalid_json", "invalid_parameter", "payload_too_large", "unsupported_media_type",
+                       "unsupported_encoding", "signup_closed", "quota_exceeded", "invalid_key",
+                       "environment_mismatch"),
+            ),
+            Operation(
+                method="GET", path="/v1/keys", handle=self.list_keys, id="listKeys", tag="account",
+                summary="List the account's keys, without their secrets",
+                answers={200: Answer(description="The keys", schema=ref("KeyList"))},
+            ),
+            Operation(
+                method="DELETE", path="/v1/keys/{key_id}", handle=self.revoke_key, id="revokeKey", tag="account",
+                summary="Revoke a key", parameters=(KEY_ID,),
+                answers={204: Answer(description="It no longer works")}, codes=("key_not_found",),
+            ),
+            Operation(
+                method="POST", path="/v1/keys/{key_id}/rotate", handle=self.rotate_key, id="rotateKey",
+                tag="account", **json_body, summary="Replace a key", parameters=(KEY_ID,),
+                bodies={JSON: ref("RotateRequest")}, body_examples={JSON: {"overlap_seconds": 3600}},
+                answers={201: Answer(description="The new key, shown this once", schema=ref("NewKey"))},
+                codes=("invalid_json", "invalid_parameter", "key_not_found", "payload_too_large",
+                       "unsupported_media_type", "unsupported_encoding"),
+            ),
+            Operation(
+                method="GET", path="/v1/usage", handle=self.usage, id="getUsage", tag="account",
+                summary="What the plan allows and what is used",
+                answers={200: Answer(description="The account's standing", schema=ref("Usage"))},
+            ),
+            Operation(
+                method="POST", path="/v1/tokens", handle=self.create_token, id="createToken", tag="account",
+                **json_body, body_required=True, summary="Make a short-lived token for one job's stream",
+                description="For EventSource and browser WebSockets, which cannot send an Authorization header.",
+                bodies={JSON: ref("TokenRequest")},
+                body_examples={JSON: {"job_id": "job_01JD4W2M8Q7Z5K3N9V6B1XTRGH", "ttl_seconds": 600}},
+                answers={201: Answer(description="The token", schema=ref("Token"))},
+                codes=("invalid_json", "invalid_parameter", "job_not_found", "payload_too_large",
+                       "unsupported_media_type", "unsupported_encoding"),
+            ),
+            Operation(
+                method="GET", path="/v1/webhook-secret", handle=self.webhook_secret, id="getWebhookSecret",
+                tag="webhooks", summary="When the webhook secret was made; never the secret",
+                answers={200: Answer(description="Its dates", schema=ref("WebhookSecret"))},
+            ),
+            Operation(
+                method="POST", path="/v1/webhook-secret/rotate", handle=self.rotate_webhook_secret,
+                id="rotateWebhookSecret", tag="webhooks", **json_body, summary="Replace the webhook secret",
+                bodies={JSON: ref("RotateRequest")}, body_examples={JSON: {"overlap_seconds": 86_400}},
+                answers={201: Answer(description="The new secret, shown this once", schema=ref("NewWebhookSecret"))},
+                codes=("invalid_json", "invalid_parameter", "payload_too_large", "unsupported_media_type",
+                       "unsupported_encoding"),
+            ),
+        ]  # fmt: skip
+
+    # --- keys ----------------------------------------------------------------------------------------------------
+
+    async def create_key(self, request: Request, caller: Caller) -> Response:
+        body = json_object(await body_of(request, most=MOST_BODY))
+        name, environment = _key_request(body, default=caller.environment)
+        credential = bearer(request.headers)
+        if credential is not None and not self._is_signup_token(credential):
+            owner = await self._door.identify(request)
+            account = owner.known()[0]
+            issued = issue_key(account.id, environment=environment, name=name)
+            await self._accounts.add_key(issued.key)
+            return json_response(new_key(account, issued), 201)
+        self._check_signup(credential)
+        await self._count_signup(caller)
+        account, issued = await open_account(self._accounts, plan="free", environment=environment, name=name)
+        return json_response(new_key(account, issued) | {"webhook_secret": account.webhook_secret.current}, 201)
+
+    def _is_signup_token(self, credential: str) -> bool:
+        token = self._signup.token
+        return token is not None and hmac.compare_digest(credential.encode(), token.encode())
+
+    def _check_signup(self, credential: str | None) -> None:
+        if self._signup.mode == "off":
+            raise Problem("signup_closed", "this server's operator gives out the keys")
+        if self._signup.mode == "token" and credential is None:
+            raise Problem("signup_closed", "send this server's sign-up token as Authorization: Bearer ...")
+
+    async def _count_signup(self, caller: Caller) -> None:
+        day = day_of(now_ms())
+        limit = self._limits.keyless.signups_per_day
+        quota = Quota(name="signups", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
+        count = await self._counters.take(f"address {caller.address}", quota)
+        if not count.allowed:
+            raise QuotaExceeded("signups", limit=limit, used=count.used, resets_at=count.resets_at)
+
+    async def list_keys(self, _request: Request, caller: Caller) -> Response:
+        keys = await self._accounts.keys(caller.account_id)
+        return json_response({"object": "list", "data": [_shown_key(key) for key in keys]})
+
+    async def revoke_key(self, request: Request, caller: Caller) -> Response:
+        if not await self._accounts.revoke(caller.account_id, request.path_params["key_id"], at=now_ms()):
+            raise _no_such_key()
+        return Response(status_code=204)
+
+    async def rotate_key(self, request: Request, caller: Caller) -> Response:
+        overlap_s = _overlap_s(json_object(await body_of(request, most=MOST_BODY)), default=0)
+        account = caller.known()[0]
+        key_id = request.path_params["key_id"]
+        old = next((key for key in await self._accounts.keys(account.id) if key.id == key_id), None)
+        if old is None:
+            raise _no_such_key()
+        issued = issue_key(account.id, environment=old.environment, name=old.name)
+        if not await self._accounts.rotate(
+            account.id, key_id, new=issued.key, old_expires_at=now_ms() + overlap_s * 1000
+        ):
+            raise _no_such_key()
+        return json_response(new_key(account, issued), 201)
+
+    # --- usage and tokens ----------------------------------------------------------------------------------------
+
+    async def usage(self, _request: Request, caller: Caller) -> Response:
+        account, _, plan = caller.known()
+        now = now_ms()
+        month, day = month_of(now), day_of(now)
+        rows: list[tuple[str, Calendar, int | None]] = [
+            ("transcriptions", month, plan.transcriptions_per_month),
+            ("audio_seconds", month, plan.audio_seconds_per_month),
+            ("estimates", day, plan.estimates_per_day),
+        ]
+        used = await self._counters.used(account.id, [(name, window.name) for name, window, _ in rows])
+        shown = [_usage(*row, count) for row, count in zip(rows, used, strict=True)]
+        limits = {number.name: getattr(plan, number.name) for number in fields(plan) if number.name != "weight"}
+        return json_response({"plan": account.plan, "limits": limits, "usage": shown})
+
+    async def create_token(self, request: Request, caller: Caller) -> Response:
+        job_id, scope, ttl_s = _token_request(json_object(await body_of(request, most=MOST_BODY)))
+        job = await own_job(self._jobs, caller, job_id)
+        expires_s = now_ms() // 1000 + ttl_s
+        token = make_token(self._keys, job_id=job.id, scope=scope, expires_s=expires_s)
+        return json_response({"token": token, "expires_at": iso(expires_s * 1000)}, 201)
+
+    # --- webhook secrets -----------------------------------------------------------------------------------------
+
+    async def webhook_secret(self, _request: Request, caller: Caller) -> Response:
+        secret = caller.known()[0].webhook_secret
+        return json_response(
+            {
+                "created_at": iso(secret.created_at),
+                "previous_expires_at": iso_or_none(secret.previous_expires_at),
+            }
+        )
+
+    async def rotate_webhook_secret(self, request: Request, caller: Caller) -> Response:
+        overlap_s = _overlap_s(json_object(await body_of(request, most=MOST_BODY)), default=WEBHOOK_OVERLAP_S)
+        account, fresh = caller.known()[0], issue_webhook_secret()
+        expires_at = fresh.created_at + overlap_s * 1000
+        new = replace(fresh, previous=account.webhook_secret.current, previous_expires_at=expires_at)
+        await self._accounts.rotate_webhook_secret(account.id, new)
+        return json_response(
+            {
+                "webhook_secret": new.current,
+                "created_at": iso(new.created_at),
+                "previous_expires_at": iso(expires_at),
+            },
+            201,
+        )
+
+
+def new_key(account: Account, issued: Issued) -> dict[str, Any]:
+    """A key just made, with its secret."""
+    key = issued.key
+    return {
+        "key_id": key.id,
+        "key": issued.secret,
+        "prefix": key.prefix,
+        "name": key.name,
+        "plan": account.plan,
+        "environment": key.environment,
+        "account_id": account.id,
+        "created_at": iso(key.created_at),
+    }
+
+
+def _shown_key(key: ApiKey) -> dict[str, Any]:
+    return {
+        "key_id": key.id,
+        "prefix": key.prefix,
+        "last4": key.last4,
+        "name": key.name,
+        "environment": key.environment,
+        "created_at": iso(key.created_at),
+        "last_used_at": iso_or_none(key.last_used_at),
+        "expires_at": iso_or_none(key.expires_at),
+        "revoked_at": iso_or_none(key.revoked_at),
+    }
+
+
+def _usage(name: str, window: Calendar, limit: int | None, used: int) -> dict[str, Any]:
+    remaining = None if limit is None else max(0, limit - used)
+    return {"name": name, "limit": limit, "used": used, "remaining": remaining, "resets_at": iso(window.resets_at)}
+
+
+def _no_such_key() -> Problem:
+    return Problem("key_not_found", "there is no such key")
+
+
+def _key_request(body: Mapping[str, object], *, default: str) -> tuple[str | None, str]:
+    name, environment = body.get("name"), body.get("environment", default)
+    errors = []
+    if name is not None and not (isinstance(name, str) and len(name) <= MOST_NAME_CHARS):
+        errors.append(FieldError("name", "invalid_type", f"must be a string of at most {MOST_NAME_CHARS} characters"))
+    if environment not in ("production", "sandbox"):
+        errors.append(FieldError("environment", "unknown_value", "must be production or sandbox"))
+    if errors:
+        raise invalid(errors)
+    return name if isinstance(name, str) else None, str(environment)
+
+
+def _overlap_s(body: Mapping[str, object], *, default: int) -> int:
+    return _whole(body, "overlap_seconds", default, 0, MOST_OVERLAP_S)
+
+
+def _token_request(body: Mapping[str, object]) -> tuple[str, Scope, int]:
+    job_id, scope = body.get("job_id"), body.get("scope", "events")
+    if not isinstance(job_id, str):
+        raise invalid([FieldError("job_id", "invalid_type", "must be a job's id")])
+    if scope not in [*Scope]:
+        raise invalid([FieldError("scope", "unknown_value", "must be events or ingest")])
+    return job_id, Scope(str(scope)), _whole(body, "ttl_seconds", TOKEN_TTL_S, 1, MOST_TOKEN_TTL_S)
+
+
+def _whole(body: Mapping[str, object], name: str, default: int, least: int, most: int) -> int:
+    value = body.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise invalid([FieldError(name, "out_of_range", f"must be a whole number from {least} to {most}")])
+    return value

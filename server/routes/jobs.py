@@ -1,0 +1,307 @@
+"""/v1/jobs: look at jobs, wait for them, list, cancel, delete and download them."""
+
+import hashlib
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from pipeline.documents.formats import FORMATS
+from server.accounts.signed import SigningKeys, make_cursor, read_cursor
+from server.clock import parse_iso
+from server.door import Caller, Door
+from server.errors import FieldError, Problem, invalid
+from server.jobs.holding import Holding
+from server.jobs.states import Job, State
+from server.links import DOWNLOAD_TTL_S, MOST_TTL_S, Links
+from server.records import Records
+from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
+from server.storage.interfaces import Artifact, BlobStore, JobFilter, JobStore
+from server.wire import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
+
+POLL_S = 2  # what Retry-After advises while a job is not over
+JOB = {"$ref": "#/components/schemas/Job"}
+JOB_ID = Parameter(name="job_id", place="path", schema={"type": "string"}, description="A job's id", required=True)
+WAIT = Parameter(
+    name="wait",
+    place="query",
+    schema={"type": "integer", "minimum": 0},
+    description="Seconds to hold the answer until the job is over; clamped to the server's bound",
+)
+URL_TTL = Parameter(
+    name="url_ttl",
+    place="query",
+    schema={"type": "integer", "minimum": 1, "maximum": MOST_TTL_S},
+    description="Seconds for which the download links hold",
+)
+
+
+class Jobs:
+    def __init__(
+        self,
+        *,
+        door: Door,
+        jobs: JobStore,
+        holding: Holding,
+        blobs: BlobStore,
+        records: Records,
+        links: Links,
+        wait_max_s: int,
+    ) -> None:
+        self._door = door
+        self._jobs = jobs
+        self._holding = holding
+        self._blobs = blobs
+        self._records = records
+        self._links = links
+        self._wait_max_s = wait_max_s
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                method="GET", path="/v1/jobs", handle=self.list, id="listJobs", tag="jobs",
+                summary="List the account's jobs, newest first",
+                parameters=LIST_PARAMETERS,
+                answers={200: Answer(description="One page", schema={"$ref": "#/components/schemas/JobList"},
+                                     headers=("Link",))},
+                codes=("invalid_cursor", "invalid_parameter"),
+            ),
+            Operation(
+                method="GET", path="/v1/jobs/{job_id}", handle=self.get, id="getJob", tag="jobs",
+                summary="Look at a job, or wait for it",
+                parameters=(JOB_ID, WAIT, URL_TTL),
+                answers={200: Answer(description="The job", schema=JOB, headers=("ETag", "Retry-After")),
+                         304: Answer(description="Unchanged")},
+                codes=("job_not_found", "invalid_parameter"),
+            ),
+            Operation(
+                method="POST", path="/v1/jobs/{job_id}/cancel", handle=self.cancel, id="cancelJob", tag="jobs",
+                summary="Cancel a job",
+                parameters=(JOB_ID,),
+                answers={200: Answer(description="Canceled", schema=JOB),
+                         202: Answer(description="Will be canceled at its next chunk", schema=JOB)},
+                codes=("job_not_found", "job_not_cancelable"),
+            ),
+            Operation(
+                method="DELETE", path="/v1/jobs/{job_id}", handle=self.delete, id="deleteJob", tag="jobs",
+                summary="Delete a job with its outputs and events",
+                parameters=(JOB_ID, Parameter(name="force", place="query", schema={"type": "boolean"},
+                                              description="Delete it even while it is active")),
+                answers={204: Answer(description="Deleted")},
+                codes=("job_not_found", "job_active", "invalid_parameter"),
+            ),
+            Operation(
+                method="GET", path="/v1/jobs/{job_id}/outputs/{name}", handle=self.download, id="downloadOutput",
+                tag="jobs", auth=Auth.OWN, summary="Download an output",
+                description="Takes the owner's key, or a signed link from the job's `formats`.",
+                parameters=(
+                    JOB_ID,
+                    Parameter(name="name", place="path", schema={"enum": [*FORMATS]}, description="The format",
+                              required=True),
+                    *(Parameter(name=part, place="query", schema={"type": "string"},
+                                description="Part of a signed link") for part in ("exp", "kid", "sig")),
+                ),
+                answers={200: Answer(description="The file", media_type="*/*", headers=("ETag",)),
+                         206: Answer(description="A range of it", media_type="*/*", headers=("Content-Range",)),
+                         304: Answer(description="Unchanged")},
+                codes=("job_not_found", "output_not_found", "job_not_completed", "range_not_satisfiable",
+                       "invalid_signature", "url_expired", "missing_credentials", "invalid_key",
+                       "environment_mismatch"),
+            ),
+        ]  # fmt: skip
+
+    async def get(self, request: Request, caller: Caller) -> Response:
+        wait_s = query_seconds(request, "wait", most=self._wait_max_s) or 0
+        ttl_s = query_seconds(request, "url_ttl", most=MOST_TTL_S) or DOWNLOAD_TTL_S
+        job = await self._holding.until_over(await self.mine(request, caller), wait_s=wait_s)
+        headers = {"ETag": _etag(job, ttl_s)} | ({} if job.terminal else {"Retry-After": str(POLL_S)})
+        if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        return json_response(await self._records.full(job, ttl_s=ttl_s), headers=headers)
+
+    async def list(self, request: Request, caller: Caller) -> Response:
+        which, limit = _filter(request, caller, self._links.keys)
+        rows = await self._jobs.find(which, limit=limit + 1)
+        page, more = rows[:limit], len(rows) > limit
+        cursor = _cursor_after(page[-1], caller, self._links.keys) if more else None
+        headers = {}
+        if cursor is not None:
+            others = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
+            target = f"{self._links.base(caller.environment)}/v1/jobs?{urlencode([*others, ('cursor', cursor)])}"
+            headers["Link"] = f'<{target}>; rel="next"'
+        body = {
+            "object": "list",
+            "data": [self._records.listed(job) for job in page],
+            "has_more": more,
+            "next_cursor": cursor,
+        }
+        return json_response(body, headers=headers)
+
+    async def cancel(self, request: Request, caller: Caller) -> Response:
+        job = await self._jobs.cancel((await self.mine(request, caller)).id)
+        if job is None:
+            raise no_such_job()
+        if job.state in (State.COMPLETED, State.FAILED):
+            raise Problem("job_not_cancelable", f"the job is already {job.state}")
+        return json_response(await self._records.full(job), 200 if job.terminal else 202)
+
+    async def delete(self, request: Request, caller: Caller) -> Response:
+        force = query_switch(request, "force")
+        job = await self.mine(request, caller)
+        if not job.terminal and not force:
+            raise Problem("job_active", f"the job is {job.state}; cancel it first, or add ?force=true")
+        prefix = await self._jobs.delete(job.id)
+        if prefix is not None:
+            await self._blobs.delete(prefix)
+        return Response(status_code=204)
+
+    async def download(self, request: Request, _caller: Caller) -> Response:
+        job_id, name = request.path_params["job_id"], request.path_params["name"]
+        if {"exp", "kid", "sig"} & request.query_params.keys():
+            self._links.check_output(job_id, name, request.query_params)
+            job = await self._jobs.get(job_id)
+            if job is None:
+                raise no_such_job()
+        else:
+            job = await self.mine(request, await self._door.identify(request))
+        if name not in job.order.output_formats:
+            raise Problem("output_not_found", f"this job was not asked for {name[:20]!r}")
+        artifact = await self._jobs.artifact(job_id, name)
+        if artifact is None:
+            raise Problem("job_not_completed", f"the job is {job.state}")
+        return self._file(request, job, artifact)
+
+    def _file(self, request: Request, job: Job, artifact: Artifact) -> Response:
+        kind = FORMATS[artifact.kind]
+        headers = {
+            "ETag": f'"{artifact.sha256}"',
+            "Accept-Ranges": "bytes",
+            "Content-Type": kind.media_type,
+            "Content-Disposition": f'attachment; filename="{job.id}.{kind.extension}"',
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "private, max-age=0",
+        }
+        if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
+            del headers["Content-Type"]
+            return Response(status_code=304, headers=headers)
+        part = self._part(request, artifact, headers["ETag"])
+        start, stop = (part.start, part.stop) if part else (0, artifact.bytes)
+        headers["Content-Length"] = str(stop - start)
+        if part:
+            headers["Content-Range"] = part.content_range
+        status = 206 if part else 200
+        if request.method == "HEAD":
+            return Response(status_code=status, headers=headers)
+        return StreamingResponse(self._blobs.read(artifact.blob, start, stop), status, headers)
+
+    def _part(self, request: Request, artifact: Artifact, etag: str) -> ByteRange | None:
+        asked = request.headers.get("range")
+        if asked is None or not range_still_holds(request.headers.get("if-range"), etag):
+            return None
+        try:
+            return byte_range(asked, artifact.bytes)
+        except RangeNotSatisfiable as error:
+            raise Problem(error.code, str(error), headers={"Content-Range": error.content_range}) from None
+
+    async def mine(self, request: Request, caller: Caller) -> Job:
+        """The job of the path, if it is the caller's; foreign ones do not exist for him."""
+        return await own_job(self._jobs, caller, request.path_params["job_id"])
+
+
+async def own_job(jobs: JobStore, caller: Caller, job_id: str) -> Job:
+    job = await jobs.get(job_id)
+    if job is None or job.account != caller.account_id or job.environment != caller.environment:
+        raise no_such_job()
+    return job
+
+
+def no_such_job() -> Problem:
+    return Problem("job_not_found", "there is no such job")
+
+
+def _etag(job: Job, ttl_s: int) -> str:
+    """Changes with everything that a reader sees, but not with the links, which are signed anew for every answer."""
+    return f'W/"{hashlib.sha256(f"{job!r}{ttl_s}".encode()).hexdigest()[:32]}"'
+
+
+# --- queries ---------------------------------------------------------------------------------------------------------
+
+LIST_PARAMETERS = (
+    Parameter(name="limit", place="query", schema={"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
+              description="Most jobs in one page"),
+    Parameter(name="cursor", place="query", schema={"type": "string"}, description="next_cursor of the page before"),
+    Parameter(name="status", place="query", schema={"type": "string"}, description="Comma list of statuses"),
+    Parameter(name="created_after", place="query", schema={"type": "string", "format": "date-time"},
+              description="Only jobs created at or after this instant"),
+    Parameter(name="created_before", place="query", schema={"type": "string", "format": "date-time"},
+              description="Only jobs created before this instant"),
+    Parameter(name="source", place="query", schema={"enum": ["upload", "url", "live"]}, description="Kind of source"),
+    Parameter(name="language", place="query", schema={"type": "string"}, description="Language that was heard"),
+    Parameter(name="metadata[key]", place="query", schema={"type": "string"},
+              description="Only jobs whose metadata has this value under `key`"),
+    Parameter(name="q", place="query", schema={"type": "string"}, description="Text that the transcript contains"),
+    Parameter(name="order", place="query", schema={"enum": ["asc", "desc"], "default": "desc"},
+              description="By creation"),
+)  # fmt: skip
+
+
+def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFilter, int]:
+    query = request.query_params
+    cursor = query.get("cursor")
+    owner = f"{caller.account_id}/{caller.environment}"
+    limit = query_seconds(request, "limit", most=100, what="a whole number from 1 to 100", strict=True)
+    return JobFilter(
+        account=caller.account_id,
+        environment=caller.environment,
+        states=frozenset(State(name) for name in _choices(query, "status", [*State])),
+        created_after=_instant(query, "created_after"),
+        created_before=_instant(query, "created_before"),
+        source=next(iter(_choices(query, "source", ["upload", "url", "live"])), None),
+        language=query.get("language"),
+        metadata={name[9:-1]: text for name, text in query.items() if name.startswith("metadata[") and name[-1] == "]"},
+        text=query.get("q"),
+        descending=next(iter(_choices(query, "order", ["asc", "desc"])), "desc") == "desc",
+        after=None if cursor is None else read_cursor(keys, cursor, owner=owner),
+    ), limit or 20
+
+
+def _cursor_after(job: Job, caller: Caller, keys: SigningKeys) -> str:
+    owner = f"{caller.account_id}/{caller.environment}"
+    return make_cursor(keys, owner=owner, created_at=job.created_at, job_id=job.id)
+
+
+def _choices(query: Mapping[str, str], name: str, allowed: "list[str]") -> "list[str]":
+    given = [part.strip().lower() for part in query.get(name, "").split(",") if part.strip()]
+    for part in given:
+        if part not in allowed:
+            raise invalid([FieldError(name, "unknown_value", f"unknown value; allowed: {', '.join(allowed)}")])
+    return given
+
+
+def _instant(query: Mapping[str, str], name: str) -> int | None:
+    if name not in query:
+        return None
+    try:
+        return parse_iso(query[name])
+    except (ValueError, OverflowError):
+        raise invalid([FieldError(name, "invalid_type", "must be an RFC 3339 instant")]) from None
+
+
+def query_seconds(
+    request: Request, name: str, *, most: int, what: str = "a whole number of seconds", strict: bool = False
+) -> int | None:
+    """A whole number of the query, clamped to *most* unless *strict*; None when it is not there."""
+    raw = request.query_params.get(name)
+    if raw is None:
+        return None
+    if not (raw.isascii() and raw.isdecimal() and len(raw) <= 9) or (strict and not 1 <= int(raw) <= most):  # noqa: PLR2004
+        raise invalid([FieldError(name, "invalid_type", f"must be {what}")])
+    return min(int(raw), most)
+
+
+def query_switch(request: Request, name: str) -> bool:
+    raw = request.query_params.get(name, "false").lower()
+    if raw not in ("true", "false", "1", "0"):
+        raise invalid([FieldError(name, "invalid_type", "must be true or false")])
+    return raw in ("true", "1")

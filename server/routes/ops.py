@@ -1,0 +1,98 @@
+"""Health, formats, descriptions and metrics: what machines and people ask before they use the service."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pipeline.documents.schema import service_v1_schema
+from pipeline.ingest.containers import FORMATS
+from server import __version__
+from server.door import Caller
+from server.errors import Problem
+from server.metrics import Metrics
+from server.openapi import document
+from server.routes.operation import Answer, Auth, Operation, json_response
+from server.schemas import ref
+from server.storage.interfaces import JobStore, Outbox
+
+DAY = {"Cache-Control": "public, max-age=86400"}
+
+
+class Ops:
+    def __init__(
+        self,
+        *,
+        jobs: JobStore,
+        outbox: Outbox,
+        metrics: Metrics,
+        ready: Callable[[], Mapping[str, Any] | None],  # what the ready server runs, None until it is
+        base_url: str,
+    ) -> None:
+        self._jobs = jobs
+        self._outbox = outbox
+        self._metrics = metrics
+        self._ready = ready
+        self._base_url = base_url
+        self._described: Sequence[Operation] = ()
+
+    def describe(self, operations: Sequence[Operation]) -> None:
+        """What /openapi.json tells of; set once the whole table is known, this part of it included."""
+        self._described = operations
+
+    def operations(self) -> list[Operation]:
+        def free(path: str, handle: Any, name: str, summary: str, **more: Any) -> Operation:
+            answers = {200: Answer(description=summary, schema=more.pop("schema", {"type": "object"}))}
+            return Operation(method="GET", path=path, handle=handle, id=name, tag="service", summary=summary,
+                             auth=Auth.FREE, answers=answers, **more)  # fmt: skip
+
+        return [
+            free("/v1/formats", self.formats, "listFormats", "Audio formats that are known", schema=ref("FormatList")),
+            free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health")),
+            free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health"), codes=("not_ready",)),
+            free("/openapi.json", self.openapi, "describe", "This description"),
+            free("/schemas/service_v1.json", self.schema, "schema", "JSON Schema of the JSON output"),
+            free("/metrics", self.metrics, "metrics", "Prometheus metrics", hidden=True),
+            free("/", self.index, "index", "Where things are", hidden=True),
+        ]
+
+    async def formats(self, _request: Request, _caller: Caller) -> Response:
+        rows = [{"extension": row.extension, "mime": row.mime} for row in FORMATS]
+        return json_response({"object": "list", "data": rows}, headers=DAY)
+
+    async def healthz(self, _request: Request, _caller: Caller) -> Response:
+        return json_response({"status": "ok"})
+
+    async def readyz(self, _request: Request, _caller: Caller) -> Response:
+        if (running := self._ready()) is None:
+            raise Problem("not_ready", "the model is still loading", headers={"Retry-After": "2"})
+        await self._jobs.counts()  # the database answers
+        return json_response({"status": "ready", **running})
+
+    async def openapi(self, _request: Request, _caller: Caller) -> Response:
+        return json_response(document(self._described, base_url=self._base_url))
+
+    async def schema(self, _request: Request, _caller: Caller) -> Response:
+        return json_response(service_v1_schema(self._base_url), headers=DAY)
+
+    async def metrics(self, _request: Request, _caller: Caller) -> Response:
+        counts = await self._jobs.counts()
+        self._metrics.jobs_waiting.set(counts.get("queued", 0))
+        self._metrics.jobs_running.set(counts.get("processing", 0))
+        self._metrics.webhook_backlog.set(await self._outbox.backlog())
+        return Response(self._metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def index(self, _request: Request, _caller: Caller) -> Response:
+        here = {name: f"{self._base_url}{path}" for name, path in PLACES.items()}
+        return json_response({"service": "scribewire", "version": __version__, **here})
+
+
+PLACES = {
+    "openapi": "/openapi.json",
+    "ready": "/readyz",
+    "formats": "/v1/formats",
+    "keys": "/v1/keys",
+    "transcribe": "/v1/transcribe",
+    "sandbox": "/sandbox",
+}

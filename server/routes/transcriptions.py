@@ -1,0 +1,269 @@
+"""POST /v1/transcribe: audio in, a job out, and its result too when it is done within the time the client holds."""
+
+import asyncio
+import hashlib
+import math
+import secrets
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pipeline.errors import AudioTooLong
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.isolation import Isolation
+from server.accounts.limits import Plan, month_of
+from server.clock import now_ms
+from server.delivery.egress import Egress
+from server.door import Caller
+from server.errors import FieldError, Problem
+from server.ids import CHANCE_BYTES, Prefix, new_id
+from server.jobs.holding import Holding
+from server.jobs.orders import Asked, parse_order
+from server.jobs.sandbox import refuse_at_the_door
+from server.jobs.states import Source
+from server.jobs.uploads import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
+from server.records import Records
+from server.routes.jobs import JOB, POLL_S, query_seconds
+from server.routes.operation import Answer, Operation, Parameter, json_response
+from server.schemas import ref
+from server.storage.interfaces import (
+    BlobStore,
+    IdempotencyKey,
+    JobStore,
+    NewJob,
+    Outbox,
+    Quota,
+    Submitted,
+)
+from server.wire import Preference, idempotency_key, preference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What an environment's engine can be asked for."""
+
+    languages: Collection[str]
+    models: Collection[str]
+    warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """How long requests may be held, seconds."""
+
+    default_s: int
+    most_s: int
+
+
+class Transcriptions:
+    def __init__(
+        self,
+        *,
+        uploads: Uploads,
+        isolation: Isolation,
+        jobs: JobStore,
+        holding: Holding,
+        blobs: BlobStore,
+        outbox: Outbox,
+        egress: Egress,
+        records: Records,
+        offers: Mapping[str, Offer],  # environment -> what it offers
+        waiting: Waiting,
+        closing: asyncio.Event,
+    ) -> None:
+        self._uploads = uploads
+        self._isolation = isolation
+        self._jobs = jobs
+        self._holding = holding
+        self._blobs = blobs
+        self._outbox = outbox
+        self._egress = egress
+        self._records = records
+        self._offers = offers
+        self._waiting = waiting
+        self._closing = closing
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                method="POST", path="/v1/transcribe", handle=self.create, id="transcribe", tag="transcription",
+                summary="Transcribe an audio file or an address",
+                description="Holds the answer until the job is over or the wait is; the job goes on either way.",
+                media_types=MEDIA_TYPES, body_required=True,
+                bodies={MULTIPART: ref("TranscriptionForm"), JSON: ref("TranscriptionRequest"),
+                        URLENCODED: ref("TranscriptionUrlForm")},
+                body_examples={JSON: {"url": "https://example.org/talk.mp3", "output_formats": ["json", "srt"]}},
+                parameters=(
+                    Parameter(name="wait", place="query", schema={"type": "integer", "minimum": 0},
+                              description="Seconds to hold the answer; clamped"),
+                    Parameter(name="Prefer", place="header", schema={"type": "string"},
+                              description="`wait=N` or `respond-async` (RFC 7240)"),
+                    Parameter(name="Idempotency-Key", place="header", schema={"type": "string", "maxLength": 257},
+                              description="Makes repeats of this request answer with the same job, for 24 h"),
+                ),
+                answers={200: Answer(description="The job is over", schema=JOB, headers=("Content-Location",)),
+                         202: Answer(description="The job goes on", schema=JOB,
+                                     headers=("Location", "Retry-After"))},
+                codes=("invalid_json", "invalid_multipart", "invalid_idempotency_key", "payload_too_large",
+                       "audio_too_long", "unsupported_media_type", "unsupported_encoding",
+                       "unsupported_audio_format", "missing_input", "ambiguous_input", "empty_file",
+                       "invalid_parameter", "invalid_audio", "no_audio_stream", "url_not_allowed",
+                       "decode_timeout", "idempotency_key_reused", "idempotency_in_progress", "quota_exceeded",
+                       "concurrency_limited", "queue_full", "disk_full", "shutting_down"),
+            )
+        ]  # fmt: skip
+
+    async def create(self, request: Request, caller: Caller) -> Response:
+        if self._closing.is_set():
+            raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
+        wish = preference(request.headers.getlist("prefer"))
+        key = _idempotency(request, caller)
+        job_id = new_id(Prefix.JOB, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
+        async with self._reserved(key), self._received(request, caller, job_id) as received:
+            asked = self._parsed(received, caller)
+            wait_s = self._wait_s(request, asked, wish)
+            new = await self._new_job(job_id, caller, asked, received)
+            submitted = await self._jobs.submit(new, idempotency=_fingerprinted(key, asked, received))
+            received.keep = not submitted.replayed
+        return await self._answer(request, submitted, wait_s, wish)
+
+    @asynccontextmanager
+    async def _reserved(self, key: IdempotencyKey | None) -> AsyncIterator[None]:
+        """The idempotency key is ours while the block runs, and free again when the block made no job."""
+        if key is None or await self._jobs.begin(key) is not None:
+            yield
+            return
+        try:
+            yield
+        except BaseException:
+            await self._jobs.abandon(key)
+            raise
+
+    @asynccontextmanager
+    async def _received(self, request: Request, caller: Caller, job_id: str) -> AsyncIterator[Received]:
+        _, _, plan = caller.known()
+        async with self._uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
+            yield received
+
+    def _parsed(self, received: Received, caller: Caller) -> Asked:
+        offer = self._offers[caller.environment]
+        asked = parse_order(
+            received.fields,
+            languages=offer.languages,
+            models=offer.models,
+            sandbox=caller.environment == "sandbox",
+            has_file=received.file is not None,
+        )
+        if received.file is not None and received.file.bytes == 0:
+            raise Problem("empty_file", "the file has no bytes")
+        refuse_at_the_door(asked.order.scenario)
+        return asked
+
+    def _wait_s(self, request: Request, asked: Asked, wish: Preference) -> int:
+        """How long to hold: the wait parameter, then Prefer, then what suits the request."""
+        wait_s = query_seconds(request, "wait", most=self._waiting.most_s)
+        if wait_s is None:
+            wait_s = asked.wait_s
+        if wait_s is None:
+            wait_s = 0 if wish.respond_async else wish.wait_s
+        if wait_s is None:
+            wait_s = 0 if asked.order.webhook_url else self._waiting.default_s
+        return min(wait_s, self._waiting.most_s)
+
+    async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
+        account, _, plan = caller.known()
+        warnings = [*asked.warnings, *self._offers[caller.environment].warnings]
+        if asked.order.webhook_url:
+            await self._allowed("webhook_url", asked.order.webhook_url)
+            if await self._outbox.disabled(account.id, asked.order.webhook_url):
+                warnings.append({"code": "webhook_disabled", "param": "webhook_url"})
+        source, audio_s = await self._source(asked, received, plan)
+        return NewJob(
+            id=job_id,
+            account=account.id,
+            environment=caller.environment,
+            order=asked.order,
+            source=source,
+            blob=received.file.blob if received.file else None,
+            audio_s=audio_s,
+            weight=plan.weight,
+            retention_ms=plan.retention_ms,
+            quotas=job_quotas(plan, audio_s),
+            most_active=plan.active_jobs,
+            warnings=tuple(warnings),
+        )
+
+    async def _source(self, asked: Asked, received: Received, plan: Plan) -> tuple[Source, float | None]:
+        """Where the audio is and how long it says to be. Audio that cannot become words is refused here."""
+        if received.file is None:
+            assert asked.url is not None
+            await self._allowed("url", asked.url)
+            return Source(type="url", url=asked.url), None
+        with self._blobs.local(received.file.blob) as path:
+            probe = await asyncio.to_thread(self._isolation.probe, path, DecodeLimits())
+        if probe.duration_s is not None and probe.duration_stated and probe.duration_s > plan.audio_s_per_file:
+            raise AudioTooLong(
+                f"the audio has {probe.duration_s:.0f} s, the plan takes {plan.audio_s_per_file} s",
+                limit_s=plan.audio_s_per_file,
+                actual_s=probe.duration_s,
+            )
+        source = Source(type="upload", filename=received.file.filename, bytes=received.file.bytes, format=probe.format)
+        return source, probe.duration_s
+
+    async def _allowed(self, param: str, url: str) -> None:
+        try:
+            await self._egress.check(url)
+        except Exception as error:
+            if getattr(error, "code", None) != "url_not_allowed":
+                raise
+            raise Problem(
+                "url_not_allowed", f"{param}: {error}", errors=[FieldError(param, "not_allowed", str(error))]
+            ) from None
+
+    async def _answer(self, request: Request, submitted: Submitted, wait_s: int, wish: Preference) -> Response:
+        job = await self._holding.until_over(submitted.job, wait_s=wait_s)
+        record = await self._records.full(job)
+        headers = {"Idempotent-Replayed": "true"} if submitted.replayed else {}
+        if wish.respond_async and wait_s == 0:
+            headers["Preference-Applied"] = "respond-async"
+        elif wish.wait_s is not None:
+            headers["Preference-Applied"] = f"wait={wait_s}"
+        place = f"{request.scope.get('root_path', '')}/v1/jobs/{job.id}"
+        if job.terminal:
+            return json_response(record, headers={**headers, "Content-Location": place})
+        headers |= {"Location": place, "Retry-After": str(POLL_S)}
+        return json_response(record, 202, headers=headers)
+
+
+def job_quotas(plan: Plan, audio_s: float | None) -> tuple[Quota, ...]:
+    """What accepting a job of *audio_s* seconds takes from the account's month."""
+    month = month_of(now_ms())
+    taken = (
+        ("transcriptions", plan.transcriptions_per_month, 1),
+        ("audio_seconds", plan.audio_seconds_per_month, math.ceil(audio_s or 0)),
+    )
+    return tuple(
+        Quota(name=name, window=month.name, limit=limit, amount=amount, resets_at=month.resets_at)
+        for name, limit, amount in taken
+    )
+
+
+def _idempotency(request: Request, caller: Caller) -> IdempotencyKey | None:
+    header = request.headers.get("idempotency-key")
+    if header is None:
+        return None
+    path = f"{caller.environment}{request.url.path}"
+    return IdempotencyKey(account=caller.account_id, path=path, key=idempotency_key(header))
+
+
+def _fingerprinted(key: IdempotencyKey | None, asked: Asked, received: Received) -> IdempotencyKey | None:
+    """The key with what tells this request from another: all that was asked, and the file's bytes."""
+    if key is None:
+        return None
+    said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
+    content = received.file.sha256 if received.file else ""
+    return replace(key, fingerprint=hashlib.sha256(said + content.encode()).hexdigest())

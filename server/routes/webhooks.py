@@ -1,0 +1,154 @@
+"""What became of webhooks: the deliveries of a job, trying one again, and addresses that were given up."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from server.clock import iso, iso_or_none, now_ms
+from server.delivery.egress import Egress
+from server.delivery.webhooks import Courier, signing_secrets
+from server.door import Caller
+from server.errors import FieldError, Problem, invalid
+from server.ids import CHANCE_BYTES, Prefix, new_id
+from server.jobs.orders import MOST_URL_CHARS
+from server.jobs.states import Job, Order, Source, State
+from server.jobs.uploads import JSON, body_of, json_object
+from server.records import Records
+from server.routes.jobs import JOB_ID, own_job
+from server.routes.operation import Answer, Operation, Parameter, json_response
+from server.schemas import ref
+from server.storage.interfaces import Delivery, JobStore, Outbox
+
+MOST_BODY = 10_000
+BODY_CODES = (
+    "invalid_json", "invalid_parameter", "url_not_allowed", "payload_too_large", "unsupported_media_type",
+    "unsupported_encoding",
+)  # fmt: skip
+
+
+class Webhooks:
+    def __init__(self, *, jobs: JobStore, outbox: Outbox, egress: Egress, courier: Courier, records: Records) -> None:
+        self._jobs = jobs
+        self._outbox = outbox
+        self._egress = egress
+        self._courier = courier
+        self._records = records
+
+    def operations(self) -> list[Operation]:
+        takes_url: dict[str, Any] = {
+            "media_types": (JSON,), "most_body": MOST_BODY, "body_required": True, "codes": BODY_CODES,
+            "bodies": {JSON: ref("WebhookUrl")}, "body_examples": {JSON: {"url": "https://example.org/hook"}},
+        }  # fmt: skip
+        return [
+            Operation(
+                method="GET", path="/v1/jobs/{job_id}/deliveries", handle=self.list, id="listDeliveries",
+                tag="webhooks", summary="The webhooks of a job and every attempt to deliver them",
+                parameters=(JOB_ID,), codes=("job_not_found",),
+                answers={200: Answer(description="The deliveries", schema=ref("DeliveryList"))},
+            ),
+            Operation(
+                method="POST", path="/v1/jobs/{job_id}/deliveries/{delivery_id}/redeliver", handle=self.redeliver,
+                id="redeliver", tag="webhooks", summary="Deliver once more, with the same webhook-id",
+                parameters=(JOB_ID, Parameter(name="delivery_id", place="path", schema={"type": "string"},
+                                              description="A delivery's id", required=True)),
+                answers={202: Answer(description="It is due now", schema=ref("Delivery"))},
+                codes=("job_not_found", "delivery_not_found"),
+            ),
+            Operation(
+                method="POST", path="/v1/webhooks/enable", handle=self.enable, id="enableWebhook", tag="webhooks",
+                summary="Call an address again that was given up",
+                answers={200: Answer(description="It will be called", schema=ref("WebhookUrl"))}, **takes_url,
+            ),
+            Operation(
+                method="POST", path="/v1/webhooks/test", handle=self.test, id="testWebhook", tag="webhooks",
+                summary="Send a signed example to an address now",
+                description='A `job.completed` with `"test": true`. The answer tells how the receiver took it.',
+                answers={200: Answer(description="How it went", schema=ref("WebhookTest"))}, **takes_url,
+            ),
+        ]  # fmt: skip
+
+    async def list(self, request: Request, caller: Caller) -> Response:
+        job = await own_job(self._jobs, caller, request.path_params["job_id"])
+        deliveries = await self._outbox.of_job(job.id)
+        return json_response({"object": "list", "data": [_shown(delivery) for delivery in deliveries]})
+
+    async def redeliver(self, request: Request, caller: Caller) -> Response:
+        job = await own_job(self._jobs, caller, request.path_params["job_id"])
+        delivery = await self._outbox.redeliver(job.id, request.path_params["delivery_id"])
+        if delivery is None:
+            raise Problem("delivery_not_found", "this job has no such delivery")
+        return json_response(_shown(delivery), 202)
+
+    async def enable(self, request: Request, caller: Caller) -> Response:
+        url = _url(json_object(await body_of(request, most=MOST_BODY)))
+        await self._outbox.enable(caller.account_id, url)
+        return json_response({"url": url})
+
+    async def test(self, request: Request, caller: Caller) -> Response:
+        url = _url(json_object(await body_of(request, most=MOST_BODY)))
+        await self._egress.check(url)
+        message_id = new_id(Prefix.MESSAGE, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
+        body = orjson.dumps({**self._records.notice(_example(caller)), "test": True})
+        reply = await self._courier.bring(url, body, webhook_id=message_id, secrets=signing_secrets(caller.known()[0]))
+        return json_response(
+            {
+                "delivered": reply.error is None,
+                "status_code": reply.status_code,
+                "duration_ms": reply.duration_ms,
+                "error": reply.error,
+                "webhook_id": message_id,
+            }
+        )
+
+
+def _example(caller: Caller) -> Job:
+    """A finished job that never was, so that a receiver can be tried without audio."""
+    now = now_ms()
+    return Job(
+        id=new_id(Prefix.JOB, ms=now, chance=secrets.token_bytes(CHANCE_BYTES)),
+        account=caller.account_id,
+        environment=caller.environment,
+        state=State.COMPLETED,
+        order=Order(metadata={"test": "true"}),
+        source=Source(type="upload", filename="example.wav", format="wav"),
+        created_at=now,
+        started_at=now,
+        finished_at=now,
+        progress=1.0,
+        duration_s=1.0,
+        text="This is a test.",
+        model="example",
+        engine="scripted",
+    )
+
+
+def _shown(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "delivery_id": delivery.id,
+        "webhook_id": delivery.webhook_id,
+        "event": delivery.event,
+        "url": delivery.url,
+        "state": delivery.state,
+        "attempts": [
+            {
+                "n": attempt.n,
+                "at": iso(attempt.at),
+                "status_code": attempt.status_code,
+                "duration_ms": attempt.duration_ms,
+                "error": attempt.error,
+                "next_attempt_at": iso_or_none(attempt.next_attempt_at),
+            }
+            for attempt in delivery.attempts
+        ],
+    }
+
+
+def _url(body: Mapping[str, object]) -> str:
+    url = body.get("url")
+    if not isinstance(url, str) or not 1 <= len(url) <= MOST_URL_CHARS:
+        raise invalid([FieldError("url", "invalid_type", f"must be a URL of at most {MOST_URL_CHARS} characters")])
+    return url

@@ -1,0 +1,274 @@
+"""JSON Schemas of everything that the API takes and gives: the components of /openapi.json.
+
+Answers are checked against these in the black-box tests, so they cannot drift from what is sent.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.documents.schema import service_v1_schema
+from server.errors import CODES, JOB_CODES
+from server.jobs.orders import (
+    FORMATS,
+    MOST_METADATA_CHARS,
+    MOST_METADATA_KEYS,
+    MOST_PROMPT_CHARS,
+    MOST_URL_CHARS,
+    SCENARIOS,
+    WEBHOOK_EVENTS,
+)
+from server.jobs.states import State
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    properties = {**required, **(optional or {})}
+    return {"type": "object", "required": list(required), "properties": properties, **more}
+
+
+def _list_of(item: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return _object({"data": {"type": "array", "items": item}, **more})
+
+
+TEXT = {"type": "string"}
+MAYBE_TEXT = {"type": ["string", "null"]}
+NUMBER = {"type": "number"}
+MAYBE_NUMBER = {"type": ["number", "null"]}
+WHOLE = {"type": "integer", "minimum": 0}
+MAYBE_WHOLE = {"type": ["integer", "null"], "minimum": 0}
+SWITCH = {"type": "boolean"}
+INSTANT = {"type": "string", "format": "date-time"}
+MAYBE_INSTANT = {"type": ["string", "null"], "format": "date-time"}
+URI = {"type": "string", "format": "uri", "maxLength": MOST_URL_CHARS}
+ENVIRONMENT = {"enum": ["production", "sandbox"]}
+METADATA = {
+    "type": "object",
+    "maxProperties": MOST_METADATA_KEYS,
+    "additionalProperties": {"type": "string", "maxLength": MOST_METADATA_CHARS},
+}
+WARNING = _object({"code": TEXT}, {"param": TEXT, "message": TEXT})
+
+_ORDER_MEMBERS: Mapping[str, Any] = {
+    "language": {"type": "string", "description": "BCP 47 primary subtag; left out: detected"},
+    "model": {"type": "string", "description": "An id of GET /v1/models"},
+    "prompt": {"type": "string", "maxLength": MOST_PROMPT_CHARS, "description": "Vocabulary that the speakers use"},
+    "webhook_url": URI,
+}
+_FORM_LIST = {"type": "string", "description": "Comma list; the part may also be repeated"}
+_FORM_ORDER: Mapping[str, Any] = {
+    **_ORDER_MEMBERS,
+    "output_formats": {**_FORM_LIST, "examples": ["json,srt,vtt"], "default": "json"},
+    "word_timestamps": {"enum": ["true", "false", "1", "0"], "default": "false"},
+    "webhook_events": {**_FORM_LIST, "examples": [",".join(WEBHOOK_EVENTS)]},
+    "metadata": {"type": "string", "contentMediaType": "application/json", "contentSchema": METADATA},
+    "wait": {**WHOLE, "description": "Seconds to hold the answer"},
+    "sandbox_scenario": {"enum": [*SCENARIOS], "description": "Sandbox only: the outcome to play"},
+}
+
+SCHEMAS: Mapping[str, Any] = {
+    "Problem": _object(
+        {
+            "type": {"type": "string", "format": "uri"},
+            "title": TEXT,
+            "status": {"type": "integer"},
+            "detail": TEXT,
+            "instance": TEXT,
+            "code": {"enum": [*CODES]},
+            "request_id": TEXT,
+        },
+        {
+            "errors": {
+                "type": "array",
+                "items": _object({"param": TEXT, "pointer": TEXT, "code": TEXT, "message": TEXT}),
+            },
+            "limit": NUMBER,
+            "used": NUMBER,
+            "actual": NUMBER,
+            "window": TEXT,
+            "resets_at": INSTANT,
+        },
+    ),
+    "Word": _object({"word": TEXT, "start": NUMBER, "end": NUMBER, "probability": NUMBER}),
+    "Job": _object(
+        {
+            "job_id": {"type": "string", "pattern": "^job_[0-9A-Za-z]{26}$"},
+            "object": {"const": "job"},
+            "status": {"enum": [*State]},
+            "environment": ENVIRONMENT,
+            "created_at": INSTANT,
+            "started_at": MAYBE_INSTANT,
+            "finished_at": MAYBE_INSTANT,
+            "expires_at": MAYBE_INSTANT,
+            "cancel_requested_at": MAYBE_INSTANT,
+            "progress": {"type": "number", "minimum": 0, "maximum": 1},
+            "stage": MAYBE_TEXT,
+            "attempt": WHOLE,
+            "source": _object(
+                {"type": {"enum": ["upload", "url", "live"]}},
+                {"filename": TEXT, "url": TEXT, "bytes": WHOLE, "format": TEXT},
+            ),
+            "output_formats": {"type": "array", "items": {"enum": [*FORMATS]}},
+            "word_timestamps": SWITCH,
+            "duration": MAYBE_NUMBER,
+            "language": MAYBE_TEXT,
+            "language_probability": MAYBE_NUMBER,
+            "model": MAYBE_TEXT,
+            "engine": MAYBE_TEXT,
+            "formats": {
+                "type": "object",
+                "propertyNames": {"enum": [*FORMATS]},
+                "additionalProperties": {"type": "string", "format": "uri"},
+            },
+            "error": {
+                "anyOf": [
+                    {"type": "null"},
+                    _object(
+                        {"code": {"enum": [*JOB_CODES]}, "message": TEXT, "retryable": SWITCH, "param": MAYBE_TEXT}
+                    ),
+                ]
+            },
+            "metadata": METADATA,
+            "warnings": {"type": "array", "items": WARNING},
+            "events_url": {"type": "string", "format": "uri"},
+        },
+        {
+            "schema": {"const": "service_v1", "description": "Present once completed, when json was asked for"},
+            "text": MAYBE_TEXT,
+            "words": {
+                "type": "array",
+                "items": {"$ref": "#/components/schemas/Word"},
+                "description": "Present once completed, when word_timestamps was true",
+            },
+        },
+    ),
+    "JobList": _object(
+        {
+            "object": {"const": "list"},
+            "data": {"type": "array", "items": ref("Job")},
+            "has_more": SWITCH,
+            "next_cursor": MAYBE_TEXT,
+        }
+    ),
+    "TranscriptionForm": _object(
+        {},
+        {"file": {"type": "string", "format": "binary"}, "url": URI, "audio_url": URI, **_FORM_ORDER},
+        description="Exactly one of file, url and audio_url",
+    ),
+    "TranscriptionUrlForm": _object(
+        {}, {"url": URI, "audio_url": URI, **_FORM_ORDER}, description="Exactly one of url and audio_url"
+    ),
+    "TranscriptionRequest": _object(
+        {},
+        {
+            "url": URI,
+            "audio_url": URI,
+            **_ORDER_MEMBERS,
+            "output_formats": {"type": "array", "items": {"enum": [*FORMATS]}, "default": ["json"], "minItems": 1},
+            "word_timestamps": {"type": "boolean", "default": False},
+            "webhook_events": {"type": "array", "items": {"enum": [*WEBHOOK_EVENTS]}},
+            "metadata": METADATA,
+            "wait": WHOLE,
+            "sandbox_scenario": {"enum": [*SCENARIOS]},
+        },
+        description="Exactly one of url and audio_url",
+    ),
+    "KeyRequest": _object(
+        {}, {"name": {"type": ["string", "null"], "maxLength": 100}, "environment": ENVIRONMENT}
+    ),
+    "NewKey": _object(
+        {
+            "key_id": TEXT,
+            "key": {"type": "string", "description": "Shown once"},
+            "prefix": TEXT,
+            "name": MAYBE_TEXT,
+            "plan": TEXT,
+            "environment": ENVIRONMENT,
+            "account_id": TEXT,
+            "created_at": INSTANT,
+        },
+        {"webhook_secret": {"type": "string", "description": "Shown once, with the account's first key"}},
+    ),
+    "Key": _object(
+        {
+            "key_id": TEXT,
+            "prefix": TEXT,
+            "last4": TEXT,
+            "name": MAYBE_TEXT,
+            "environment": ENVIRONMENT,
+            "created_at": INSTANT,
+            "last_used_at": MAYBE_INSTANT,
+            "expires_at": MAYBE_INSTANT,
+            "revoked_at": MAYBE_INSTANT,
+        }
+    ),
+    "KeyList": _list_of(ref("Key"), object={"const": "list"}),
+    "RotateRequest": _object({}, {"overlap_seconds": {"type": "integer", "minimum": 0, "maximum": 604_800}}),
+    "Usage": _object(
+        {
+            "plan": TEXT,
+            "limits": {"type": "object"},
+            "usage": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "name": TEXT,
+                        "limit": MAYBE_WHOLE,
+                        "used": WHOLE,
+                        "remaining": MAYBE_WHOLE,
+                        "resets_at": INSTANT,
+                    }
+                ),
+            },
+        }
+    ),
+    "TokenRequest": _object(
+        {"job_id": TEXT},
+        {
+            "scope": {"enum": ["events", "ingest"], "default": "events"},
+            "ttl_seconds": {"type": "integer", "minimum": 1, "maximum": 3600, "default": 600},
+        },
+    ),
+    "Token": _object({"token": TEXT, "expires_at": INSTANT}),
+    "WebhookSecret": _object({"created_at": INSTANT, "previous_expires_at": MAYBE_INSTANT}),
+    "NewWebhookSecret": _object(
+        {"webhook_secret": {"type": "string", "description": "Shown once"}, "created_at": INSTANT,
+         "previous_expires_at": MAYBE_INSTANT}
+    ),
+    "WebhookUrl": _object({"url": URI}),
+    "WebhookTest": _object({"delivered": SWITCH, "status_code": MAYBE_WHOLE, "duration_ms": WHOLE,
+                            "error": MAYBE_TEXT, "webhook_id": TEXT}),
+    "Delivery": _object(
+        {
+            "delivery_id": TEXT,
+            "webhook_id": TEXT,
+            "event": {"enum": [*WEBHOOK_EVENTS]},
+            "url": TEXT,
+            "state": {"enum": ["pending", "delivered", "failed", "disabled"]},
+            "attempts": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "n": WHOLE,
+                        "at": INSTANT,
+                        "status_code": MAYBE_WHOLE,
+                        "duration_ms": WHOLE,
+                        "error": MAYBE_TEXT,
+                        "next_attempt_at": MAYBE_INSTANT,
+                    }
+                ),
+            },
+        }
+    ),
+    "DeliveryList": _list_of(ref("Delivery"), object={"const": "list"}),
+    "Notice": _object(
+        {"type": {"enum": [*WEBHOOK_EVENTS]}, "timestamp": INSTANT, "data": ref("Job")},
+        {"test": {"const": True}},
+        description="The body of a webhook, and of a stream's terminal event",
+    ),
+    "FormatList": _list_of(_object({"extension": TEXT, "mime": TEXT}), object={"const": "list"}),
+    "Health": _object({"status": TEXT}, {"engine": MAYBE_TEXT, "model": MAYBE_TEXT, "warnings": {"type": "array"}}),
+    "service_v1": {name: value for name, value in service_v1_schema("").items() if name not in ("$schema", "$id")},
+}  # fmt: skip

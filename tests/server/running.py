@@ -1,0 +1,128 @@
+"""A real server process for black-box tests: started with its own data folder, spoken to over loopback."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEECH = ROOT / "tests" / "speech"
+CLIP = SPEECH / "espeak" / "en_05.flac"
+START_S = 60
+
+
+def environment(data_dir: Path, **variables: str) -> dict[str, str]:
+    """What a server process is started with; *variables* are written without their prefix."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SCRIBEWIRE_")}
+    ours = {
+        "DATA_DIR": str(data_dir),
+        "PORT": "0",
+        "ENGINE": "whisper",
+        "WHISPER_MODEL": str(SPEECH / "tiny-whisper"),
+        "EGRESS_ALLOW_CIDRS": "127.0.0.0/8",
+        "ALLOW_HTTP_SOURCES": "1",
+        **variables,
+    }
+    return {**inherited, **{f"SCRIBEWIRE_{name}": value for name, value in ours.items()}}
+
+
+@dataclass
+class Server:
+    """One started process. Its log is gathered line by line."""
+
+    data_dir: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+    base: str = ""
+    process: "subprocess.Popen[str] | None" = None
+
+    def start(self) -> "Server":
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "server", "serve"],
+            cwd=ROOT,
+            env=environment(self.data_dir, **self.variables),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        ready = threading.Event()
+        threading.Thread(target=self._read, args=(self.process, ready), daemon=True).start()
+        if not ready.wait(START_S) or not self.base:
+            self.stop()
+            raise AssertionError("the server did not get ready:\n" + "\n".join(self.log[-40:]))
+        return self
+
+    def _read(self, process: "subprocess.Popen[str]", ready: threading.Event) -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            self.log.append(line.rstrip("\n"))
+            if (at := line.find("ready http")) >= 0:
+                self.base = line[at:].split()[1]
+                ready.set()
+        process.stderr.close()
+        ready.set()
+
+    def kill(self) -> None:
+        """SIGKILL, as when the machine dies."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM, and wait; the exit status."""
+        return self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> int:
+        assert self.process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
+        return self.process.wait(60)
+
+    def cli(self, *words: str) -> str:
+        """Run `scribewire` on this server's data folder; what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "server", *words],
+            cwd=ROOT,
+            env=environment(self.data_dir, **self.variables),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout
+
+    def new_key(self, plan: str = "pro", environment: str = "production") -> str:
+        made = json.loads(self.cli("keys", "create", "--plan", plan, "--environment", environment, "--name", "test"))
+        return str(made["key"])
+
+    def client(self, key: str | None, *, sandbox: bool = False) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx.Client(base_url=self.base + ("/sandbox" if sandbox else ""), headers=headers, timeout=90)
+
+
+@contextlib.contextmanager
+def running(data_dir: Path, **variables: str) -> Iterator[Server]:
+    server = Server(data_dir, variables).start()
+    try:
+        yield server
+    finally:
+        if server.process is not None and server.process.poll() is None:
+            server.stop()
+
+
+def until_over(client: httpx.Client, job_id: str, *, most_s: float = 60) -> dict[str, object]:
+    """The job record once it is terminal."""
+    until = time.monotonic() + most_s
+    while time.monotonic() < until:
+        record: dict[str, object] = client.get(f"/v1/jobs/{job_id}", params={"wait": 10}).json()
+        if record["status"] in ("completed", "failed", "canceled"):
+            return record
+    raise AssertionError(f"{job_id} is not over after {most_s} s: {record}")
