@@ -60,6 +60,13 @@ class DecodeTimeout(PipelineError):
     code = "decode_timeout"
 
 
+class DecoderUnavailable(PipelineError):
+    """The decoding process could not be started or was killed from outside, not by the file. Trying again may work."""
+
+    code = "internal"
+    retryable = True
+
+
 class ModelUnavailable(PipelineError):
     """The model is neither on disk nor to be had. The message says how to put it in place."""
 

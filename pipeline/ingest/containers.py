@@ -1,0 +1,149 @@
+"""What files we take: 48 extensions, the demuxers that read them, how their first bytes begin, what they may ask of us.
+
+Files are told apart by content only. The extensions are what readers look for in a list.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One kind of file. *demuxer* is FFmpeg's name of the reader that takes it."""
+
+    extension: str
+    mime: str
+    demuxer: str
+
+
+FORMATS = (
+    Format("mp3", "audio/mpeg", "mp3"),
+    Format("wav", "audio/wav", "wav"),
+    Format("m4a", "audio/mp4", "mov"),
+    Format("flac", "audio/flac", "flac"),
+    Format("ogg", "audio/ogg", "ogg"),
+    Format("oga", "audio/ogg", "ogg"),
+    Format("opus", "audio/ogg", "ogg"),
+    Format("webm", "video/webm", "matroska"),
+    Format("weba", "audio/webm", "matroska"),
+    Format("mp4", "video/mp4", "mov"),
+    Format("mov", "video/quicktime", "mov"),
+    Format("mkv", "video/matroska", "matroska"),
+    Format("mka", "audio/matroska", "matroska"),
+    Format("aac", "audio/aac", "aac"),
+    Format("ac3", "audio/ac3", "ac3"),
+    Format("eac3", "audio/eac3", "eac3"),
+    Format("aiff", "audio/aiff", "aiff"),
+    Format("aif", "audio/aiff", "aiff"),
+    Format("aifc", "audio/aiff", "aiff"),
+    Format("amr", "audio/amr", "amr"),
+    Format("ape", "audio/x-ape", "ape"),
+    Format("asf", "video/x-ms-asf", "asf"),
+    Format("wma", "audio/x-ms-wma", "asf"),
+    Format("wmv", "video/x-ms-wmv", "asf"),
+    Format("au", "audio/basic", "au"),
+    Format("snd", "audio/basic", "au"),
+    Format("avi", "video/x-msvideo", "avi"),
+    Format("caf", "audio/x-caf", "caf"),
+    Format("dts", "audio/vnd.dts", "dts"),
+    Format("flv", "video/x-flv", "flv"),
+    Format("gsm", "audio/gsm", "gsm"),
+    Format("m4b", "audio/mp4", "mov"),
+    Format("mp2", "audio/mpeg", "mp3"),
+    Format("mpeg", "video/mpeg", "mpeg"),
+    Format("mpg", "video/mpeg", "mpeg"),
+    Format("mpga", "audio/mpeg", "mp3"),
+    Format("ts", "video/mp2t", "mpegts"),
+    Format("rm", "application/vnd.rn-realmedia", "rm"),
+    Format("ra", "audio/vnd.rn-realaudio", "rm"),
+    Format("tta", "audio/x-tta", "tta"),
+    Format("voc", "audio/x-voc", "voc"),
+    Format("w64", "audio/x-w64", "w64"),
+    Format("wv", "audio/x-wavpack", "wv"),
+    Format("dsf", "audio/x-dsf", "dsf"),
+    Format("3gp", "video/3gpp", "mov"),
+    Format("3g2", "video/3gpp2", "mov"),
+    Format("mpc", "audio/x-musepack", "mpc"),
+    Format("mxf", "application/mxf", "mxf"),
+)
+
+DEMUXERS = frozenset(kind.demuxer for kind in FORMATS) | {
+    "loas",  # .aac as broadcasters write it
+    "dtshd",  # .dts with its newer header
+    "mpc8",  # .mpc since version 8
+    "asf_o",  # the second reader of .asf
+}
+"""The only readers that may touch a user's bytes: none of them opens another file or address, draws, or plays lists."""
+
+NAMES = {"mov,mp4,m4a,3gp,3g2,mj2": "mp4", "matroska,webm": "matroska"}
+"""What we call a container whose demuxer has several names."""
+
+GUESSED_LENGTH = frozenset({"aac", "ac3", "dts", "dtshd", "eac3", "gsm", "loas", "amr", "mpeg", "mpegts"})
+"""Containers that do not say how long they are: a length is extrapolated from the bit rate or the last time stamp."""
+
+MP3_LENGTHS = (b"Xing", b"Info", b"VBRI")
+"""Marks of the frame at the start of an MP3 that says how many follow; without one its length is a guess."""
+
+SIGNATURES = (
+    (0, b"ID3"),
+    (0, b"RIFF"),
+    (0, b"RF64"),
+    (0, b"riff"),
+    (0, b"fLaC"),
+    (0, b"OggS"),
+    (0, b"\x1a\x45\xdf\xa3"),  # Matroska, WebM
+    (4, b"ftyp"),
+    (4, b"moov"),
+    (4, b"mdat"),
+    (4, b"wide"),
+    (0, b"FORM"),
+    (0, b"#!AMR"),
+    (0, b"MAC "),
+    (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"),  # ASF
+    (0, b".snd"),
+    (0, b"caff"),
+    (0, b"FLV\x01"),
+    (0, b"\x00\x00\x01\xba"),  # MPEG program stream
+    (0, b".RMF"),
+    (0, b".ra\xfd"),
+    (0, b"TTA1"),
+    (0, b"Creative Voice File"),
+    (0, b"wvpk"),
+    (0, b"DSD "),
+    (0, b"MP+"),
+    (0, b"MPCK"),
+    (0, b"\x06\x0e\x2b\x34"),  # MXF
+    (0, b"\x0b\x77"),  # AC-3, E-AC-3
+    (0, b"\x7f\xfe\x80\x01"),  # DTS
+    (0, b"DTSHDHDR"),
+)
+
+
+def known(head: bytes) -> bool:
+    """Whether these first bytes of a file (64 are enough) are those of a container we read.
+
+    Where such a file cannot be opened it is broken; any other is of a kind we do not know.
+    """
+    return any(head.startswith(signature, offset) for offset, signature in SIGNATURES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeLimits:
+    """What a recording may ask of us."""
+
+    longest_s: float | None = None  # of decoded audio, whatever the header says; None: no end, a live stream
+    most_channels: int = 8  # 7.1; more is a studio session or an attack
+    most_streams: int = 32  # each costs buffers; a film has a dozen
+    highest_rate: int = 384_000  # the highest that converters are sold with
+    lowest_rate: int = 2_000  # at 1 Hz a single frame would become 18 hours of samples
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a recording says of itself, once its first frame has been decoded."""
+
+    format: str  # mp3, wav, mp4, ogg, matroska, ...
+    codec: str
+    rate: int
+    channels: int
+    duration_s: float | None  # None: it does not say
+    duration_stated: bool  # False: extrapolated from the bit rate; good for a progress bar, not for a refusal

@@ -1,0 +1,138 @@
+"""What crosses between the server and a decoding process.
+
+In goes one Order. Out come Opened, then samples, then Done; or Failed at any point. A message is one byte of kind,
+four of length, and the payload. The process has read a stranger's bytes, so what it says is not believed either: no
+pickles, no length beyond MOST_BYTES, no error but those listed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from struct import Struct
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import orjson
+
+from pipeline.audio import Samples
+from pipeline.errors import (
+    AudioTooLong,
+    EmptyAudio,
+    InvalidAudio,
+    NoAudioStream,
+    PipelineError,
+    UndecodableAudio,
+)
+from pipeline.ingest.containers import DecodeLimits, Probe
+
+HEAD = Struct("<cI")
+"""Kind and length of the payload."""
+
+MOST_BYTES = 1 << 20
+"""Of one payload: sixteen seconds of samples, while one second is what is sent."""
+
+ERRORS = {error.__name__: error for error in (EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio)}
+"""What a recording can be refused for, besides AudioTooLong, which says how long."""
+
+
+OUT_OF_MEMORY = 3
+"""Exit code of a process that needed more memory than it was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a process is to do with the source that comes with it."""
+
+    limits: DecodeLimits
+    live: bool
+    stall_s: float  # of processor time without a sample: then the kernel ends it
+
+    def written(self) -> bytes:
+        return orjson.dumps({"start": asdict(self)}) + b"\n"
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> Self:
+        return cls(limits=DecodeLimits(**said["limits"]), live=said["live"], stall_s=said["stall_s"])
+
+
+class Garbled(ValueError):
+    """These bytes are no message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    probe: Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: PipelineError
+
+
+Message: TypeAlias = Opened | Samples | Done | Failed
+
+
+def packed(message: Message) -> bytes:
+    """The message as bytes, ready to send."""
+    match message:
+        case Opened(probe):
+            kind, payload = b"O", orjson.dumps(asdict(probe))
+        case Done(notes):
+            kind, payload = b"D", orjson.dumps(notes)
+        case Failed(error):
+            said = {"error": type(error).__name__, "message": str(error), "facts": vars(error)}
+            kind, payload = b"F", orjson.dumps(said)
+        case samples:
+            kind, payload = b"S", samples.tobytes()
+    return HEAD.pack(kind, len(payload)) + payload
+
+
+def length_of(head: bytes | bytearray) -> tuple[bytes, int]:
+    """The kind and the length of the payload that follows *head*. Raises Garbled."""
+    kind, length = HEAD.unpack(head)
+    if kind not in (b"O", b"S", b"D", b"F") or length > MOST_BYTES:
+        raise Garbled(f"kind {kind!r}, {length} bytes")
+    return kind, length
+
+
+def unpacked(kind: bytes, payload: bytes | bytearray) -> Message:
+    """The message of this kind and payload. Raises Garbled."""
+    if kind == b"S":
+        if not payload or len(payload) % 4:
+            raise Garbled("not whole samples")
+        return np.frombuffer(payload, np.float32)
+    try:
+        said = orjson.loads(payload)
+        if kind == b"O":
+            return Opened(_probe(said))
+        return Done(_notes(said)) if kind == b"D" else Failed(_error(said))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Garbled("not what a decoder says") from error
+
+
+def _probe(said: Mapping[str, Any]) -> Probe:
+    duration_s = said["duration_s"]
+    return Probe(
+        format=str(said["format"]),
+        codec=str(said["codec"]),
+        rate=int(said["rate"]),
+        channels=int(said["channels"]),
+        duration_s=None if duration_s is None else float(duration_s),
+        duration_stated=bool(said["duration_stated"]),
+    )
+
+
+def _notes(said: list[Any]) -> tuple[str, ...]:
+    return tuple(str(note) for note in said)
+
+
+def _error(said: Mapping[str, Any]) -> PipelineError:
+    message = str(said["message"])
+    if said["error"] == AudioTooLong.__name__:
+        facts = said["facts"]
+        return AudioTooLong(message, limit_s=float(facts["limit_s"]), actual_s=float(facts["actual_s"]))
+    return ERRORS[said["error"]](message)

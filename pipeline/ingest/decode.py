@@ -1,0 +1,383 @@
+"""Any audio file, or a growing stream of its bytes -> float32 samples at RATE. The only home of PyAV.
+
+The bytes are a stranger's. They are read through a nameless file object, by the demuxers and audio decoders we list,
+with no way to open anything else; and in a process of their own (isolation.py), never beside other users' requests.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EPERM
+from itertools import chain, pairwise
+from typing import NoReturn, Protocol
+
+import av
+import av.codec.codec
+import av.error
+import av.stream
+import numpy as np
+from av.audio.frame import AudioFrame
+from av.audio.stream import AudioStream
+from av.container import InputContainer
+from av.filter import Graph
+from av.packet import Packet
+
+from pipeline.audio import RATE, Samples, position
+from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio
+from pipeline.ingest.containers import (
+    DEMUXERS,
+    GUESSED_LENGTH,
+    MP3_LENGTHS,
+    NAMES,
+    DecodeLimits,
+    Probe,
+    known,
+)
+
+TRUNCATED = "audio_truncated"
+"""Note: the file ends before its own header says."""
+SKIPPED = "frames_skipped"
+"""Note: frames that no decoder could read were left out."""
+FILLED = "gaps_filled"
+"""Note: silence was put where the recording has holes."""
+
+HOLE = position(0.1)
+"""A gap between the time stamps of two frames that is filled with silence, so that words keep their place in the
+recording. Less is the rounding of time stamps."""
+
+LONGEST_HOLE = position(600)
+"""A longer jump is a clock that was set, not time that passed: nothing is filled."""
+
+UNKNOWN_RIFF = 0x7FFF_0000
+"""Sizes of WAV files from here on are what programs write who do not know it: 2 and 4 GB, more or less."""
+
+_BUFFER_BYTES = 65_536
+
+
+class ByteSource(Protocol):
+    """What a recording is read from: a seekable file, or a pipe whose read() waits for more."""
+
+    def read(self, size: int, /) -> bytes | None:
+        """1..size bytes, or none at the end."""
+        ...
+
+    def seekable(self) -> bool: ...
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+    def tell(self) -> int: ...
+
+
+class Recording:
+    """An open recording, its first frame decoded. Its samples can be taken once; *notes* are whole after that.
+
+    Raises while samples are taken: AudioTooLong, one second of audio after the limit; InvalidAudio.
+    """
+
+    def __init__(self, source: "_Nameless", container: InputContainer, limits: DecodeLimits) -> None:
+        """Raise NoAudioStream, UndecodableAudio, and InvalidAudio where not one frame can be decoded."""
+        self._container = container
+        self._stream = stream = _audio_stream(container, limits)
+        self._limits = limits
+        self._truncated = source.cut_off
+        self._skipped = 0
+        self._filled = 0
+        frames = self._decoded()
+        first = next(frames, None)
+        if first is None:
+            raise InvalidAudio("no audio frame could be decoded")
+        self._frames = chain((first,), frames)
+        own_s = stream.duration and stream.time_base and float(stream.duration * stream.time_base)
+        whole_s = container.duration and container.duration / av.time_base
+        self.probe = Probe(
+            format=NAMES.get(container.format.name, container.format.name),
+            codec=stream.codec_context.codec.canonical_name,
+            rate=first.sample_rate,
+            channels=first.layout.nb_channels,
+            duration_s=own_s or whole_s or None,
+            # A film says how long it is, not how long its sound is.
+            duration_stated=_states_length(source, container)
+            and bool(own_s or (whole_s and len(container.streams) == 1)),
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the transcript should know of this recording."""
+        found = ((TRUNCATED, self._truncated), (SKIPPED, self._skipped), (FILLED, self._filled))
+        return tuple(note for note, happened in found if happened)
+
+    def pieces(self) -> Iterator[Samples]:
+        """The samples as they come, frame by frame, in arrays of 1..RATE: for a live stream, where nothing may wait."""
+        longest_s, heard = self._limits.longest_s, 0
+        for samples in self._resampled():
+            for piece in _sliced(samples):
+                heard += len(piece)
+                if longest_s is not None and heard > position(longest_s) + RATE:
+                    message = f"the recording is longer than {longest_s:g} s"
+                    raise AudioTooLong(message, limit_s=longest_s, actual_s=heard / RATE)
+                yield piece
+        self._compare_with_header(heard)
+
+    def __iter__(self) -> Iterator[Samples]:
+        """The samples in arrays of RATE; the last one is shorter."""
+        held: list[Samples] = []
+        for piece in self.pieces():
+            held.append(piece)
+            if sum(map(len, held)) >= RATE:
+                joined = np.concatenate(held)
+                yield joined[:RATE]
+                held = [joined[RATE:]]
+        if any(map(len, held)):
+            yield np.concatenate(held)
+
+    def _resampled(self) -> Iterator[Samples]:
+        """The samples of all frames, with silence where the recording has holes."""
+        due_s = _start_s(self._container)
+        run: _Mono | None = None
+        for frame in self._frames:
+            hole = _hole(frame, due_s)
+            if run is not None and (hole or not run.takes(frame)):
+                yield run.end()
+                run = None
+                self._filled += hole > 0  # a voice that comes in later than the picture is no hole
+            yield np.zeros(hole, np.float32)
+            run = run or _Mono(*_kind(frame))
+            yield run.receive(frame)
+            due_s = _end_s(frame)
+        if run is not None:
+            yield run.end()
+
+    def _decoded(self) -> Iterator[AudioFrame]:
+        """The frames that could be decoded. Each is within the limits; what could not be decoded is counted."""
+        broken = 0  # packets since the last good frame: skipped if another follows, else the file was cut there
+        for packet in self._packets():
+            try:
+                frames = self._stream.codec_context.decode(packet)
+            except av.error.FFmpegError:
+                broken += 1
+                continue
+            for frame in frames:
+                _admit(frame.sample_rate, frame.layout.nb_channels, self._limits)
+                self._skipped, broken = self._skipped + broken, 0
+                yield frame
+        self._truncated |= broken > 0
+
+    def _packets(self) -> "Iterator[Packet[AudioStream] | None]":
+        try:
+            yield from self._container.demux(self._stream)
+        except av.error.FFmpegError:
+            self._truncated = True
+            yield None  # the decoder gives what it holds, as it does at the end of a whole file
+
+    def _compare_with_header(self, heard: int) -> None:
+        """Note a cut where the samples are clearly fewer than the header says, and not for frames left out."""
+        stated_s = self.probe.duration_s if self.probe.duration_stated else None
+        if stated_s is not None and not self._skipped:
+            self._truncated |= heard < position(0.99 * stated_s - 0.5)
+
+
+class Resampler:
+    """Mono samples of one rate, in any pieces, -> RATE. Its state is carried from piece to piece."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._mono = _Mono("flt", "mono", rate)
+
+    def receive(self, samples: Samples) -> Samples:
+        if not len(samples):
+            return samples
+        frame = AudioFrame.from_ndarray(samples[np.newaxis, :], format="flt", layout="mono")
+        frame.sample_rate = self._rate
+        return self._mono.receive(frame)
+
+    def end(self) -> Samples:
+        """What the filter still held. Nothing can be received after it."""
+        return self._mono.end()
+
+
+class _Mono:
+    """Frames of one sample format, layout and rate -> samples at RATE, within -1..1.
+
+    PyAV's own AudioResampler starts a thread per core for each stream; this graph needs none.
+    """
+
+    def __init__(self, sample_format: str, layout: str, rate: int) -> None:
+        self._kind = (sample_format, layout, rate)
+        self._graph = graph = Graph()
+        graph.threads = 1
+        steps = (
+            graph.add("abuffer", sample_rate=f"{rate}", sample_fmt=sample_format, channel_layout=layout),
+            # Without this bound the downmix of a stereo voice is 1.4 times too loud, that of a 7.1 one 4.4 times.
+            graph.add("aresample", rematrix_maxval="1.0"),
+            graph.add("aformat", sample_rates=f"{RATE}", sample_fmts="flt", channel_layouts="mono"),
+            graph.add("abuffersink"),
+        )
+        for step, following in pairwise(steps):
+            step.link_to(following)
+        graph.configure()
+
+    def takes(self, frame: AudioFrame) -> bool:
+        return _kind(frame) == self._kind
+
+    def receive(self, frame: AudioFrame) -> Samples:
+        self._graph.push(frame)
+        return self._pulled()
+
+    def end(self) -> Samples:
+        self._graph.push(None)
+        return self._pulled()
+
+    def _pulled(self) -> Samples:
+        arrays: list[Samples] = []
+        while True:
+            try:
+                frame = self._graph.pull()
+            except (av.error.BlockingIOError, av.error.EOFError):
+                break
+            assert isinstance(frame, AudioFrame)
+            arrays.append(frame.to_ndarray()[0])
+        samples = np.concatenate(arrays) if arrays else np.zeros(0, np.float32)
+        # A file of floats may hold anything, and one NaN would stay in the voice detector's memory for ever.
+        return np.clip(np.nan_to_num(samples, copy=False), -1.0, 1.0)
+
+
+class _Nameless:
+    """A source without a name, which FFmpeg would choose readers by, and without a way to write."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+        self.head = b""  # the first bytes read
+        self.size = source.seek(0, os.SEEK_END) if source.seekable() else None
+        if self.size is not None:
+            source.seek(0)
+        self.seekable = source.seekable
+        self.seek = source.seek
+        self.tell = source.tell
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read(size) or b""
+        self.head = self.head or data
+        return data
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether a WAV or AVI file says that it is longer than it is: FFmpeg corrects that without a word."""
+        if self.size is None or not self.head.startswith(b"RIFF"):
+            return False
+        stated = int.from_bytes(self.head[4:8], "little") + 8
+        return self.size + 4096 < stated < UNKNOWN_RIFF  # careless writers are off by a header
+
+
+@contextmanager
+def recording(source: ByteSource, limits: DecodeLimits, *, live: bool = False) -> Iterator[Recording]:
+    """The recording in *source*. *live*: start after a few kilobytes instead of looking far ahead.
+
+    Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream.
+    """
+    nameless = _Nameless(source)
+    with _opened(nameless, live=live) as container:
+        try:
+            yield Recording(nameless, container, limits)
+        except av.error.FFmpegError as error:
+            raise InvalidAudio("the audio in this container cannot be decoded") from error
+
+
+def _opened(source: _Nameless, *, live: bool) -> InputContainer:
+    options = {
+        "protocol_whitelist": "file",
+        "format_whitelist": ",".join(sorted(DEMUXERS)),
+        "codec_whitelist": ",".join(_AUDIO_DECODERS),  # no cover picture and no film is ever decoded
+    }
+    if live:
+        options["probesize"] = "8192"  # bytes; FFmpeg else waits for up to 5 MB
+    try:
+        return av.open(
+            source, "r", options=options, io_open=_refuse, metadata_errors="replace", buffer_size=_BUFFER_BYTES
+        )
+    except av.error.FFmpegError as error:
+        if not source.head:
+            raise EmptyAudio("the file has no bytes") from None
+        if known(source.head):
+            raise InvalidAudio("the file is broken or cut off before its first audio frame") from error
+        raise UndecodableAudio("these bytes are no audio container we know") from error
+
+
+def _refuse(*_: object) -> NoReturn:
+    """Stand where FFmpeg would open what a recording points to."""
+    raise av.error.PermissionError(EPERM, "a recording may not open other files")
+
+
+def _audio_stream(container: InputContainer, limits: DecodeLimits) -> AudioStream:
+    """The stream that players choose. The others will not be read."""
+    count = len(container.streams)
+    if count == 0:
+        raise InvalidAudio("the container holds no stream")
+    if count > limits.most_streams:
+        raise InvalidAudio(f"the container holds {count} streams, more than {limits.most_streams}")
+    if not container.streams.audio:
+        raise NoAudioStream("the file has no audio track")
+    best = container.streams.best("audio")
+    chosen = best if isinstance(best, AudioStream) else container.streams.audio[0]
+    if chosen.codec_context is None:
+        raise UndecodableAudio("there is no decoder for the audio in this container")
+    for stream in container.streams:
+        if stream.index != chosen.index:
+            stream.discard = av.stream.Discard.all
+    chosen.codec_context.thread_count = 1  # audio gains nothing from more, and PyAV would start one per core
+    return chosen
+
+
+def _admit(rate: int, channels: int, limits: DecodeLimits) -> None:
+    if not limits.lowest_rate <= rate <= limits.highest_rate:
+        raise InvalidAudio(f"{rate} Hz is outside {limits.lowest_rate}..{limits.highest_rate}")
+    if not 1 <= channels <= limits.most_channels:
+        raise InvalidAudio(f"{channels} channels are more than {limits.most_channels}")
+
+
+def _sliced(samples: Samples) -> Iterator[Samples]:
+    for at in range(0, len(samples), RATE):
+        yield samples[at : at + RATE]
+
+
+def _kind(frame: AudioFrame) -> tuple[str, str, int]:
+    return frame.format.name, frame.layout.name, frame.sample_rate
+
+
+def _start_s(container: InputContainer) -> float | None:
+    """The time stamp at which players start. A voice that starts later comes after silence."""
+    return None if container.start_time is None else container.start_time / av.time_base
+
+
+def _at_s(frame: AudioFrame) -> float | None:
+    return None if frame.pts is None or frame.time_base is None else float(frame.pts * frame.time_base)
+
+
+def _end_s(frame: AudioFrame) -> float | None:
+    at_s = _at_s(frame)
+    return None if at_s is None else at_s + frame.samples / frame.sample_rate
+
+
+def _hole(frame: AudioFrame, due_s: float | None) -> int:
+    """Samples between where *frame* was due and where it says that it begins, where that is a hole; else 0."""
+    at_s = _at_s(frame)
+    if at_s is None or due_s is None:
+        return 0
+    gap = position(at_s - due_s)
+    return gap if HOLE <= gap <= LONGEST_HOLE else 0
+
+
+def _states_length(source: _Nameless, container: InputContainer) -> bool:
+    if container.format.name == "mp3":
+        return any(mark in source.head for mark in MP3_LENGTHS)
+    return container.format.name not in GUESSED_LENGTH
+
+
+def _audio_decoders() -> Iterator[str]:
+    for name in sorted(av.codecs_available):
+        try:
+            codec = av.Codec(name, "r")
+        except av.codec.codec.UnknownCodecError:
+            continue  # it can only encode
+        if codec.type == "audio":
+            yield name
+
+
+_AUDIO_DECODERS = tuple(_audio_decoders())

@@ -1,0 +1,77 @@
+"""Raw audio of a live client -> samples at RATE, piece by piece. Nothing is parsed, so no process of its own is needed.
+
+The values of G.711 are those of ITU-T G.711 (tables 1a and 2a), as fractions of full scale.
+"""
+
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.audio import RATE, Samples
+from pipeline.ingest.decode import Resampler
+
+Encoding: TypeAlias = Literal["pcm_s16le", "pcm_f32le", "mulaw", "alaw"]
+
+ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
+RATES = range(8_000, 48_001)
+CHANNELS = range(1, 3)
+
+
+def _mulaw_values() -> Samples:
+    code = ~np.arange(256) & 0xFF
+    magnitude = ((2 * (code & 0x0F) + 33) << (code >> 4 & 7)) - 33
+    return (np.where(code & 0x80, -magnitude, magnitude) / 8192).astype(np.float32)
+
+
+def _alaw_values() -> Samples:
+    code = np.arange(256) ^ 0x55
+    chord, step = code >> 4 & 7, 2 * (code & 0x0F) + 1
+    magnitude = np.where(chord == 0, step, (step + 32) << np.maximum(chord - 1, 0))
+    return (np.where(code & 0x80, magnitude, -magnitude) / 4096).astype(np.float32)
+
+
+MULAW = _mulaw_values()
+ALAW = _alaw_values()
+
+
+class PcmDecoder:
+    """Bytes of one encoding in pieces of any length, even odd ones. It holds less than one frame and the filter's tail.
+
+    Stereo is mixed to mono. Float samples are taken within -1..1; NaN counts as silence.
+    """
+
+    def __init__(self, encoding: Encoding, *, rate: int, channels: int) -> None:
+        """Raise ValueError for what is not in ENCODINGS, RATES and CHANNELS."""
+        if encoding not in ENCODINGS or rate not in RATES or channels not in CHANNELS:
+            raise ValueError(f"no raw audio is {encoding} at {rate} Hz with {channels} channels")
+        self._encoding = encoding
+        self._channels = channels
+        self._frame_bytes = channels * {"pcm_s16le": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}[encoding]
+        self._rest = b""
+        self._resampler = None if rate == RATE else Resampler(rate)
+
+    def receive(self, data: bytes) -> Samples:
+        """The samples that *data* completes, as far as the filter lets them go."""
+        data = self._rest + data
+        whole = len(data) - len(data) % self._frame_bytes
+        self._rest = data[whole:]
+        values = self._values(np.frombuffer(data, np.uint8, whole))
+        mono = values.reshape(-1, self._channels).mean(axis=1, dtype=np.float32)
+        return mono if self._resampler is None else self._resampler.receive(mono)
+
+    def end(self) -> Samples:
+        """What the filter still held. Part of a frame at the end is dropped."""
+        return np.zeros(0, np.float32) if self._resampler is None else self._resampler.end()
+
+    def _values(self, data: NDArray[np.uint8]) -> Samples:
+        match self._encoding:
+            case "pcm_s16le":
+                return data.view("<i2").astype(np.float32) / np.float32(32768)
+            case "pcm_f32le":
+                floats: Samples = data.view("<f4").astype(np.float32)
+                return np.clip(np.nan_to_num(floats, copy=False), -1.0, 1.0)
+            case "mulaw":
+                return MULAW[data]
+            case "alaw":
+                return ALAW[data]

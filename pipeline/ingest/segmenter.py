@@ -1,0 +1,83 @@
+"""Speech probabilities -> spans of speech, each with some silence kept around it.
+
+    for event in segmenter.receive(0.93): ...   # one window after the other
+    for event in segmenter.end(): ...
+
+A span begins where the probability reaches *enter* and has stayed above *leave* for *least* samples; it ends after
+*silence* samples below *leave*. Both ends are widened by *pad*. Spans follow each other without overlap, and what is
+reported depends on the probabilities alone.
+"""
+
+from dataclasses import dataclass
+
+from pipeline.audio import WINDOW, position
+from pipeline.events import SpeechEnded, SpeechStarted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmenterOptions:
+    """All lengths in samples. The measurements behind the numbers are in the README of this folder."""
+
+    enter: float = 0.5  # probability that starts speech
+    leave: float = 0.35  # probability that continues it; lower than *enter*: a breath does not end a sentence
+    least: int = 2 * WINDOW  # shorter sounds are clicks: the shortest word is longer
+    silence: int = position(0.3)  # quiet that ends a span: a pause between phrases, not the closure inside a word
+    pad: int = position(0.25)  # soft first and last sounds of words stay below *enter*
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where a span could not be closed by what its end promises."""
+        if not 0.0 <= self.leave <= self.enter <= 1.0:
+            raise ValueError("0 <= leave <= enter <= 1 must hold")
+        if not 0 <= self.pad <= self.silence:
+            raise ValueError("the padding after speech must fit into the silence that ends it")
+
+
+class Segmenter:
+    """Follows one stream. It holds a handful of positions."""
+
+    def __init__(self, options: SegmenterOptions) -> None:
+        self._options = options
+        self._now = 0
+        self._floor = 0  # where the last span ended
+        self._onset: int | None = None  # where the sound began that is or may become speech
+        self._voiced = 0  # end of the last window of that sound
+        self.speaking = False
+
+    @property
+    def settled(self) -> int:
+        """No span that is not reported yet begins before this position."""
+        if self.speaking:
+            return self._now
+        return self._padded(self._now if self._onset is None else self._onset)
+
+    def receive(self, speech: float, length: int = WINDOW) -> list[SpeechStarted | SpeechEnded]:
+        """What the probability of the next *length* samples tells; only the last window may be shorter than WINDOW."""
+        start, self._now = self._now, self._now + length
+        if self._onset is None:
+            if speech < self._options.enter:
+                return []
+            self._onset = start
+        if speech >= self._options.leave:
+            self._voiced = self._now
+        if not self.speaking:
+            return self._began(self._onset)
+        return self.end() if self._now - self._voiced >= self._options.silence else []
+
+    def end(self) -> list[SpeechStarted | SpeechEnded]:
+        """End the span that is open, if any: here the stream ends, or is to be cut."""
+        speaking, self.speaking, self._onset = self.speaking, False, None
+        if not speaking:
+            return []
+        self._floor = min(self._voiced + self._options.pad, self._now)
+        return [SpeechEnded(self._floor)]
+
+    def _began(self, onset: int) -> list[SpeechStarted | SpeechEnded]:
+        if self._voiced < self._now:
+            self._onset = None  # it fell silent before it was long enough
+        elif self._now - onset >= self._options.least:
+            self.speaking = True
+            return [SpeechStarted(self._padded(onset))]
+        return []
+
+    def _padded(self, onset: int) -> int:
+        return max(self._floor, onset - self._options.pad)
