@@ -1,0 +1,141 @@
+import io
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from estimator.__main__ import main, short_usd
+
+
+@dataclass
+class Command:
+    """Runs the command as a shell would, in this process."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str, stdin: bytes = b"", **environ: str) -> tuple[int, str, str]:
+        self.monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        status = main(arguments, environ)
+        return status, *self.capsys.readouterr()
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(monkeypatch, capsys)
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator", "-", "--models", "gpt-5-mini", "--json"],
+        input=b"Hello, world!",
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["models"][0]["tokens"]["prompt"]["expected"] == 4
+
+
+def test_json_is_the_answer_of_the_interface(command: Command) -> None:
+    options = ("--models", "gpt-5-mini, nope", "--turns", "5", "--complexity", "high", "--json")
+    status, out, _ = command("Hello, world!", *options)
+    assert status == 0
+    answer = json.loads(out)
+    assert answer["inputs"]["agent_turns"] == 5
+    assert answer["inputs"]["complexity"] == "high"
+    assert answer["models"][0]["tokens"]["prompt"]["expected"] == 4
+    assert answer["unknown_models"] == ["nope"]
+    assert answer["id"].startswith("est_")
+
+
+def test_people_get_a_table_with_every_model_and_what_to_think_of_it(command: Command) -> None:
+    status, out, _ = command("Hello, world!", "--turns", "3", "--budget", "0.01")
+    assert status == 0
+    for word in ("gpt-5-mini", "GLM-5.3-Flash", "minimax-m3", "turns in budget", "not percentiles", "genai-prices"):
+        assert word in out
+
+
+def test_markup_in_a_models_name_is_shown_not_obeyed(command: Command) -> None:
+    _, out, _ = command("hi", "--models", "gpt-5-mini,[bold]x[/nope]")
+    assert "[bold]x[/nope]" in out
+
+
+def test_every_option_reaches_the_request(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "prompt.txt"
+    file.write_text("Hello, world!", encoding="utf-8")
+    options = ["--cache", "off", "--reasoning", "high", "--output-tokens", "9", "--system-tokens", "8"]
+    options += ["--priced-at", "2026-12-01T00:00:00Z", "--budget", "2", "--models", "gpt-5-mini", "--json"]
+    answer = json.loads(command(f"@{file}", *options)[1])
+    inputs = answer["inputs"]
+    assert (inputs["cache"], inputs["reasoning"]) == ("off", "high")
+    assert (inputs["output_tokens"], inputs["system_tokens"]) == (9, 8)
+    assert (inputs["prompt_chars"], inputs["budget_usd"], answer["priced_at"]) == (13, "2", "2026-12-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("given", [("-",), ()])
+def test_the_prompt_may_come_from_standard_input(command: Command, given: tuple[str, ...]) -> None:
+    _, out, _ = command(*given, "--models", "gpt-5-mini", "--json", stdin="Привет".encode())
+    assert json.loads(out)["inputs"]["prompt_chars"] == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "said"),
+    [
+        (("hi", "--models", "gpt-5-mni"), b"", "did you mean gpt-5-mini"),
+        (("hi", "--turns", "0"), b"", "agent_turns: must be from 1 to 200"),
+        (("hi", "--turns", "many"), b"", "agent_turns: must be a whole number"),
+        (("@/no/such/file",), b"", "No such file"),
+        (("-",), b"\xff", "utf-8"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    command: Command, arguments: tuple[str, ...], stdin: bytes, said: str
+) -> None:
+    status, out, err = command(*arguments, stdin=stdin)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_the_catalogue_can_be_listed(command: Command) -> None:
+    assert "deepseek-v4-flash" in command("--list")[1]
+    assert len(json.loads(command("--list", "--json")[1])["data"]) == 33
+
+
+def test_a_bad_price_file_stops_the_command_with_its_reason(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "prices.json"
+    file.write_text("[]")
+    status, _, err = command("hi", ESTIMATOR_PRICE_FEED=str(file))
+    assert status == 2
+    assert "has no price" in err
+
+
+def test_a_price_file_is_used(command: Command, tmp_path: Path, feed: list[dict[str, object]]) -> None:
+    file = tmp_path / "prices.json"
+    file.write_text(json.dumps(feed))
+    _, out, _ = command("--list", "--json", ESTIMATOR_PRICE_FEED=str(file))
+    assert json.loads(out)["price_source"]["version"].startswith("feed ")
+
+
+def test_a_wrong_rank_file_stops_the_command_with_its_reason(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "o200k_base.tiktoken").write_text("IQ== 0")
+    status, _, err = command("hi", ESTIMATOR_RANKS_DIR=str(tmp_path))
+    assert status == 2
+    assert "SHA-256" in err
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        ("0.015680875", "$0.01568"),
+        ("0.0000006", "$0.0000006000"),
+        ("1234.5", "$1,234.50"),
+        ("0.5", "$0.5000"),
+        ("0", "$0.00"),
+    ],
+)
+def test_a_small_price_never_shows_as_nothing(amount: str, shown: str) -> None:
+    assert short_usd(amount) == shown

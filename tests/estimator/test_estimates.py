@@ -1,0 +1,448 @@
+import hashlib
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from estimator import Estimator, UnknownModels, estimate, estimate_id, parse_request
+from estimator.catalog import Catalog
+from estimator.tokens import TokenCounter
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+PROMPT_2000 = "a" + " a" * 1999  # exactly 2,000 o200k tokens
+
+
+def ask(estimator: Estimator, now: datetime = NOON, **members: object) -> dict[str, Any]:
+    """The answer as a client reads it from the wire."""
+    request = parse_request({"prompt": "Hello, world!", **members})
+    return orjson.loads(orjson.dumps(estimator.estimate(request, now=now, estimate_id="est_1")))
+
+
+def only(estimator: Estimator, model: str, **members: object) -> dict[str, Any]:
+    (row,) = ask(estimator, models=[model], **members)["models"]
+    return row
+
+
+def codes(notes: list[dict[str, str]]) -> list[str]:
+    return [note["code"] for note in notes]
+
+
+def usd(money: dict[str, str] | str, bound: str = "expected") -> Decimal:
+    return Decimal(money if isinstance(money, str) else money[bound])
+
+
+# --- the worked example, from text to JSON
+
+
+def test_the_worked_example_from_prompt_to_answer(estimator: Estimator) -> None:
+    row = only(estimator, "gpt-5-mini", prompt=PROMPT_2000, agent_turns=5)
+    assert row["tokens"]["prompt"] == {
+        "low": 2000,
+        "expected": 2000,
+        "high": 2060,
+        "method": "exact_text",
+        "encoding": "o200k_base",
+    }
+    assert row["tokens"]["input"] == {"low": 14_035, "expected": 20_635, "high": 79_035}
+    assert row["tokens"]["cached_input"]["expected"] == 13_235
+    assert row["tokens"]["output"]["expected"] == 6_750
+    assert row["tokens"]["reasoning"]["expected"] == 4_250
+    assert row["cost_usd"] == {"low": "0.00576015", "expected": "0.015680875", "high": "0.06319855"}
+    assert row["multiplied_usd"]["expected"] == "0.01600875"
+    assert row["cost_split_usd"] == {
+        "input": "0.00185",
+        "cached": "0.000330875",
+        "cache_write": "0",
+        "output": "0.0135",
+    }
+    assert row["batch_cost_usd"] == "0.0078404375"
+    assert (row["context_window"], row["context_overflow"], row["overflow_at_turn"]) == (400_000, False, None)
+    assert row["cheaper_by"][0] == {"change": "batch", "saves_usd": "0.0078404375"}
+    assert (row["status"], row["rank"], row["times_cheapest"], row["price_changes_on"]) == ("priced", 1, "1.0", None)
+
+
+@pytest.mark.parametrize(
+    ("turns", "cache", "cost"), [(1, "auto", "0.00320175"), (20, "auto", "0.068972575"), (20, "off", "0.114385")]
+)
+def test_the_worked_example_at_other_lengths(estimator: Estimator, turns: int, cache: str, cost: str) -> None:
+    row = only(estimator, "gpt-5-mini", prompt=PROMPT_2000, agent_turns=turns, cache=cache)
+    assert row["cost_usd"]["expected"] == cost
+
+
+# --- the whole answer
+
+
+def test_the_answer_says_what_was_asked_when_and_from_which_prices(estimator: Estimator) -> None:
+    answer = ask(estimator, models=["gpt-5-mini"], agent_turns=2, budget_usd="1.50")
+    assert answer["object"] == "estimate"
+    assert answer["id"] == "est_1"
+    assert answer["created_at"] == answer["priced_at"] == "2026-11-20T12:00:00Z"
+    assert answer["currency"] == "USD"
+    assert answer["inputs"] == {
+        "prompt_chars": 13,
+        "prompt_sha256": hashlib.sha256(b"Hello, world!").hexdigest(),
+        "complexity": "medium",
+        "agent_turns": 2,
+        "cache": "auto",
+        "reasoning": "auto",
+        "output_tokens": None,
+        "system_tokens": 0,
+        "budget_usd": "1.5",
+    }
+    assert answer["price_source"] == {
+        "name": "genai-prices",
+        "version": "0.2.3",
+        "newest_price": "2026-11-09",
+        "overlay": "2026-11-20",
+    }
+    assert answer["cheapest"] == {"model": "gpt-5-mini", "cost_usd": answer["models"][0]["cost_usd"]["expected"]}
+    assert answer["unknown_models"] == answer["warnings"] == answer["ranking_overlaps"] == []
+
+
+def test_the_prompt_itself_is_nowhere_in_the_answer(estimator: Estimator) -> None:
+    answer = ask(estimator, prompt="a very secret recipe", models=["gpt-5-mini", "nope"])
+    assert "secret" not in str(answer)
+
+
+def test_the_answer_names_its_assumptions_and_that_low_and_high_are_no_percentiles(estimator: Estimator) -> None:
+    answer = ask(estimator)
+    assert answer["assumptions_version"] == "1"
+    messages = {note["code"]: note["message"] for note in answer["assumptions"]}
+    assert "envelope, not percentiles" in messages["envelope"]
+    assert {"whole_history", "output_by_complexity", "reasoning", "cache_hits", "token_counts"} < messages.keys()
+
+
+@pytest.mark.parametrize("models", [None, []])
+def test_no_models_means_the_whole_catalogue(estimator: Estimator, models: object) -> None:
+    answer = ask(estimator, models=models)
+    assert len(answer["models"]) == len(answer["ranking"]) == 33
+    assert len({row["cluster"] for row in answer["models"]}) == 6
+    assert all(row["status"] == "priced" for row in answer["models"])
+
+
+def test_the_ranking_goes_from_cheap_to_dear(estimator: Estimator) -> None:
+    answer = ask(estimator, agent_turns=5)
+    cost = {row["model"]: usd(row["cost_usd"]) for row in answer["models"]}
+    assert answer["ranking"] == sorted(cost, key=lambda name: (cost[name], name))
+    assert [row["model"] for row in sorted(answer["models"], key=lambda row: row["rank"])] == answer["ranking"]
+    cheapest = cost[answer["ranking"][0]]
+    for row in answer["models"]:
+        assert abs(Decimal(row["times_cheapest"]) - cost[row["model"]] / cheapest) <= Decimal("0.05")
+
+
+def test_overlaps_are_exactly_the_ranked_pairs_whose_envelopes_cross(estimator: Estimator) -> None:
+    answer = ask(estimator)
+    rows = {row["model"]: row["cost_usd"] for row in answer["models"]}
+    order = answer["ranking"]
+    pairs = [[a, b] for place, a in enumerate(order) for b in order[place + 1 :]]
+    crossing = [[a, b] for a, b in pairs if usd(rows[a], "high") >= usd(rows[b], "low")]
+    assert answer["ranking_overlaps"] == crossing
+    assert 0 < len(crossing) < len(pairs)
+
+
+def test_money_is_never_a_float_and_never_rounded(estimator: Estimator) -> None:
+    def floats(value: object) -> list[float]:
+        if isinstance(value, dict):
+            return [one for inner in value.values() for one in floats(inner)]
+        if isinstance(value, list):
+            return [one for inner in value for one in floats(inner)]
+        return [value] if isinstance(value, float) else []
+
+    assert floats(ask(estimator, agent_turns=200)) == []
+    tiny = only(estimator, "ministral-8b-2512", prompt="", output_tokens=1)
+    assert tiny["cost_usd"]["expected"] == "0.0000006"  # 3 + 1 tokens at $0.15 a million
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    prompt=st.text(max_size=50),
+    turns=st.integers(1, 200),
+    complexity=st.sampled_from(["low", "medium", "high"]),
+    cache=st.sampled_from(["auto", "off"]),
+    reasoning=st.sampled_from(["auto", "off", "high"]),
+)
+def test_the_parts_of_any_estimate_fit_together(estimator: Estimator, prompt: str, turns: int, **members: str) -> None:
+    answer = ask(estimator, prompt=prompt, agent_turns=turns, **members)
+    one = {row["model"]: row for row in ask(estimator, prompt=prompt, agent_turns=1, **members)["models"]}
+    for row in answer["models"]:
+        cost, multiplied = row["cost_usd"], row["multiplied_usd"]
+        assert 0 < usd(cost, "low") <= usd(cost) <= usd(cost, "high")
+        assert sum(map(Decimal, row["cost_split_usd"].values())) == usd(cost)
+        for bound in ("low", "expected", "high"):
+            assert usd(multiplied, bound) == turns * usd(one[row["model"]]["cost_usd"], bound)
+        assert one[row["model"]]["cost_usd"] == one[row["model"]]["multiplied_usd"]
+        assert [Decimal(saving["saves_usd"]) for saving in row["cheaper_by"]] == sorted(
+            (Decimal(saving["saves_usd"]) for saving in row["cheaper_by"]), reverse=True
+        )
+        assert all(0 < Decimal(saving["saves_usd"]) < usd(cost) for saving in row["cheaper_by"])
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    words=st.integers(0, 5_000),
+    turns=st.integers(1, 40),
+    cache=st.sampled_from(["auto", "off"]),
+    reasoning=st.sampled_from(["auto", "off", "high"]),
+)
+def test_costs_grow_strictly_with_turns_and_with_complexity(
+    estimator: Estimator, words: int, turns: int, cache: str, reasoning: str
+) -> None:
+    def costs(**members: object) -> list[dict[str, Any]]:
+        return ask(estimator, prompt=" a" * words, cache=cache, reasoning=reasoning, **members)["models"]
+
+    shorter, longer = costs(agent_turns=turns), costs(agent_turns=turns + 1)
+    low, high = costs(agent_turns=turns, complexity="low"), costs(agent_turns=turns, complexity="high")
+    for a, b in [*zip(shorter, longer, strict=True), *zip(low, shorter, strict=True), *zip(shorter, high, strict=True)]:
+        if b["status"] != "partial":  # where the window ends the run, so does the growth
+            assert usd(a["cost_usd"]) < usd(b["cost_usd"]), a["model"]
+        assert usd(a["multiplied_usd"]) < usd(b["multiplied_usd"]), a["model"]
+
+
+# --- traps
+
+
+def test_an_unknown_id_gets_a_row_without_cost_and_suggestions(estimator: Estimator) -> None:
+    answer = ask(estimator, models=["gpt-5-mni", "gpt-5-mini", "nope"])
+    unknown, known, nope = answer["models"]
+    assert (unknown["status"], unknown["model"], unknown["cost_usd"], unknown["rank"]) == (
+        "unknown_model",
+        None,
+        None,
+        None,
+    )
+    assert unknown["did_you_mean"][0] == "gpt-5-mini"
+    assert nope["did_you_mean"] == []
+    assert known["status"] == "priced"
+    assert answer["unknown_models"] == ["gpt-5-mni", "nope"]
+    assert answer["ranking"] == ["gpt-5-mini"]
+
+
+def test_an_unpriced_model_has_no_cost_and_no_rank(estimator: Estimator) -> None:
+    answer = ask(estimator, models=["openai/text-embedding-3-small", "gpt-5-mini"])
+    row = answer["models"][0]
+    assert (row["status"], row["cost_usd"], row["multiplied_usd"], row["rank"]) == ("unpriced", None, None, None)
+    assert row["tokens"]["prompt"]["expected"] == 4
+    assert codes(row["notes"]) == ["unpriced"]
+    assert answer["ranking"] == ["gpt-5-mini"]
+    assert answer["unknown_models"] == []
+
+
+def test_nothing_priced_at_all_is_an_error_that_says_why_for_each(estimator: Estimator) -> None:
+    with pytest.raises(UnknownModels) as caught:
+        ask(estimator, models=["nope", "gpt-5-mni", "openai/text-embedding-3-small"])
+    assert caught.value.code == "unknown_models"
+    assert [(one.param, one.pointer, one.code) for one in caught.value.problems] == [
+        ("models", "/models/0", "unknown_model"),
+        ("models", "/models/1", "unknown_model"),
+        ("models", "/models/2", "unpriced"),
+    ]
+    assert "gpt-5-mini" in caught.value.problems[1].message
+
+
+def test_a_model_asked_for_twice_is_one_row_also_by_alias(estimator: Estimator) -> None:
+    asked = ["claude-sonnet-4.6", "claude-sonnet-4-6", "anthropic/claude-sonnet-4-6", "nope", " NOPE"]
+    answer = ask(estimator, models=asked)
+    assert [row["requested_id"] for row in answer["models"]] == ["claude-sonnet-4.6", "nope"]
+    assert answer["models"][0]["model"] == "claude-sonnet-4-6"
+    assert codes(answer["warnings"]) == ["duplicate_model"] * 3
+
+
+def test_the_resolved_id_stands_beside_the_requested_one(estimator: Estimator) -> None:
+    row = only(estimator, "gpt-4o-2024-08-06")
+    assert (row["requested_id"], row["model"], row["provider"]) == ("gpt-4o-2024-08-06", "openai/gpt-4o", "openai")
+    assert only(estimator, row["model"])["cost_usd"] == row["cost_usd"]
+
+
+def test_prices_are_those_of_priced_at_which_is_echoed(estimator: Estimator) -> None:
+    peak = ask(estimator, models=["deepseek-v4-pro"], priced_at="2026-11-21T03:00:00+01:00")
+    calm = ask(estimator, models=["deepseek-v4-pro"])
+    assert peak["priced_at"] == "2026-11-21T02:00:00Z"
+    assert peak["created_at"] == "2026-11-20T12:00:00Z"
+    cost, twice = usd(calm["models"][0]["cost_usd"]), usd(peak["models"][0]["cost_usd"])
+    assert twice == 2 * cost
+    assert {"change": "off_peak", "saves_usd": str(cost), "from": "04:00Z"} in peak["models"][0]["cheaper_by"]
+    assert "time_of_day_price" in codes(calm["models"][0]["notes"])
+
+
+def test_an_announced_change_of_price_is_dated(estimator: Estimator) -> None:
+    row = only(estimator, "gemini-4-argon", cache="off")
+    later = only(estimator, "gemini-4-argon", cache="off", priced_at="2026-12-01T00:00:00Z")
+    assert row["price_changes_on"] == "2026-12-01"
+    assert later["price_changes_on"] is None
+    assert usd(later["cost_usd"]) == 2 * usd(row["cost_usd"])
+
+
+def test_a_missing_batch_price_is_said_not_replaced(estimator: Estimator) -> None:
+    row = only(estimator, "grok-4.7")
+    assert row["batch_cost_usd"] is None
+    assert "no_batch_price" in codes(row["notes"])
+    assert "batch" not in [saving["change"] for saving in row["cheaper_by"]]
+    assert "batch_cache_at_standard_price" in codes(only(estimator, "gpt-4.1")["notes"])
+
+
+def test_an_empty_prompt_is_estimated_and_warned_of(estimator: Estimator) -> None:
+    answer = ask(estimator, prompt="", models=["gpt-5-mini"])
+    assert answer["models"][0]["tokens"]["prompt"]["high"] == 0
+    assert answer["models"][0]["tokens"]["input"]["expected"] == 7
+    assert codes(answer["warnings"]) == ["empty_prompt"]
+
+
+def test_a_misspelt_member_is_warned_of(estimator: Estimator) -> None:
+    answer = ask(estimator, agent_turn=50)
+    assert [(note["code"], note["param"]) for note in answer["warnings"]] == [("unknown_parameter", "agent_turn")]
+
+
+def test_a_million_spaces_are_estimated_and_the_next_request_is_served(estimator: Estimator) -> None:
+    answer = ask(estimator, prompt=" " * 1_000_000, models=["gpt-5-mini"])
+    assert answer["models"][0]["tokens"]["prompt"]["expected"] > 7_000
+    assert ask(estimator, models=["gpt-5-mini"])["models"][0]["tokens"]["prompt"]["expected"] == 4
+
+
+def test_special_tokens_in_a_prompt_are_text(estimator: Estimator) -> None:
+    assert only(estimator, "gpt-5-mini", prompt="<|endoftext|>")["tokens"]["prompt"]["expected"] == 7
+
+
+def test_foreign_text_is_said_to_widen_the_bounds(estimator: Estimator) -> None:
+    assert "non_ascii_text" in codes(only(estimator, "claude-opus-5-5", prompt="Привет, мир")["notes"])
+    assert "non_ascii_text" not in codes(only(estimator, "gpt-5-mini", prompt="Привет, мир")["notes"])
+
+
+def test_without_rank_files_the_answer_says_it_guessed(catalog: Catalog) -> None:
+    request = parse_request({"prompt": "Hello, world!", "models": ["gpt-5-mini", "claude-opus-5-5"]})
+    answer = estimate(request, catalog, TokenCounter(bundled=False), now=NOON, estimate_id="est_1")
+    assert [row["tokens"]["prompt"]["method"] for row in answer["models"]] == ["heuristic", "heuristic"]
+    assert codes(answer["warnings"]) == ["heuristic_tokens"]
+
+
+def test_the_envelope_of_a_family_with_bounds_includes_them(estimator: Estimator) -> None:
+    row = only(estimator, "claude-sonnet-4-6", prompt=PROMPT_2000, output_tokens=1, reasoning="off")
+    assert row["tokens"]["input"] == {"low": 2007, "expected": 2247, "high": 2547}
+    assert (row["tokens"]["prompt"]["low"], row["tokens"]["prompt"]["high"]) == (2000, 2540)
+
+
+# --- windows, tiers, budgets, savings
+
+
+def test_a_run_that_fills_the_window_is_partial_and_not_ranked(estimator: Estimator) -> None:
+    answer = ask(estimator, models=["claude-haiku-4-5", "gpt-4.1"], agent_turns=200, complexity="high")
+    row = answer["models"][0]
+    turn = row["overflow_at_turn"]
+    assert row["status"] == "partial"
+    assert row["context_overflow"] is True
+    assert (row["turns_priced"], row["rank"]) == (turn - 1, None)
+    fits = only(estimator, "claude-haiku-4-5", agent_turns=turn - 1, complexity="high")
+    assert fits["status"] == "priced"
+    assert fits["cost_usd"]["expected"] == row["cost_usd"]["expected"]
+    assert answer["ranking"] == ["gpt-4.1"]
+    assert "context_overflow" in codes(row["notes"])
+
+
+def test_a_prompt_that_does_not_fit_at_all_has_no_cost(estimator: Estimator) -> None:
+    answer = ask(estimator, models=["gpt-5-mini"], system_tokens=272_000)
+    row = answer["models"][0]
+    assert (row["status"], row["overflow_at_turn"], row["turns_priced"]) == ("partial", 1, 0)
+    assert row["cost_usd"] is row["multiplied_usd"] is answer["cheapest"] is None
+    assert answer["ranking"] == []
+
+
+def test_a_high_scenario_that_fills_the_window_is_noted(estimator: Estimator) -> None:
+    row = only(estimator, "claude-haiku-4-5", agent_turns=40)
+    assert (row["status"], row["overflow_at_turn"]) == ("priced", None)
+    assert "high_overflows" in codes(row["notes"])
+
+
+def test_crossing_a_tier_is_dated_and_priced(estimator: Estimator) -> None:
+    row = only(estimator, "claude-haiku-5-5", system_tokens=90_000, agent_turns=20)
+    turn = row["higher_tier_at_turn"]
+    inputs = [only(estimator, "claude-haiku-5-5", system_tokens=90_000, agent_turns=n) for n in (turn - 1, turn)]
+    assert [one["higher_tier_at_turn"] for one in inputs] == [None, turn]
+    saving = next(one for one in row["cheaper_by"] if one["change"] == "stay_under_tier")
+    assert (saving["input_tokens"], saving["from_turn"]) == (100_000, turn)
+
+
+@pytest.mark.parametrize("model", ["gpt-5-mini", "claude-opus-5-5", "claude-haiku-4-5"])
+def test_a_budget_is_turned_into_turns(estimator: Estimator, model: str) -> None:
+    within = only(estimator, model, budget_usd="0.10")["turns_within_budget"]
+    assert within["low"] >= within["expected"] >= within["high"] >= 0
+    assert usd(only(estimator, model, agent_turns=within["expected"])["cost_usd"]) <= Decimal("0.10")
+    assert usd(only(estimator, model, agent_turns=within["expected"] + 1)["cost_usd"]) > Decimal("0.10")
+    assert only(estimator, model)["turns_within_budget"] is None
+
+
+def test_a_budget_for_nothing_buys_no_turn_and_a_fortune_no_more_than_200(estimator: Estimator) -> None:
+    assert only(estimator, "gpt-6-astra", budget_usd="0.000001")["turns_within_budget"]["expected"] == 0
+    assert only(estimator, "gpt-6-astra", budget_usd="1000000")["turns_within_budget"]["expected"] == 200
+
+
+def test_each_saving_is_what_asking_that_way_would_cost_less(estimator: Estimator) -> None:
+    def saved(row: dict[str, Any], change: str) -> Decimal:
+        return next(Decimal(one["saves_usd"]) for one in row["cheaper_by"] if one["change"] == change)
+
+    off = only(estimator, "claude-opus-5-5", agent_turns=10, cache="off", prompt=PROMPT_2000)
+    auto = only(estimator, "claude-opus-5-5", agent_turns=10, cache="auto", prompt=PROMPT_2000)
+    fewer = only(estimator, "claude-opus-5-5", agent_turns=9, cache="off", prompt=PROMPT_2000)
+    assert saved(off, "cache") == usd(off["cost_usd"]) - usd(auto["cost_usd"])
+    assert saved(off, "fewer_turns") == usd(off["cost_usd"]) - usd(fewer["cost_usd"])
+    assert saved(off, "batch") == usd(off["cost_usd"]) - usd(off["batch_cost_usd"])
+
+
+def test_a_cache_that_costs_more_than_it_saves_is_said_so(estimator: Estimator) -> None:
+    """Below its minimum nothing is cached, but writing is billed dearer: two short turns are cheaper without."""
+    row = only(estimator, "claude-haiku-4-5", agent_turns=2)
+    without = only(estimator, "claude-haiku-4-5", agent_turns=2, cache="off")
+    saving = next(one for one in row["cheaper_by"] if one["change"] == "cache_off")
+    assert Decimal(saving["saves_usd"]) == usd(row["cost_usd"]) - usd(without["cost_usd"])
+
+
+# --- the rest of the door
+
+
+def test_the_listing_has_every_model_with_prices_source_and_date(estimator: Estimator) -> None:
+    listing = orjson.loads(orjson.dumps(estimator.models(now=NOON)))
+    assert len(listing["data"]) == 33
+    assert len({model["cluster"] for model in listing["data"]}) == 6
+    by_id = {model["id"]: model for model in listing["data"]}
+    mini, sol = by_id["gpt-5-mini"], by_id["gpt-6.1-sol"]
+    assert mini["prices"] == {
+        "input_per_mtok_usd": "0.25",
+        "cached_input_per_mtok_usd": "0.025",
+        "cache_write_per_mtok_usd": None,
+        "output_per_mtok_usd": "2",
+        "tiers": [],
+    }
+    assert mini["batch_prices"]["input_per_mtok_usd"] == "0.125"
+    assert sol["prices"]["tiers"][0]["above_input_tokens"] == 272_000
+    assert sol["prices"]["tiers"][0]["input_per_mtok_usd"] == "4"
+    assert by_id["claude-haiku-5-5"]["aliases"] == ["haiku-5-5"]
+    assert mini["source"]["name"] == "genai-prices"
+    assert mini["source"]["url"].startswith("https://")
+    assert mini["checked_on"] == "2026-11-20"
+    assert by_id["gemini-4-argon"]["price_changes_on"] == "2026-12-01"
+
+
+def test_ids_are_sortable_by_time_and_unique_by_entropy() -> None:
+    first = estimate_id(NOON, bytes(10))
+    assert first == estimate_id(NOON, bytes(10))
+    assert len(first) == 30
+    assert first.startswith("est_")
+    later = estimate_id(NOON.replace(microsecond=1000), bytes(10))
+    assert first < estimate_id(NOON, b"\xff" * 10) < later
+
+
+def test_many_threads_may_ask_an_estimator_that_has_loaded_nothing_yet() -> None:
+    fresh = Estimator()
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: ask(fresh, agent_turns=3), range(8)))
+    assert all(answer == answers[0] for answer in answers)
+
+
+def test_importing_the_package_loads_neither_prices_nor_their_dependencies() -> None:
+    code = "import sys, estimator, estimator.__main__; assert not {'genai_prices', 'pydantic'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,221 @@
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from estimator.families import FAMILIES, TextCount, prompt_tokens
+from estimator.rates import RateCard, Rates, Usage, units_per, usd
+from estimator.request import EstimateRequest
+from estimator.turns import Limits, Run, Scenario, Spread, floor_sum, run, scenarios, turns_within
+
+
+def rates(plain: str, read: str, write: str, out: str) -> Rates:
+    units = [units_per(Decimal(price), per=1_000_000) for price in (plain, read, write, out)]
+    return Rates(input=units[0], cached=units[1], written=units[2], output=units[3])
+
+
+GPT_5_MINI = RateCard(bands=(rates("0.25", "0.025", "0.25", "2"),), reads_cache=True)
+PROMPT = TextCount(2000, exact=True, non_ascii_share=0.0)
+
+
+def worked(turns: int, cache: str = "auto", complexity: str = "medium") -> Spread[Run]:
+    """The worked example of the model: gpt-5-mini, 2,000 tokens, framing 7."""
+    request = EstimateRequest(prompt="", agent_turns=turns, cache=cache, complexity=complexity)
+    family = FAMILIES["openai"]
+    ways = scenarios(request, prompt_tokens(family, PROMPT), family, Limits(), reasons=True)
+    return ways.map(lambda way: run(way, GPT_5_MINI, Limits(), turns))
+
+
+def test_the_worked_example_to_the_last_digit() -> None:
+    five = worked(5)
+    assert five.expected.usage == Usage(input=20_635, cached=13_235, output=6_750)
+    assert five.expected.reasoning == 4_250
+    assert usd(five.expected.split.input) == Decimal("0.00185")
+    assert usd(five.expected.split.cached) == Decimal("0.000330875")
+    assert usd(five.expected.split.output) == Decimal("0.0135")
+    assert five.expected.cost == Decimal("0.015680875")
+    assert five.low.cost == Decimal("0.00576015")
+    assert five.high.cost == Decimal("0.06319855")
+    assert (five.low.usage.input, five.high.usage.input) == (14_035, 79_035)
+
+
+@pytest.mark.parametrize(
+    ("turns", "cache", "cost"),
+    [(1, "auto", "0.00320175"), (20, "auto", "0.068972575"), (20, "off", "0.114385"), (1, "off", "0.00320175")],
+)
+def test_the_worked_example_at_other_lengths(turns: int, cache: str, cost: str) -> None:
+    assert worked(turns, cache).expected.cost == Decimal(cost)
+
+
+def test_each_call_of_the_worked_example() -> None:
+    """Five calls are what four are, and the fifth: its numbers are the differences."""
+    inputs, cached = [], []
+    before = Usage(input=0)
+    for turns in range(1, 6):
+        sums = worked(5).expected.usage if turns == 5 else run_of(5, most=turns).usage
+        inputs.append(sums.input - before.input)
+        cached.append(sums.cached - before.cached)
+        before = sums
+    assert inputs == [2007, 3067, 4127, 5187, 6247]
+    assert cached == [0, 1846, 2821, 3796, 4772]
+
+
+def run_of(turns: int, *, most: int) -> Run:
+    family = FAMILIES["openai"]
+    request = EstimateRequest(prompt="", agent_turns=turns)
+    way = scenarios(request, prompt_tokens(family, PROMPT), family, Limits(), reasons=True).expected
+    return run(way, GPT_5_MINI, Limits(), turns, most=most)
+
+
+def by_the_book(way: Scenario, card: RateCard, limits: Limits, turns: int) -> tuple[Usage, Decimal, int | None]:
+    """The model's formulas, one call after the other, in Decimal."""
+    caching = way.hit_percent > 0 and turns > 1 and card.reads_cache
+    total, usage, before = Decimal(0), Usage(input=0), None
+    for turn in range(1, turns + 1):
+        sent = way.first_input + (turn - 1) * way.growth
+        window, most = limits.context_window, limits.max_input
+        if (window is not None and sent + way.output > window) or (most is not None and sent > most):
+            return usage, total, turn
+        held = 0
+        if caching and before is not None and before >= limits.cache_minimum:
+            held = int(Decimal(way.hit_percent) / 100 * before)
+        written = sent - held if caching and card.bills_writes else 0
+        total += card.cost(Usage(input=sent, cached=held, written=written, output=way.output))
+        usage = Usage(
+            input=usage.input + sent,
+            cached=usage.cached + held,
+            written=usage.written + written,
+            output=usage.output + way.output,
+        )
+        before = sent
+    return usage, total, None
+
+
+prices = st.integers(1, 10**6).map(lambda price: price * 10**12)
+bands = st.builds(Rates, input=prices, cached=prices, written=prices, output=prices, request=prices)
+limits_given = st.builds(
+    Limits,
+    context_window=st.none() | st.integers(1, 400_000),
+    max_input=st.none() | st.integers(1, 300_000),
+    cache_minimum=st.sampled_from([64, 1024, 4096, 6144]),
+)
+ways_given = st.builds(
+    Scenario,
+    first_input=st.integers(0, 50_000),
+    visible=st.integers(0, 4_000),
+    reasoning=st.integers(0, 8_000),
+    growth=st.integers(0, 20_000),
+    hit_percent=st.sampled_from([0, 50, 92, 98]),
+)
+
+
+@st.composite
+def cards(draw: st.DrawFn) -> RateCard:
+    thresholds = tuple(sorted(draw(st.sets(st.integers(0, 200_000), max_size=3))))
+    return RateCard(
+        bands=tuple(draw(bands) for _ in range(len(thresholds) + 1)),
+        thresholds=thresholds,
+        reads_cache=draw(st.booleans()),
+        bills_writes=draw(st.booleans()),
+    )
+
+
+@settings(deadline=None, max_examples=400)
+@given(ways_given, cards(), limits_given, st.integers(1, 60))
+def test_the_closed_form_is_the_sum_over_all_calls(way: Scenario, card: RateCard, limits: Limits, turns: int) -> None:
+    usage, total, overflow = by_the_book(way, card, limits, turns)
+    found = run(way, card, limits, turns)
+    assert found.usage == usage
+    assert found.cost == total
+    assert found.overflow_at == overflow
+    assert found.turns == (turns if overflow is None else overflow - 1)
+
+
+@given(st.integers(0, 300), st.integers(1, 1000), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_floor_sum_is_the_sum_of_the_floors(terms: int, divisor: int, step: int, first: int) -> None:
+    assert floor_sum(terms, divisor, step, first) == sum((first + i * step) // divisor for i in range(terms))
+
+
+def test_the_tier_is_picked_for_each_call_alone() -> None:
+    """gpt-6.1-sol: five calls of 60,000 tokens cost $0.60, and $1.20 if they were summed first."""
+    sol = RateCard(bands=(rates("2", "0.1", "2.5", "10"), rates("4", "0.2", "5", "15")), thresholds=(272_000,))
+    call = Scenario(first_input=60_000, visible=0, reasoning=0, growth=0, hit_percent=0)
+    assert run(call, sol, Limits(), 5).cost == Decimal("0.6")
+    assert sol.cost(Usage(input=300_000)) == Decimal("1.2")
+
+
+def test_the_turn_that_enters_a_higher_tier_is_named() -> None:
+    card = RateCard(bands=(rates("1", "1", "1", "1"), rates("2", "2", "2", "2")), thresholds=(3_000,))
+    growing = Scenario(first_input=1_000, visible=0, reasoning=0, growth=1_000, hit_percent=0)
+    assert run(growing, card, Limits(), 3).higher_tier_at is None  # 3,000 is not above 3,000
+    assert run(growing, card, Limits(), 9).higher_tier_at == 4
+
+
+def test_a_run_is_priced_up_to_the_call_that_no_longer_fits() -> None:
+    way = Scenario(first_input=1_000, visible=100, reasoning=0, growth=1_000, hit_percent=0)
+    full = run(way, GPT_5_MINI, Limits(context_window=3_100), 10)
+    assert (full.turns, full.overflow_at) == (3, 4)
+    assert full.cost == run(way, GPT_5_MINI, Limits(), 3).cost
+    assert run(way, GPT_5_MINI, Limits(max_input=2_999), 10).overflow_at == 3
+    assert run(way, GPT_5_MINI, Limits(context_window=1_099), 10).turns == 0
+
+
+def test_an_answer_is_cut_to_the_models_longest_reasoning_first() -> None:
+    family = FAMILIES["openai"]
+    request = EstimateRequest(prompt="", complexity="high")
+    prompt = prompt_tokens(family, PROMPT)
+    cut = scenarios(request, prompt, family, Limits(max_output=1_500), reasons=True)
+    assert (cut.expected.visible, cut.expected.reasoning) == (1_200, 300)
+    assert (cut.high.visible, cut.high.reasoning) == (1_500, 0)
+
+
+@pytest.mark.parametrize(
+    ("visible", "reasoning", "reasons", "spread"),
+    [
+        (500, "auto", True, (255, 850, 3400)),
+        (500, "high", True, (765, 2550, 10_200)),
+        (500, "off", True, (0, 0, 0)),
+        (500, "auto", False, (0, 0, 0)),
+        (500, "auto", None, (0, 0, 3400)),
+        (500, "high", None, (765, 2550, 10_200)),
+        (1, "auto", True, (30, 102, 408)),
+    ],
+)
+def test_reasoning_follows_the_visible_answer(
+    visible: int,
+    reasoning: str,
+    reasons: bool | None,  # noqa: FBT001
+    spread: tuple[int, int, int],
+) -> None:
+    family = FAMILIES["openai"]
+    request = EstimateRequest(prompt="", output_tokens=visible, reasoning=reasoning)
+    ways = scenarios(request, prompt_tokens(family, PROMPT), family, Limits(), reasons=reasons)
+    assert (ways.low.reasoning, ways.expected.reasoning, ways.high.reasoning) == spread
+
+
+def test_given_output_tokens_replace_the_guess_in_every_scenario() -> None:
+    family = FAMILIES["openai"]
+    request = EstimateRequest(prompt="", output_tokens=77, system_tokens=1000)
+    ways = scenarios(request, prompt_tokens(family, PROMPT), family, Limits(), reasons=False)
+    assert {way.visible for way in (ways.low, ways.expected, ways.high)} == {77}
+    assert ways.expected.first_input == 7 + 2000 + 1000
+
+
+def test_reasoning_stays_in_the_context_of_the_high_scenario_alone() -> None:
+    family = FAMILIES["openai"]
+    ways = scenarios(EstimateRequest(prompt=""), prompt_tokens(family, PROMPT), family, Limits(), reasons=True)
+    assert (ways.low.growth, ways.expected.growth, ways.high.growth) == (400, 1060, 1500 + 2000 + 3400)
+
+
+@settings(deadline=None, max_examples=60)
+@given(ways_given, cards(), limits_given, st.decimals(0, 50, places=6))
+def test_the_budget_buys_the_longest_run_that_costs_no_more(
+    way: Scenario, card: RateCard, limits: Limits, budget: Decimal
+) -> None:
+    card = replace(card, bills_writes=False)  # with writes, the second turn can only cost more: the same search
+    fits = turns_within(budget, way, card, limits)
+    assert fits == 0 or run(way, card, limits, fits).cost <= budget
+    longer = run(way, card, limits, fits + 1)
+    assert fits == 200 or longer.overflow_at is not None or longer.cost > budget

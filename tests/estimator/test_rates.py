@@ -1,0 +1,52 @@
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from estimator.rates import RateCard, Rates, Usage, units_per, usd, usd_text
+
+BASE = Rates(input=100, cached=10, written=125, output=500)
+DOUBLE = Rates(input=200, cached=20, written=250, output=750)
+TIERED = RateCard(bands=(BASE, DOUBLE), thresholds=(200_000,), reads_cache=True, bills_writes=True)
+
+
+@given(st.integers(0, 10**40))
+def test_money_survives_its_way_to_text_and_back_to_the_last_digit(units: int) -> None:
+    text = usd_text(usd(units))
+    assert "E" not in text
+    assert Fraction(text) * 10**24 == units
+
+
+def test_a_small_amount_is_never_rounded_to_zero() -> None:
+    assert usd_text(usd(1)) == "0.000000000000000000000001"
+
+
+def test_whole_amounts_have_neither_exponent_nor_trailing_zeros() -> None:
+    assert usd_text(usd(100 * 10**24)) == "100"
+    assert usd_text(usd(0)) == "0"
+
+
+@pytest.mark.parametrize("price", ["-1", "NaN", "Infinity", "0.0000000000000000001"])
+def test_a_price_that_cannot_be_added_exactly_is_refused(price: str) -> None:
+    with pytest.raises(ValueError, match="price"):
+        units_per(Decimal(price), per=1_000_000)
+
+
+def test_a_tier_begins_above_its_threshold_and_bills_the_whole_call() -> None:
+    assert TIERED.band(200_000) is BASE
+    assert TIERED.band(200_001) is DOUBLE
+    assert TIERED.cost(Usage(input=200_001)) == usd(200_001 * 200)
+
+
+def test_input_tokens_include_the_cached_and_the_written_ones() -> None:
+    usage = Usage(input=1000, cached=600, written=300, output=10)
+    assert TIERED.cost(usage) == usd(100 * 100 + 600 * 10 + 300 * 125 + 10 * 500)
+
+
+def test_a_card_below_its_tiers_keeps_what_else_it_knows() -> None:
+    flat = TIERED.below_tiers()
+    assert flat.band(10**9) is BASE
+    assert flat.reads_cache
+    assert flat.bills_writes

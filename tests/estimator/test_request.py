@@ -1,0 +1,232 @@
+import json
+from dataclasses import fields
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from estimator.request import (
+    CACHES,
+    COMPLEXITIES,
+    REASONINGS,
+    EstimateRequest,
+    InvalidRequest,
+    Problem,
+    PromptTooLong,
+    parse_query,
+    parse_request,
+)
+
+
+def refused(**members: object) -> Problem:
+    """The one problem of a request that is right but for *members*."""
+    with pytest.raises(InvalidRequest) as caught:
+        parse_request({"prompt": "hi", **members})
+    (problem,) = caught.value.problems
+    return problem
+
+
+def test_a_prompt_is_all_a_request_needs() -> None:
+    assert parse_request({"prompt": "hi"}) == EstimateRequest(prompt="hi")
+
+
+def test_every_member_arrives() -> None:
+    body = {
+        "prompt": "hi",
+        "models": ["gpt-5-mini", "nope"],
+        "complexity": "high",
+        "agent_turns": 200,
+        "cache": "off",
+        "reasoning": "high",
+        "output_tokens": 1,
+        "system_tokens": 0,
+        "priced_at": "2026-12-01T01:30:00.5+01:30",
+        "budget_usd": "2.50",
+    }
+    assert parse_request(body) == EstimateRequest(
+        prompt="hi",
+        models=("gpt-5-mini", "nope"),
+        complexity="high",
+        agent_turns=200,
+        cache="off",
+        reasoning="high",
+        output_tokens=1,
+        system_tokens=0,
+        priced_at=datetime(2026, 12, 1, 0, 0, 0, 500_000, tzinfo=UTC),
+        budget_usd=Decimal("2.50"),
+    )
+
+
+def test_null_is_absent() -> None:
+    names = [field.name for field in fields(EstimateRequest) if field.name not in {"prompt", "unknown_members"}]
+    assert parse_request({"prompt": "", **dict.fromkeys(names)}) == EstimateRequest(prompt="")
+
+
+def test_the_empty_prompt_is_a_prompt() -> None:
+    assert parse_request({"prompt": ""}).prompt == ""
+
+
+@pytest.mark.parametrize("body", [None, [], "hi", 1, True])
+def test_a_body_that_is_no_object_is_named_as_such(body: object) -> None:
+    with pytest.raises(InvalidRequest, match="JSON object") as caught:
+        parse_request(body)
+    assert caught.value.problems[0].pointer == ""
+
+
+def test_a_missing_prompt_is_told_from_one_of_another_type() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_request({})
+    assert caught.value.problems == (Problem("prompt", "/prompt", "missing", "prompt: is required"),)
+    for value in (1, None, ["hi"], {}, True):
+        with pytest.raises(InvalidRequest, match="must be a string") as caught:
+            parse_request({"prompt": value})
+        assert caught.value.problems[0].pointer == "/prompt"
+
+
+@pytest.mark.parametrize(
+    ("members", "pointer", "code", "allowed"),
+    [
+        ({"models": "gpt-5-mini"}, "/models", "wrong_type", "list"),
+        ({"models": {}}, "/models", "wrong_type", "list"),
+        ({"models": ["a", 1]}, "/models/1", "wrong_type", "strings"),
+        ({"models": ["a", None]}, "/models/1", "wrong_type", "strings"),
+        ({"models": [" "]}, "/models/0", "invalid_value", "not blank"),
+        ({"models": ["a" * 201]}, "/models/0", "invalid_value", "200"),
+        ({"models": ["\ud800"]}, "/models/0", "invalid_value", "characters"),
+        ({"models": ["a"] * 101}, "/models", "too_many", "100"),
+        ({"complexity": "extreme"}, "/complexity", "unknown_value", "low, medium, high"),
+        ({"complexity": 1}, "/complexity", "wrong_type", "low, medium, high"),
+        ({"agent_turns": 0}, "/agent_turns", "out_of_range", "1 to 200"),
+        ({"agent_turns": 201}, "/agent_turns", "out_of_range", "1 to 200"),
+        ({"agent_turns": 10**5000}, "/agent_turns", "out_of_range", "1 to 200"),
+        ({"agent_turns": 2.0}, "/agent_turns", "wrong_type", "1 to 200"),
+        ({"agent_turns": "2"}, "/agent_turns", "wrong_type", "1 to 200"),
+        ({"agent_turns": True}, "/agent_turns", "wrong_type", "1 to 200"),
+        ({"cache": "on"}, "/cache", "unknown_value", "auto, off"),
+        ({"reasoning": ["auto"]}, "/reasoning", "wrong_type", "auto, off, high"),
+        ({"output_tokens": 0}, "/output_tokens", "out_of_range", "1 to"),
+        ({"system_tokens": -1}, "/system_tokens", "out_of_range", "0 to"),
+        ({"priced_at": "2026-12-01"}, "/priced_at", "invalid_value", "2026-11-20T12:00:00Z"),
+        ({"priced_at": "2026-12-01T00:00:00"}, "/priced_at", "invalid_value", "2026-11-20T12:00:00Z"),
+        ({"priced_at": "2026-02-30T00:00:00Z"}, "/priced_at", "invalid_value", "2026-11-20T12:00:00Z"),
+        ({"priced_at": "0001-01-01T00:00:00+10:00"}, "/priced_at", "invalid_value", "2026-11-20T12:00:00Z"),
+        ({"priced_at": 1764547200}, "/priced_at", "invalid_value", "2026-11-20T12:00:00Z"),
+        ({"budget_usd": 2.5}, "/budget_usd", "invalid_value", "string"),
+        ({"budget_usd": "0"}, "/budget_usd", "invalid_value", "above 0"),
+        ({"budget_usd": "-1"}, "/budget_usd", "invalid_value", "above 0"),
+        ({"budget_usd": "1e3"}, "/budget_usd", "invalid_value", "2.50"),
+        ({"budget_usd": "NaN"}, "/budget_usd", "invalid_value", "2.50"),
+        ({"prompt": "a\udcffb"}, "/prompt", "invalid_unicode", "surrogate"),
+    ],
+)
+def test_each_fault_has_its_pointer_its_code_and_what_is_allowed(
+    members: dict[str, object], pointer: str, code: str, allowed: str
+) -> None:
+    problem = refused(**members)
+    assert (problem.pointer, problem.code) == (pointer, code)
+    assert problem.param == next(iter(members))
+    assert problem.message.startswith(f"{problem.param}: ")
+    assert allowed in problem.message
+
+
+def test_all_faults_are_named_at_once() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_request({"models": 1, "agent_turns": 0, "complexity": "x"})
+    assert [problem.param for problem in caught.value.problems] == ["prompt", "models", "complexity", "agent_turns"]
+
+
+def test_no_message_holds_the_prompt() -> None:
+    secret = "the secret recipe"
+    with pytest.raises(InvalidRequest) as caught:
+        parse_request({"prompt": secret, "agent_turns": 0})
+    assert secret not in str(caught.value)
+    with pytest.raises(PromptTooLong) as long:
+        parse_request({"prompt": secret}, most_prompt_bytes=5)
+    assert secret not in str(long.value)
+
+
+def test_the_cap_counts_bytes_not_characters() -> None:
+    assert parse_request({"prompt": "é" * 50}, most_prompt_bytes=100).prompt == "é" * 50
+    with pytest.raises(PromptTooLong) as caught:
+        parse_request({"prompt": "é" * 51}, most_prompt_bytes=100)
+    assert (caught.value.limit, caught.value.actual, caught.value.code) == (100, 102, "prompt_too_long")
+
+
+def test_the_number_of_models_is_the_callers_to_cap() -> None:
+    with pytest.raises(InvalidRequest, match="allows 2 ids, got 3"):
+        parse_request({"prompt": "", "models": ["a", "b", "c"]}, most_models=2)
+
+
+def test_unknown_members_are_kept_for_a_warning_but_not_endlessly() -> None:
+    request = parse_request({"prompt": "", "agent_turn": 5, **{f"x{n}": n for n in range(99)}})
+    assert request.unknown_members[0] == "agent_turn"
+    assert len(request.unknown_members) == 8
+    odd = parse_request({"prompt": "", "\ud800" + "y" * 100: 1}).unknown_members
+    assert odd == ("?" + "y" * 63,)
+
+
+def test_a_query_is_the_same_request_in_text() -> None:
+    query = {"models": "gpt-5-mini, nope,", "agent_turns": "5", "output_tokens": "9", "budget_usd": "1"}
+    body = {"models": ["gpt-5-mini", "nope"], "agent_turns": 5, "output_tokens": 9, "budget_usd": "1", "prompt": "hi"}
+    assert parse_query(query, "hi") == parse_request(body)
+    assert parse_query({}, "hi") == EstimateRequest(prompt="hi")
+    assert parse_query({"models": "", "prompt": "not this one"}, "hi") == EstimateRequest(prompt="hi")
+
+
+@pytest.mark.parametrize("turns", ["", "x", "-1", "1.0", "9" * 30, "²"])
+def test_a_query_with_a_number_that_is_none_is_refused(turns: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_query({"agent_turns": turns}, "hi")
+    assert caught.value.problems[0].param == "agent_turns"
+
+
+texts = st.text(st.characters(), max_size=12)  # lone surrogates included
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
+plausible = {
+    "prompt": texts,
+    "models": st.lists(texts, max_size=4),
+    "complexity": st.sampled_from(COMPLEXITIES) | texts,
+    "agent_turns": st.integers(-1, 202),
+    "cache": st.sampled_from(CACHES),
+    "reasoning": st.sampled_from(REASONINGS),
+    "output_tokens": st.integers(),
+    "system_tokens": st.integers(),
+    "priced_at": st.datetimes().map(lambda moment: f"{moment.isoformat()}Z") | texts,
+    "budget_usd": st.decimals(allow_nan=True).map(str) | texts,
+}
+bodies = json_values | st.fixed_dictionaries(
+    {}, optional={name: values | json_values for name, values in plausible.items()}
+)
+
+
+def parsed(body: object) -> EstimateRequest | InvalidRequest:
+    try:
+        return parse_request(body)
+    except InvalidRequest as error:
+        return error
+
+
+@settings(deadline=None, max_examples=300)
+@given(bodies)
+@example({"prompt": "", "agent_turns": 10**6000})
+@example({"prompt": "", "priced_at": "9999-12-31T23:59:59-23:59"})
+def test_any_json_value_gives_a_request_or_the_named_error(body: object) -> None:
+    found = parsed(body)
+    if isinstance(found, InvalidRequest):
+        assert found.problems
+        assert all(problem.pointer.startswith(f"/{problem.param}".rstrip("/")) for problem in found.problems)
+        assert all(problem.code and problem.message.isprintable() for problem in found.problems)
+        return
+    assert isinstance(body, dict)
+    assert found.prompt == body["prompt"]
+    assert 1 <= found.agent_turns <= 200
+    assert found.complexity in COMPLEXITIES
+    assert found.priced_at is None or found.priced_at.tzinfo is UTC
+    assert found.budget_usd is None or found.budget_usd > 0
+    assert json.dumps(found.unknown_members, ensure_ascii=False).encode()
