@@ -5,8 +5,8 @@ the least sum of *costs* is taken. The costs say what a human subtitler says: en
 a comma or a breath; show a cue long enough to be read; do not cut more often than needed. A cue holds at most 84
 columns, so the search looks back at most that far and is linear in the number of words.
 
-The numbers of a screen (42 columns, 2 lines, 7 s) and of a reader (17 to 20 columns a second) are those of the
-English style guides of Netflix and the BBC, in use since 2-line subtitles exist.
+The numbers of the screen (42 characters, two lines, at most 7 s) and of the reader (20 characters a second for
+adults, 17 for children) are those of Netflix's style guide for English subtitles.
 """
 
 import re
@@ -34,7 +34,7 @@ CALM_MS = 2000
 """Cues shorter than this, one after the other, flicker: they are rather merged."""
 
 COLUMNS_PER_SECOND = 17
-"""What an adult reads with ease. A cue is shown on into a silence, up to this rate; faster speech stays as fast."""
+"""What everyone reads with ease. A cue is shown on into a silence, up to this rate; faster speech stays as fast."""
 
 PAUSE_MS = 2000
 """After such a silence the next words never share a cue: they would be on the screen long before they are heard."""
