@@ -8,6 +8,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
+from estimator import Estimator
 from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
 from server.accounts.limits import Limits
@@ -35,6 +37,7 @@ from server.links import Links
 from server.metrics import Metrics
 from server.records import Records
 from server.routes.accounts import Accounts, SignUp
+from server.routes.estimates import Estimates
 from server.routes.events import EventStreams, Seats
 from server.routes.jobs import Jobs
 from server.routes.operation import Operation, Resource, not_found
@@ -107,6 +110,7 @@ def build(
     storage: Storage,
     benches: Mapping[str, Bench],
     isolation: Isolation,
+    estimator: Estimator,
     public_base_url: str,
 ) -> Service:
     """*benches* are by environment, production and sandbox. Nothing runs yet."""
@@ -141,6 +145,8 @@ def build(
         Webhooks(jobs=storage.jobs, outbox=storage.outbox, egress=egress, courier=courier, records=records),
         Accounts(door=door, accounts=storage.accounts, counters=storage.counters, jobs=storage.jobs, limits=limits,
                  keys=keys, signup=SignUp(mode=config.signup, token=config.signup_token)),
+        Estimates(estimator=estimator, thread=ThreadPoolExecutor(1, "estimates"), counters=storage.counters,
+                  jobs=storage.jobs, limits=limits, keys=keys),
         ops,
     ]  # fmt: skip
     operations = [operation for route in routes for operation in route.operations()]

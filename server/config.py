@@ -45,8 +45,8 @@ class Config:
     trusted_proxies: tuple[Network, ...]
     cors_origins: tuple[str, ...]
     limits_file: Path | None
-    price_feed: Path | None
-    ranks_dir: Path | None
+    estimator_price_feed: Path | None
+    estimator_ranks_dir: Path | None
     log_format: str
     log_level: str
 
@@ -195,8 +195,10 @@ VARIABLES = (
     Variable("TRUSTED_PROXIES", "", _networks, "proxies whose X-Forwarded-For is believed"),
     Variable("CORS_ORIGINS", "*", _origins, "origins whose pages may call the API"),
     Variable("LIMITS_FILE", "", _optional_file, "a limits.toml that replaces the built-in plans and numbers"),
-    Variable("PRICE_FEED", "", _optional_file, "price snapshot of the estimator that replaces the built-in one"),
-    Variable("RANKS_DIR", "", _optional_file, "folder with tiktoken rank files for the estimator"),
+    Variable(
+        "ESTIMATOR_PRICE_FEED", "", _optional_file, "price snapshot of the estimator that replaces the built-in one"
+    ),
+    Variable("ESTIMATOR_RANKS_DIR", "", _optional_file, "folder with tiktoken rank files for the estimator"),
     Variable("LOG_FORMAT", "text", _one_of("text", "json"), "how log lines are written"),
     Variable("LOG_LEVEL", "info", _one_of("debug", "info", "warning", "error"), "least level that is logged"),
 )

@@ -1,5 +1,6 @@
 """Who is asking, when there is no key: the client's address, and what of it is counted."""
 
+import hmac
 import re
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -36,6 +37,11 @@ def address_key(address: Address | None) -> str:
     if isinstance(address, IPv4Address):
         return f"{address}/32"
     return str(IPv6Network((int(address) >> 64 << 64, 64)))
+
+
+def counted_as(secret: bytes, key: str, *, day: str) -> str:
+    """The name under which an address_key() is counted on *day*: addresses are not kept, and days cannot be joined."""
+    return "address " + hmac.digest(secret, f"address\n{day}\n{key}".encode(), "sha256").hex()[:32]
 
 
 def _parsed(text: str) -> Address | None:

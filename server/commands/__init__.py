@@ -1,5 +1,5 @@
 """One module per command of the command line: add(commands) says how it is called, run(given, config) does it."""
 
-from server.commands import accounts, doctor, keys, serve, transcribe
+from server.commands import accounts, doctor, estimate, keys, serve, transcribe
 
-COMMANDS = (serve, transcribe, keys, accounts, doctor)
+COMMANDS = (serve, transcribe, keys, accounts, estimate, doctor)

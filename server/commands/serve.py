@@ -8,10 +8,13 @@ import signal
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+
+from estimator import EstimateError, Estimator
 
 from pipeline.batch import BatchOptions
 from pipeline.words import written
@@ -56,9 +59,16 @@ async def _serve(config: Config, limits: Limits) -> None:
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
             open_benches(config, threads) as (benches, isolation),
         ):
+            estimator = await asyncio.to_thread(open_estimator, config)
             heard = await _self_check(benches["production"])
             service = build(
-                config, limits=limits, storage=storage, benches=benches, isolation=isolation, public_base_url=public
+                config,
+                limits=limits,
+                storage=storage,
+                benches=benches,
+                isolation=isolation,
+                estimator=estimator,
+                public_base_url=public,
             )
             await _tell_operator(storage, config)
             async with service.running():
@@ -66,6 +76,20 @@ async def _serve(config: Config, limits: Limits) -> None:
     finally:
         listening.close()
         await storage.close()
+
+
+def open_estimator(config: Config) -> Estimator:
+    """The estimator with everything loaded that an answer needs. Raises ConfigError for an unusable price feed."""
+    estimator = Estimator(ranks_dir=config.estimator_ranks_dir)
+    if config.estimator_price_feed is not None:
+        try:
+            estimator.refresh(config.estimator_price_feed, now=datetime.now(UTC))
+        except (EstimateError, OSError) as error:
+            raise ConfigError(
+                f"{PREFIX}ESTIMATOR_PRICE_FEED must be a usable price snapshot, got {config.estimator_price_feed}: {error}"
+            ) from None
+    estimator.warm()
+    return estimator
 
 
 async def _answer(service: Any, listening: socket.socket, ready: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from server.accounts.addresses import counted_as
 from server.accounts.issuing import Issued, issue_key, issue_webhook_secret, open_account
 from server.accounts.limits import Calendar, Limits, day_of, month_of
 from server.accounts.signed import Scope, SigningKeys, make_token
@@ -150,7 +151,8 @@ class Accounts:
         day = day_of(now_ms())
         limit = self._limits.keyless.signups_per_day
         quota = Quota(name="signups", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
-        count = await self._counters.take(f"address {caller.address}", quota)
+        subject = counted_as(self._keys.secrets[self._keys.current], caller.address, day=day.name)
+        count = await self._counters.take(subject, quota)
         if not count.allowed:
             raise QuotaExceeded("signups", limit=limit, used=count.used, resets_at=count.resets_at)
 
@@ -188,7 +190,8 @@ class Accounts:
             ("audio_seconds", month, plan.audio_seconds_per_month),
             ("estimates", day, plan.estimates_per_day),
         ]
-        used = await self._counters.used(account.id, [(name, window.name) for name, window, _ in rows])
+        windows = [(name, window.name) for name, window, _ in rows]
+        used = await self._counters.used(account.id, windows) if caller.environment == "production" else [0, 0, 0]
         shown = [_usage(*row, count) for row, count in zip(rows, used, strict=True)]
         limits = {number.name: getattr(plan, number.name) for number in fields(plan) if number.name != "weight"}
         return json_response({"plan": account.plan, "limits": limits, "usage": shown})

@@ -1,0 +1,187 @@
+"""/v1/estimate: what a prompt will cost, before it is run. Touches no audio, and of the store only the counters.
+
+Counting tokens is work, and one of the addresses is open to everybody: it is done on one thread of its own, so a flood
+of estimates waits for itself and for nothing else, and what would wait for long is refused.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from estimator import (
+    EstimateRequest,
+    Estimator,
+    InvalidRequest,
+    PromptTooLong,
+    estimate_id,
+    parse_query,
+    parse_request,
+)
+from server.accounts.addresses import counted_as
+from server.accounts.limits import Limits, day_of
+from server.accounts.signed import SigningKeys
+from server.clock import iso, now_ms
+from server.door import Caller
+from server.errors import FieldError, Problem
+from server.jobs.states import State
+from server.jobs.uploads import JSON, body_of
+from server.routes.jobs import JOB_ID, own_job
+from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
+from server.schemas import ref
+from server.storage.interfaces import Count, Counter, JobStore, Quota, QuotaExceeded
+
+MOST_BODY = 2_000_000
+MOST_FREE_BODY = 256_000
+MOST_WAITING = 32
+CODES = (
+    "invalid_json", "invalid_parameter", "unknown_models", "payload_too_large", "prompt_too_long",
+    "unsupported_media_type", "unsupported_encoding", "quota_exceeded", "queue_full",
+)  # fmt: skip
+
+
+class Estimates:
+    def __init__(
+        self,
+        *,
+        estimator: Estimator,
+        thread: ThreadPoolExecutor,  # of one worker
+        counters: Counter,
+        jobs: JobStore,
+        limits: Limits,
+        keys: SigningKeys,
+    ) -> None:
+        self._estimator = estimator
+        self._thread = thread
+        self._waiting = 0
+        self._counters = counters
+        self._jobs = jobs
+        self._limits = limits
+        self._keys = keys
+
+    def operations(self) -> list[Operation]:
+        body: dict[str, Any] = {
+            "media_types": (JSON,), "body_required": True, "bodies": {JSON: ref("EstimateRequest")},
+            "body_examples": {JSON: {"prompt": "Summarise this meeting.", "models": ["gpt-5-mini"], "agent_turns": 5}},
+            "codes": CODES, "tag": "estimates",
+            "answers": {200: Answer(description="The estimate", schema=ref("Estimate"))},
+        }  # fmt: skip
+        return [
+            Operation(
+                method="POST", path="/v1/estimate/free", handle=self.free, id="estimateFree", auth=Auth.OPEN,
+                most_body=MOST_FREE_BODY, summary="Price a prompt without a key",
+                description="Counted by address and day. An Authorization header is ignored.", **body,
+            ),
+            Operation(
+                method="POST", path="/v1/estimate", handle=self.keyed, id="estimate", most_body=MOST_BODY,
+                summary="Price a prompt", description="Counted against the plan.", **body,
+            ),
+            Operation(
+                method="GET", path="/v1/estimate/models", handle=self.models, id="listEstimateModels",
+                auth=Auth.OPEN, tag="estimates", summary="The models that are priced by default",
+                answers={200: Answer(description="The catalogue", schema=ref("EstimateModelList"))},
+            ),
+            Operation(
+                method="GET", path="/v1/jobs/{job_id}/estimate", handle=self.of_job, id="estimateTranscript",
+                tag="estimates", summary="Price feeding a finished transcript to a model",
+                description="Takes the members of an estimate request as query parameters; counted like one.",
+                parameters=(
+                    JOB_ID,
+                    *(Parameter(name=name, place="query", schema={"type": "string"}, description=text)
+                      for name, text in (("models", "Comma list of model ids"), ("complexity", "low, medium or high"),
+                                         ("agent_turns", "1 to 200"))),
+                ),
+                answers={200: Answer(description="The estimate", schema=ref("Estimate"))},
+                codes=("job_not_found", "job_not_completed", "invalid_parameter", "unknown_models",
+                       "prompt_too_long", "quota_exceeded", "queue_full"),
+            ),
+        ]  # fmt: skip
+
+    async def free(self, request: Request, caller: Caller) -> Response:
+        asked = _parsed(await body_of(request, most=MOST_FREE_BODY))
+        day = day_of(now_ms())
+        subject = counted_as(self._keys.secrets[self._keys.current], caller.address, day=day.name)
+        return await self._answer(asked, subject, self._limits.keyless.estimates_per_day)
+
+    async def keyed(self, request: Request, caller: Caller) -> Response:
+        asked = _parsed(await body_of(request, most=MOST_BODY))
+        return await self._answer(asked, *_account(caller))
+
+    async def of_job(self, request: Request, caller: Caller) -> Response:
+        job = await own_job(self._jobs, caller, request.path_params["job_id"])
+        if job.state is not State.COMPLETED:
+            raise Problem("job_not_completed", f"the job is {job.state}")
+        query = {name: value for name, value in request.query_params.items() if name != "prompt"}
+        with _refusals():
+            asked = parse_query(query, job.text or "")
+        return await self._answer(asked, *_account(caller))
+
+    async def models(self, _request: Request, _caller: Caller) -> Response:
+        return json_response(await self._on_thread(lambda: self._estimator.models(now=datetime.now(UTC))))
+
+    async def _answer(self, asked: EstimateRequest, subject: str, limit: int | None) -> Response:
+        now = datetime.now(UTC)
+        name = estimate_id(now, secrets.token_bytes(10))
+        async with self._counted(subject, limit) as count:
+            with _refusals():
+                answer = await self._on_thread(lambda: self._estimator.estimate(asked, now=now, estimate_id=name))
+        remaining = None if count.limit is None else max(0, count.limit - count.used)
+        return json_response({**answer, "usage": {"remaining": remaining, "resets_at": iso(count.resets_at)}})
+
+    @asynccontextmanager
+    async def _counted(self, subject: str, limit: int | None) -> AsyncIterator[Count]:
+        """One estimate of *subject*'s day is taken, and given back when the block raises."""
+        day = day_of(now_ms())
+        quota = Quota(name="estimates", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
+        count = await self._counters.take(subject, quota)
+        if not count.allowed:
+            raise QuotaExceeded("estimates", limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
+        try:
+            yield count
+        except BaseException:
+            await self._counters.give_back(subject, quota)
+            raise
+
+    async def _on_thread(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        if self._waiting >= MOST_WAITING:
+            raise Problem("queue_full", "too many estimates at once", headers={"Retry-After": "2"})
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self._waiting -= 1
+
+
+def _account(caller: Caller) -> tuple[str, int | None]:
+    """Whose estimates are counted and how many a day has; the sandbox counts by itself."""
+    account, _, plan = caller.known()
+    subject = account.id if caller.environment == "production" else f"{account.id} in the sandbox"
+    return subject, plan.estimates_per_day
+
+
+def _parsed(body: bytes) -> EstimateRequest:
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Problem("invalid_json", f"the body is no valid JSON: {error}") from None
+    with _refusals():
+        return parse_request(value)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """The estimator's refusals as Problems."""
+    try:
+        yield
+    except InvalidRequest as error:
+        errors = [FieldError(fault.param, fault.code, fault.message, fault.pointer) for fault in error.problems]
+        raise Problem(error.code, str(error), errors=errors) from None
+    except PromptTooLong as error:
+        raise Problem(error.code, str(error), members={"limit": error.limit, "actual": error.actual}) from None
