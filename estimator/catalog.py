@@ -136,7 +136,7 @@ def rate_card(price: ModelPrice) -> RateCard | None:
     bands = tuple(_band(values, tokens) for tokens in (0, *(start + 1 for start in thresholds)))
     if not all(band.input and band.output for band in bands):
         return None
-    # Two hosts list a write price below plain input, meaning a storage fee on top of it: input is then the safer rate.
+    # Some hosts list a storage fee as a write price below plain input: input is then the safer rate.
     bills_writes = writes is not None and all(band.written >= band.input for band in bands)
     return RateCard(bands=bands, thresholds=tuple(thresholds), reads_cache=reads is not None, bills_writes=bills_writes)
 

@@ -1,14 +1,14 @@
 """What tokens cost: exact money, and one model's rate card at one moment.
 
-Money is a whole number of UNITS, 10**-24 USD each, so every sum and product is exact; it becomes Decimal or text
-only at the edge. A price table gives USD per million tokens, hence 18 decimals of a price fit.
+Money is a whole number of UNITS, 10**-30 USD each, so every sum and product is exact; it becomes Decimal or text
+only at the edge. A price table gives USD per million tokens, hence 24 decimals of a price fit.
 """
 
 from bisect import bisect_left
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 
-SCALE = 24
+SCALE = 30
 """Decimal places of one UNIT of money."""
 
 _EXACT = Context(prec=200, traps=[Inexact, InvalidOperation, Overflow])  # rounding is an error, never an answer

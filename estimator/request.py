@@ -13,7 +13,7 @@ MOST_PROMPT_BYTES = 2_000_000
 MOST_TOKENS = 10_000_000
 """Tokens a caller may declare as output or system prompt; ten times the largest window on the market."""
 LONGEST_ID = 200
-"""Characters of a model id; the longest in the price table has 71."""
+"""Characters of a model id; the longest of the price table has 72, its provider included."""
 
 COMPLEXITIES = ("low", "medium", "high")
 CACHES = ("auto", "off")

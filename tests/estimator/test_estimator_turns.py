@@ -93,7 +93,7 @@ def by_the_book(way: Scenario, card: RateCard, limits: Limits, turns: int) -> tu
     return usage, total, None
 
 
-prices = st.integers(1, 10**6).map(lambda price: price * 10**12)
+prices = st.integers(1, 10**6).map(lambda price: price * 10**18)
 bands = st.builds(Rates, input=prices, cached=prices, written=prices, output=prices, request=prices)
 limits_given = st.builds(
     Limits,
