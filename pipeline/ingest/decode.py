@@ -43,7 +43,7 @@ FILLED = "gaps_filled"
 
 HOLE = position(0.1)
 """A gap between the time stamps of two frames that is filled with silence, so that words keep their place in the
-recording. Less is the rounding of time stamps."""
+recording. Less is the rounding of time stamps, or a decoder that needs a frame to begin."""
 
 LONGEST_HOLE = position(600)
 """A longer jump is a clock that was set, not time that passed: nothing is filled."""
@@ -75,7 +75,7 @@ class Recording:
     def __init__(self, source: "_Nameless", container: InputContainer, limits: DecodeLimits) -> None:
         """Raise NoAudioStream, UndecodableAudio, and InvalidAudio where not one frame can be decoded."""
         self._container = container
-        self._stream = stream = _audio_stream(container, limits)
+        self._stream = _audio_stream(container, limits)
         self._limits = limits
         self._truncated = source.cut_off
         self._skipped = 0
@@ -85,18 +85,7 @@ class Recording:
         if first is None:
             raise InvalidAudio("no audio frame could be decoded")
         self._frames = chain((first,), frames)
-        own_s = stream.duration and stream.time_base and float(stream.duration * stream.time_base)
-        whole_s = container.duration and container.duration / av.time_base
-        self.probe = Probe(
-            format=NAMES.get(container.format.name, container.format.name),
-            codec=stream.codec_context.codec.canonical_name,
-            rate=first.sample_rate,
-            channels=first.layout.nb_channels,
-            duration_s=own_s or whole_s or None,
-            # A film says how long it is, not how long its sound is.
-            duration_stated=_states_length(source, container)
-            and bool(own_s or (whole_s and len(container.streams) == 1)),
-        )
+        self.probe = self._probed(first, stated=_states_length(source, container))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -128,17 +117,34 @@ class Recording:
         if any(map(len, held)):
             yield np.concatenate(held)
 
+    def _probed(self, first: AudioFrame, *, stated: bool) -> Probe:
+        stream, container = self._stream, self._container
+        own_s = whole_s = None
+        if stream.duration and stream.time_base:
+            own_s = float(stream.duration * stream.time_base) + _lead(first, container) / RATE
+        elif container.duration:
+            whole_s = container.duration / av.time_base  # of a film: its sound may end before its pictures
+        return Probe(
+            format=NAMES.get(container.format.name, container.format.name),
+            codec=stream.codec_context.codec.canonical_name,
+            rate=first.sample_rate,
+            channels=first.layout.nb_channels,
+            duration_s=own_s or whole_s,
+            duration_stated=stated and bool(own_s or (whole_s and len(container.streams) == 1)),
+        )
+
     def _resampled(self) -> Iterator[Samples]:
         """The samples of all frames, with silence where the recording has holes."""
-        due_s = _start_s(self._container)
         run: _Mono | None = None
+        due_s: float | None = None
         for frame in self._frames:
-            hole = _hole(frame, due_s)
-            if run is not None and (hole or not run.takes(frame)):
+            if run is None:
+                yield np.zeros(_lead(frame, self._container), np.float32)
+            elif (hole := _hole(frame, due_s)) or not run.takes(frame):
                 yield run.end()
+                yield np.zeros(hole, np.float32)
+                self._filled += hole > 0
                 run = None
-                self._filled += hole > 0  # a voice that comes in later than the picture is no hole
-            yield np.zeros(hole, np.float32)
             run = run or _Mono(*_kind(frame))
             yield run.receive(frame)
             due_s = _end_s(frame)
@@ -341,11 +347,6 @@ def _kind(frame: AudioFrame) -> tuple[str, str, int]:
     return frame.format.name, frame.layout.name, frame.sample_rate
 
 
-def _start_s(container: InputContainer) -> float | None:
-    """The time stamp at which players start. A voice that starts later comes after silence."""
-    return None if container.start_time is None else container.start_time / av.time_base
-
-
 def _at_s(frame: AudioFrame) -> float | None:
     return None if frame.pts is None or frame.time_base is None else float(frame.pts * frame.time_base)
 
@@ -356,12 +357,15 @@ def _end_s(frame: AudioFrame) -> float | None:
 
 
 def _hole(frame: AudioFrame, due_s: float | None) -> int:
-    """Samples between where *frame* was due and where it says that it begins, where that is a hole; else 0."""
+    """Samples between where *frame* was due and where it says that it begins, where that is time that passed."""
     at_s = _at_s(frame)
-    if at_s is None or due_s is None:
-        return 0
-    gap = position(at_s - due_s)
+    gap = 0 if at_s is None or due_s is None else position(at_s - due_s)
     return gap if HOLE <= gap <= LONGEST_HOLE else 0
+
+
+def _lead(first: AudioFrame, container: InputContainer) -> int:
+    """Samples of silence before the first frame: players start at the first time stamp of all streams."""
+    return 0 if container.start_time is None else _hole(first, container.start_time / av.time_base)
 
 
 def _states_length(source: _Nameless, container: InputContainer) -> bool:

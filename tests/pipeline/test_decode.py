@@ -1,0 +1,431 @@
+import io
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+import wave
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+import av
+import numpy as np
+import pytest
+
+from pipeline.audio import RATE, Samples, position
+from pipeline.errors import (
+    AudioTooLong,
+    EmptyAudio,
+    InvalidAudio,
+    NoAudioStream,
+    PipelineError,
+    UndecodableAudio,
+)
+from pipeline.ingest.containers import DEMUXERS, FORMATS, DecodeLimits, Probe
+from pipeline.ingest.decode import FILLED, SKIPPED, TRUNCATED, recording
+from tests.pipeline.sounds import CLIP, encoded, film, read, tone
+
+ANY = DecodeLimits()
+
+
+def decoded(data: bytes, limits: DecodeLimits = ANY) -> tuple[Samples, tuple[str, ...]]:
+    with recording(io.BytesIO(data), limits) as heard:
+        return np.concatenate(list(heard)), heard.notes
+
+
+def probed(data: bytes) -> Probe:
+    with recording(io.BytesIO(data), ANY) as heard:
+        return heard.probe
+
+
+def refusal(data: bytes, limits: DecodeLimits = ANY) -> type[PipelineError]:
+    with pytest.raises(PipelineError) as caught:
+        decoded(data, limits)
+    return caught.type
+
+
+def wav(data: bytes, *, rate: int = RATE, channels: int = 1, kind: int = 1, bits: int = 16) -> bytes:
+    """A WAV file with any header, also one that no encoder would write."""
+    frame = channels * bits // 8
+    head = struct.pack(
+        "<4sIHHIIHH4sI", b"fmt ", 16, kind, channels, rate, rate * frame, frame, bits, b"data", len(data)
+    )
+    return b"RIFF" + struct.pack("<I", 4 + len(head) + len(data)) + b"WAVE" + head + data
+
+
+def envelope(samples: Samples) -> Samples:
+    """Loudness in steps of 10 ms."""
+    steps = len(samples) // 160
+    return np.sqrt(np.mean(np.square(samples[: steps * 160]).reshape(steps, 160), axis=1))
+
+
+def likeness(samples: Samples, original: Samples, lag: int) -> float:
+    """Correlation of the two envelopes when the first is *lag* steps of 10 ms late."""
+    one, other = envelope(samples)[max(lag, 0) :], envelope(original)[max(-lag, 0) :]
+    length = min(len(one), len(other))
+    return float(np.corrcoef(one[:length], other[:length])[0, 1])
+
+
+@pytest.fixture(scope="module")
+def clip() -> Samples:
+    return read(CLIP)
+
+
+Made: TypeAlias = tuple[str, str, int, str, int]
+
+LOSSLESS = [  # container, codec, sample format where the encoder's own choice is not exact
+    ("wav", "pcm_s16le", None),
+    ("wav", "pcm_s24le", None),
+    ("wav", "pcm_f32le", None),
+    ("flac", "flac", None),
+    ("ogg", "flac", None),
+    ("ipod", "alac", None),
+    ("mov", "pcm_s16le", None),
+    ("matroska", "pcm_s16le", None),
+    ("aiff", "pcm_s16be", None),
+    ("au", "pcm_s16be", None),
+    ("avi", "pcm_s16le", None),
+    ("caf", "pcm_s16le", None),
+    ("tta", "tta", "s16"),
+    ("w64", "pcm_s16le", None),
+    ("wv", "wavpack", "s16p"),
+]
+
+LOSSY = [  # container, codec, rate, layout, ms of the encoder's delay and padding that the container has no note of
+    ("mp3", "libmp3lame", 44100, "stereo", 0),
+    ("mp2", "mp2", 48000, "mono", 60),
+    ("wav", "pcm_mulaw", 8000, "mono", 0),
+    ("wav", "pcm_alaw", 8000, "stereo", 0),
+    ("wav", "pcm_u8", 11025, "mono", 0),
+    ("wav", "adpcm_ms", 22050, "mono", 60),
+    ("wav", "adpcm_ima_wav", 22050, "mono", 60),
+    ("wav", "g722", 16000, "mono", 0),
+    ("ipod", "aac", 44100, "stereo", 0),
+    ("mp4", "aac", 16000, "mono", 0),
+    ("3gp", "aac", 22050, "mono", 0),
+    ("3g2", "libopencore_amrnb", 8000, "mono", 0),
+    ("adts", "aac", 44100, "mono", 60),
+    ("latm", "aac", 48000, "mono", 60),
+    ("ogg", "libopus", 48000, "stereo", 0),
+    ("ogg", "vorbis", 44100, "stereo", 0),
+    ("webm", "libopus", 48000, "mono", 0),
+    ("webm", "vorbis", 48000, "stereo", 0),
+    ("matroska", "aac", 48000, "mono", 0),
+    ("ac3", "ac3", 48000, "5.1", 0),
+    ("eac3", "eac3", 44100, "stereo", 0),
+    ("amr", "libopencore_amrnb", 8000, "mono", 0),
+    ("asf", "wmav2", 44100, "stereo", 50),
+    ("asf", "wmav1", 44100, "stereo", 50),
+    ("avi", "libmp3lame", 44100, "mono", 60),
+    ("caf", "alac", 44100, "mono", 60),
+    ("flv", "libmp3lame", 44100, "mono", 60),
+    ("flv", "aac", 44100, "mono", 60),
+    ("mpeg", "mp2", 48000, "mono", 0),
+    ("mpegts", "aac", 48000, "mono", 60),
+    ("mpegts", "libopus", 48000, "mono", 60),
+    ("rm", "real_144", 8000, "mono", 0),
+    ("rm", "ac3", 48000, "mono", 0),
+    ("voc", "pcm_u8", 8000, "mono", 0),
+]
+
+
+def test_there_are_48_extensions_and_the_installed_ffmpeg_reads_each_of_them() -> None:
+    assert len(FORMATS) == len({kind.extension for kind in FORMATS}) == 48
+    for demuxer in DEMUXERS:
+        assert av.ContainerFormat(demuxer, "r").is_input
+    for decoder in ("ape", "musepack7", "musepack8", "dsd_lsbf_planar", "amrwb", "dca", "cook", "gsm", "wmapro"):
+        assert av.Codec(decoder, "r").type == "audio"
+
+
+@pytest.mark.parametrize(("container", "codec", "sample_format"), LOSSLESS)
+def test_a_lossless_file_gives_every_sample(
+    clip: Samples, container: str, codec: str, sample_format: str | None
+) -> None:
+    samples, notes = decoded(encoded(clip, container, codec, sample_format=sample_format))
+    assert 0 <= len(samples) - len(clip) <= 3  # W64 fills up to eight bytes
+    assert np.abs(samples[: len(clip)] - clip).max() < 1e-4
+    assert notes == ()
+
+
+@pytest.mark.parametrize("made", LOSSY, ids=lambda made: f"{made[0]}-{made[1]}")
+def test_a_lossy_file_gives_the_same_sound_at_the_same_time(clip: Samples, made: Made) -> None:
+    """Where the container keeps no record of what the encoder put around the sound, that comes out too."""
+    container, codec, rate, layout, extra_ms = made
+    bit_rate = 128_000 if codec.startswith("wma") else None
+    samples, notes = decoded(encoded(clip, container, codec, rate=rate, layout=layout, bit_rate=bit_rate))
+    assert abs(len(samples) - len(clip)) / RATE <= 0.06 + extra_ms / 1000
+    lag = max(range(-9, 10), key=lambda lag: likeness(samples, clip, lag))
+    assert abs(lag) * 10 <= 40 + extra_ms
+    assert likeness(samples, clip, lag) > 0.93
+    assert notes == ()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "how"),
+    [
+        ("dts", "-strict -2 -c:a dca -ar 48000"),
+        ("gsm", "-c:a libgsm -ar 8000"),
+        ("ogg", "-c:a libspeex -ar 16000"),
+        ("mxf", "-f lavfi -i testsrc=d=11.5:s=64x64:r=25 -map 1:v -map 0:a -c:v mpeg2video -c:a pcm_s16le -ar 48000"),
+        ("mpg", "-f lavfi -i testsrc=d=11.5:s=64x64:r=25 -map 1:v -map 0:a -c:v mpeg2video -c:a mp2 -ar 48000"),
+    ],
+)
+def test_formats_that_only_the_ffmpeg_program_writes_are_read(
+    clip: Samples, tmp_path: Path, suffix: str, how: str
+) -> None:
+    program = shutil.which("ffmpeg")
+    if program is None:
+        pytest.skip("the ffmpeg program is not installed, and PyAV has no encoder for this")
+    made = tmp_path / f"clip.{suffix}"
+    subprocess.run([program, "-v", "error", "-i", CLIP, *how.split(), made], check=True)
+    samples, _ = decoded(made.read_bytes())
+    assert abs(len(samples) - len(clip)) / RATE <= 0.1
+    assert max(likeness(samples, clip, lag) for lag in range(-5, 6)) > 0.93
+
+
+@pytest.mark.parametrize("layout", ["mono", "stereo", "2.1", "5.1", "7.1"])
+def test_a_downmix_is_as_loud_as_its_channels_and_never_louder_than_full_scale(layout: str) -> None:
+    channels = av.AudioLayout(layout).nb_channels
+    data = np.repeat((tone(1.0, rate=48000) * 65535).astype("<i2")[:, np.newaxis], channels, axis=1).tobytes()
+    samples, _ = decoded(wav(data, rate=48000, channels=channels))
+    assert np.abs(samples[1000:-1000]).max() == pytest.approx(1.0, abs=0.03)
+    assert np.abs(samples).max() <= 1.0
+
+
+def test_chunks_are_one_second_and_the_last_is_what_is_left(clip: Samples) -> None:
+    with recording(io.BytesIO(encoded(clip, "flac", "flac", rate=44100)), ANY) as heard:
+        lengths = [len(chunk) for chunk in heard]
+    assert lengths[:-1] == [RATE] * (len(clip) // RATE)
+    assert lengths[-1] == len(clip) % RATE
+
+
+def test_samples_that_are_no_numbers_or_out_of_range_are_made_harmless() -> None:
+    values = np.array([np.nan, np.inf, -np.inf, 1e30, 0.25] * 4000, "<f4")
+    samples, _ = decoded(wav(values.tobytes(), kind=3, bits=32))
+    assert len(samples) == 20_000
+    assert np.isfinite(samples).all()
+    assert np.abs(samples).max() <= 1.0
+
+
+def test_frames_may_change_rate_and_layout_on_the_way(clip: Samples) -> None:
+    """Two MP3 files in one: what a radio recorder, or a careless join, leaves."""
+    first = encoded(clip, "mp3", "libmp3lame", rate=44100, layout="stereo")
+    second = encoded(clip, "mp3", "libmp3lame", rate=22050)
+    samples, _ = decoded(first + second)
+    assert abs(len(samples) - 2 * len(clip)) < position(0.2)
+    assert likeness(samples[-len(clip) :], clip, 0) > 0.9
+
+
+@pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("matroska", "libopus"), ("mpegts", "aac")])
+def test_a_voice_that_comes_in_after_the_pictures_keeps_its_time(clip: Samples, container: str, codec: str) -> None:
+    data = encoded(clip, container, codec, rate=48000, film=True, start_s=1.5)
+    samples, notes = decoded(data)
+    assert np.abs(samples[: position(1.4)]).max() < 1e-4
+    assert likeness(samples[position(1.5) :], clip, 0) > 0.9
+    assert notes == ()
+    duration_s = probed(data).duration_s
+    assert duration_s is not None
+    assert position(duration_s) == pytest.approx(len(samples), abs=position(0.1))
+
+
+@pytest.mark.parametrize(("container", "codec"), [("ipod", "aac"), ("matroska", "flac"), ("ogg", "vorbis")])
+def test_what_follows_a_hole_keeps_its_time(clip: Samples, container: str, codec: str) -> None:
+    data = encoded(clip, container, codec, rate=44100, layout="stereo")
+    hole = len(data) // 4
+    samples, notes = decoded(data[:hole] + bytes(3000) + data[hole + 3000 :])
+    assert len(samples) == pytest.approx(len(clip), abs=position(0.07))
+    assert likeness(samples[-position(3) :], clip[-position(3) :], 0) > 0.9
+    assert FILLED in notes
+
+
+@pytest.mark.parametrize(("container", "codec"), [("mp3", "libmp3lame"), ("adts", "aac"), ("ipod", "aac")])
+def test_broken_frames_are_left_out_and_noted(clip: Samples, container: str, codec: str) -> None:
+    data = encoded(clip, container, codec)
+    middle = len(data) // 2
+    samples, notes = decoded(data[:middle] + bytes(2000) + data[middle + 2000 :])
+    assert len(samples) > len(clip) - position(2)
+    assert SKIPPED in notes
+    assert TRUNCATED not in notes
+
+
+@pytest.mark.parametrize(
+    ("container", "codec"),
+    [
+        ("wav", "pcm_s16le"),
+        ("flac", "flac"),
+        ("mp3", "libmp3lame"),
+        ("matroska", "aac"),
+        ("wv", "wavpack"),
+        ("aiff", "pcm_s16be"),
+        ("au", "pcm_s16be"),
+        ("tta", "tta"),
+        ("adts", "aac"),
+    ],
+)
+def test_a_file_that_is_cut_off_gives_what_it_holds_and_says_so(clip: Samples, container: str, codec: str) -> None:
+    data = encoded(clip, container, codec)
+    samples, notes = decoded(data[: len(data) * 2 // 3])
+    assert len(clip) // 3 < len(samples) < len(clip)
+    assert notes == (TRUNCATED,)
+
+
+def test_a_stream_that_was_piped_states_no_length_and_is_not_called_cut_off(clip: Samples) -> None:
+    whole = encoded(clip, "wav", "pcm_s16le")
+    for size in (b"\xff\xff\xff\xff", b"\x24\xf0\xff\x7f"):  # ffmpeg's and sox's way to say that they do not know
+        piped = whole[:4] + size + whole[8:]
+        samples, notes = decoded(piped)
+        assert (len(samples), notes) == (len(clip), ())
+
+
+def test_each_kind_of_bad_file_has_its_own_error(clip: Samples) -> None:
+    flac = encoded(clip, "flac", "flac")
+    assert refusal(b"") is EmptyAudio
+    assert refusal(b"This is a letter, renamed to a.mp3.\n" * 1000) is UndecodableAudio
+    assert refusal(bytes(100_000)) is UndecodableAudio
+    assert refusal(b"\x89PNG\r\n\x1a\n" + bytes(1000)) is UndecodableAudio
+    assert refusal(b"%PDF-1.7\n" + bytes(range(256)) * 100) is UndecodableAudio
+    assert refusal(flac[:20]) is InvalidAudio
+    assert refusal(flac[:60]) is InvalidAudio
+    assert refusal(flac[:42] + bytes(50_000)) is InvalidAudio
+    assert refusal(encoded(clip, "ipod", "aac")[:40_000]) is InvalidAudio  # its index was at the end
+    assert refusal(wav(b"")) is InvalidAudio
+    assert refusal(film(1.0)) is NoAudioStream
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nhttp://127.0.0.1:{port}/a.ts\n#EXT-X-ENDLIST\n",
+        "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 0\r\n",
+        "ffconcat version 1.0\nfile http://127.0.0.1:{port}/a.mp3\n",
+        "<?xml version='1.0'?><MPD><BaseURL>http://127.0.0.1:{port}/</BaseURL></MPD>",
+        "[Reference]\nRef1=http://127.0.0.1:{port}/a.asf\n",
+        "RTSPtextrtsp://127.0.0.1:{port}/a\n",
+        "<svg xmlns='http://www.w3.org/2000/svg'><image href='http://127.0.0.1:{port}/a.png'/></svg>",
+        "1\n00:00:01,000 --> 00:00:02,000\nhello\n\n",
+        ";FFMETADATA1\ntitle=x\n",
+    ],
+)
+def test_a_playlist_is_refused_and_what_it_names_is_never_asked(text: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        attack = text.format(port=listener.getsockname()[1]).encode()
+        assert refusal(attack) is UndecodableAudio
+        named = io.BytesIO(attack)
+        named.name = "list.m3u8"
+        with pytest.raises(UndecodableAudio), recording(named, ANY):
+            pass
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+def test_decoding_stops_one_second_after_the_limit_whatever_the_header_says() -> None:
+    silence = encoded(np.zeros(RATE * 100, np.float32), "flac", "flac")
+    limits = DecodeLimits(longest_s=10)
+    lying = bytearray(silence)
+    lying[21:26] = bytes([lying[21] & 0xF0, 0, 0, 0x3E, 0x80])  # STREAMINFO: 16,000 samples in all
+    for data in (silence, bytes(lying)):
+        heard: list[Samples] = []
+        with recording(io.BytesIO(data), limits) as audio, pytest.raises(AudioTooLong) as caught:
+            heard.extend(audio)
+        assert sum(map(len, heard)) <= 11 * RATE
+        assert caught.value.limit_s == 10
+        assert 11 <= caught.value.actual_s <= 12.1
+    assert len(decoded(silence, DecodeLimits(longest_s=99.5))[0]) == 100 * RATE
+
+
+def test_more_channels_streams_or_rate_than_allowed_are_refused() -> None:
+    assert refusal(wav(bytes(96_000), channels=16)) is InvalidAudio
+    assert refusal(wav(bytes(96_000), rate=768_000)) is InvalidAudio
+    assert refusal(wav(bytes(96_000), rate=1)) is InvalidAudio  # would grow 16,000-fold
+    tracks = encoded(tone(1.0), "matroska", "pcm_s16le", film=True)
+    assert refusal(tracks, DecodeLimits(most_streams=1)) is InvalidAudio
+
+
+def test_the_probe_says_what_the_header_does(clip: Samples) -> None:
+    flac = probed(encoded(clip, "flac", "flac", rate=44100, layout="stereo"))
+    assert (flac.format, flac.codec, flac.rate, flac.channels) == ("flac", "flac", 44100, 2)
+    assert flac.duration_s == pytest.approx(len(clip) / RATE, abs=0.001)
+    assert flac.duration_stated
+    assert probed(encoded(clip, "ipod", "aac")).format == "mp4"
+    assert probed(encoded(clip, "mp3", "libmp3lame")).duration_stated
+    adts = probed(encoded(clip, "adts", "aac"))
+    assert adts.duration_s is not None
+    assert not adts.duration_stated  # extrapolated from a bit rate: no ground to refuse a file
+    with_film = probed(encoded(clip, "matroska", "libopus", rate=48000, film=True))
+    assert with_film.duration_s == pytest.approx(len(clip) / RATE, abs=0.1)
+    assert not with_film.duration_stated
+
+
+def test_tags_in_any_bytes_do_not_disturb() -> None:
+    with io.BytesIO() as file:
+        with wave.open(file, "wb") as out:
+            out.setnchannels(1)
+            out.setsampwidth(2)
+            out.setframerate(RATE)
+            out.writeframes(bytes(RATE))
+        data = file.getvalue()
+    tag = b"LIST" + struct.pack("<I", 16) + b"INFOINAM" + struct.pack("<I", 4) + b"\xff\xfe\x80\x81"
+    tagged = data[:12] + tag + data[12:]
+    assert len(decoded(tagged)[0]) == RATE // 2
+
+
+@pytest.mark.parametrize(
+    ("container", "codec"),
+    [
+        ("webm", "libopus"),
+        ("ogg", "libopus"),
+        ("ogg", "vorbis"),
+        ("mp3", "libmp3lame"),
+        ("flac", "flac"),
+        ("wav", "pcm_s16le"),
+        ("adts", "aac"),
+        ("mpegts", "aac"),
+    ],
+)
+def test_a_growing_stream_is_heard_while_it_grows(clip: Samples, container: str, codec: str) -> None:
+    """Half of the bytes are there and the writer pauses: what they hold is out, all but the last moment."""
+    data = encoded(clip, container, codec, rate=48000, layout="stereo")
+    inner, outer = os.pipe()
+    more, first, rest = threading.Event(), [], []
+
+    def write() -> None:
+        with os.fdopen(outer, "wb", buffering=0) as pipe:
+            for start, end in pairwise((0, *range(700, len(data) // 2, 700), len(data) // 2)):
+                pipe.write(data[start:end])
+            assert more.wait(30)
+            for start in range(len(data) // 2, len(data), 700):
+                pipe.write(data[start : start + 700])
+
+    def listen(heard: Iterator[Samples]) -> None:
+        for piece in heard:
+            (rest if more.is_set() else first).append(piece)
+            if sum(map(len, first)) > len(clip) // 2 - position(1.5):
+                more.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with os.fdopen(inner, "rb", buffering=0) as pipe, recording(pipe, ANY, live=True) as heard:
+        listen(heard.pieces())
+    writer.join()
+    samples = np.concatenate(first + rest)
+    assert len(samples) == pytest.approx(len(clip), abs=position(0.13))
+    assert max(likeness(samples, clip, lag) for lag in range(-9, 10)) > 0.93
+
+
+def test_a_live_stream_that_cannot_be_read_without_seeking_is_refused(clip: Samples) -> None:
+    inner, outer = os.pipe()
+
+    def write() -> None:
+        with suppress(BrokenPipeError), os.fdopen(outer, "wb", buffering=0) as pipe:
+            pipe.write(encoded(np.tile(clip, 4), "ipod", "aac"))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with os.fdopen(inner, "rb", buffering=0) as pipe, pytest.raises(InvalidAudio), recording(pipe, ANY, live=True):
+        pass
+    writer.join()
