@@ -64,6 +64,11 @@ class Engine(Protocol):
         """How many requests one call of hear() takes."""
         ...
 
+    @property
+    def job(self) -> int:
+        """Samples of a decode job that this model hears best, at most LONGEST_JOB: what files are cut into."""
+        ...
+
     def bucket(self, request: DecodeRequest) -> Hashable:
         """Requests with equal buckets may share one call."""
         ...
