@@ -1,0 +1,57 @@
+"""Words by the clock instead of by ear: the sandbox's engine, and what tests say the model would say.
+
+Word number n of the text is "spoken" from n * STEP to n * STEP + LENGTH on the stream's clock, whatever the audio
+holds, so the same stretch of a recording always gives the same words, however it was cut into windows.
+"""
+
+from collections.abc import Hashable, Sequence
+
+from pipeline.audio import LONGEST_JOB, Samples, position
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.words import Word
+
+TEXT = (  # noqa: SIM905  a text is read as a text
+    "This is the sandbox speaking. Every word stands where the clock says, not where a voice was heard. "
+    "The same recording always gives the same words, so that your tests can rely on them."
+).split()
+
+STEP = position(0.4)
+LENGTH = position(0.32)
+PROBABILITY = 0.99
+
+
+class ScriptedEngine:
+    """An Engine without a model."""
+
+    name = "scripted"
+    model = "scripted"
+    languages = frozenset({"en"})
+    incremental = False
+    most = 8
+    job = LONGEST_JOB
+
+    def __init__(self, text: Sequence[str] = TEXT) -> None:
+        """Say *text*, over and over."""
+        self._text = tuple(text)
+
+    def bucket(self, request: DecodeRequest) -> Hashable:
+        return request.final
+
+    def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
+        return [self._heard(request) for request in requests]
+
+    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  the role's name
+        return "en", 1.0
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+    def _heard(self, request: DecodeRequest) -> Heard:
+        """The words that lie wholly inside the window."""
+        first = -(-request.start // STEP)
+        last = (request.start + len(request.samples) - LENGTH) // STEP
+        words = tuple(
+            Word(self._text[number % len(self._text)], number * STEP, number * STEP + LENGTH, PROBABILITY)
+            for number in range(first, last + 1)
+        )
+        return Heard(words, "en", 1.0, avg_logprob=-0.01, no_speech_prob=0.0)

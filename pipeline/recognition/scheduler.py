@@ -1,0 +1,275 @@
+"""One loaded model, shared by everyone: whose window is heard next, and with whom it shares a call.
+
+The model takes one call at a time, on a thread of its own. Whenever it is idle, the most urgent window waiting is
+chosen: live before files, finals before partials, the longest waiting first; among files, whoever has had the least of
+the model. Windows of the same bucket fill the call up to what the engine takes. Nobody waits for a batch to fill:
+batches form by themselves when there is more to do than the model can.
+
+For one event loop at a time.
+"""
+
+import asyncio
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from pipeline.audio import RATE, Samples
+from pipeline.errors import EngineFailed, EngineTimeout
+from pipeline.recognition.engine import DecodeRequest, Engine, Heard
+
+MOST_WAITING = 4096
+"""Windows that may wait; each holds up to 30 s of audio, 2 MB. More are refused."""
+
+LONGEST_CALL_S = 300.0
+"""A call that takes longer is taken to hang; eight windows of 30 s on a large model and a slow machine stay below."""
+
+STARVING_S = 3.0
+"""A file that has waited for so long goes before live windows, once: they slow down, but no file stands still."""
+
+LATE_S = 2.0
+"""Live answers that take longer on average mean that one more session would be too many ..."""
+
+BUSY = 0.85
+"""... as long as the model works for more than this share of the time."""
+
+SMOOTHING = 0.2
+"""Weight of the newest call in averages."""
+
+
+NICE = 10
+"""Priority of the model's thread, below that of the event loop."""
+
+
+class Urgency(IntEnum):
+    FINAL = 0  # a speaker paused and waits for his last words
+    PARTIAL = 1  # he goes on speaking
+    BATCH = 2  # a file
+
+
+class Overloaded(EngineFailed):
+    """The model has more to do than it can. Come back when sessions have ended."""
+
+
+@dataclass(slots=True)
+class SchedulerStatistics:
+    """What the model has done so far, for the metrics page."""
+
+    waiting: int = 0
+    calls: int = 0
+    windows: int = 0
+    audio_s: float = 0.0
+    busy_s: float = 0.0  # of model time
+    failures: int = 0
+    live_round_s: float = 0.0  # average time from a live request to its answer
+    utilisation: float = 0.0  # average share of time in which the model works, 0..1
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """Something the model is to do, and who waits for it."""
+
+    run: Callable[[Sequence[Any]], Sequence[Any]]  # takes the items of all work that shares the call
+    item: Any
+    bucket: Hashable
+    urgency: Urgency
+    tenant: str
+    audio_s: float
+    since: float
+    done: "asyncio.Future[Any]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Scheduler:
+    def __init__(self, engine: Engine, *, longest_call_s: float = LONGEST_CALL_S) -> None:
+        self._engine = engine
+        self._longest_call_s = longest_call_s
+        self._thread = ThreadPoolExecutor(1, f"model {engine.model}", initializer=_yield_to_others)
+        self._waiting: list[_Work] = []
+        self._calling: asyncio.Task[None] | None = None
+        self._hanging = False
+        self._fairness = _Fairness()
+        self._numbers = SchedulerStatistics()
+        self._idle_since = time.monotonic()
+        self._closed = False
+
+    async def hear(self, request: DecodeRequest, *, tenant: str, urgency: Urgency | None = None) -> Heard:
+        """What the window says. Without *urgency* it is live. Cancelling takes it out of the queue.
+
+        Raises EngineFailed, EngineTimeout.
+        """
+        if urgency is None:
+            urgency = Urgency.FINAL if request.final else Urgency.PARTIAL
+        audio_s = len(request.samples) / RATE
+        bucket = self._engine.bucket(request)
+        began = time.monotonic()
+        heard: Heard = await self._submit(_Work(self._engine.hear, request, bucket, urgency, tenant, audio_s, began))
+        if urgency is not Urgency.BATCH:
+            self._numbers.live_round_s += SMOOTHING * (time.monotonic() - began - self._numbers.live_round_s)
+        return heard
+
+    async def detect_language(
+        self, windows: Sequence[Samples], *, tenant: str, urgency: Urgency = Urgency.BATCH
+    ) -> tuple[str, float]:
+        """The language of the first of *windows* that the engine takes in one call, and its probability.
+
+        Raises EngineFailed, EngineTimeout.
+        """
+        windows = windows[: self._engine.most]
+        audio_s = sum(map(len, windows)) / RATE
+        work = _Work(self._detect, windows, object(), urgency, tenant, audio_s, time.monotonic())
+        found: tuple[str, float] = await self._submit(work)
+        return found
+
+    def admit(self) -> None:
+        """Returns iff there is room for one more live session. Raises Overloaded."""
+        if self._hanging or (self._numbers.live_round_s > LATE_S and self._numbers.utilisation > BUSY):
+            raise Overloaded("the recogniser is busy with the sessions it has")
+
+    @property
+    def healthy(self) -> bool:
+        return not self._hanging and not self._closed
+
+    def statistics(self) -> SchedulerStatistics:
+        self._numbers.waiting = len(self._waiting)
+        return self._numbers
+
+    def close(self) -> None:
+        """Take no more work; whoever waits gets EngineFailed. Waits for the call in progress, unless it hangs."""
+        self._closed = True
+        for work in self._waiting:
+            _fail(work, EngineFailed("the recogniser was closed"))
+        self._waiting.clear()
+        self._thread.shutdown(wait=not self._hanging, cancel_futures=True)
+
+    async def _submit(self, work: _Work) -> Any:
+        if self._closed:
+            raise EngineFailed("the recogniser was closed")
+        if self._hanging:
+            raise EngineTimeout("the recogniser does not answer")
+        if len(self._waiting) >= MOST_WAITING:
+            raise Overloaded("too many windows wait for the recogniser")
+        self._fairness.enter(work.tenant)
+        self._waiting.append(work)
+        self._call_next()
+        try:
+            return await work.done
+        finally:
+            if work in self._waiting:
+                self._waiting.remove(work)
+
+    def _call_next(self) -> None:
+        """Start the next call, if the model is idle and somebody waits."""
+        if self._waiting and self._calling is None and not self._closed:
+            group = self._chosen()
+            self._waiting = [work for work in self._waiting if work not in group]
+            self._calling = asyncio.get_running_loop().create_task(self._call(group), name="model call")
+
+    def _chosen(self) -> list[_Work]:
+        """The most urgent work, and what may share its call, most urgent first."""
+        now = time.monotonic()
+        order = sorted(self._waiting, key=lambda work: self._rank(work, now))
+        first = order[0]
+        return [work for work in order if work.bucket == first.bucket][: self._engine.most]
+
+    def _rank(self, work: _Work, now: float) -> tuple[float, float, float]:
+        if work.urgency is not Urgency.BATCH:
+            return (work.urgency, 0.0, work.since)
+        starving = now - max(work.since, self._fairness.last_batch) > STARVING_S
+        return (-1.0 if starving else work.urgency, self._fairness.used(work.tenant), work.since)
+
+    async def _call(self, group: Sequence[_Work]) -> None:
+        began = time.monotonic()
+        self._count_idle(began)
+        items = [work.item for work in group]
+        answering = asyncio.get_running_loop().run_in_executor(self._thread, group[0].run, items)
+        try:
+            await asyncio.wait({answering}, timeout=self._longest_call_s)
+            if not answering.done():
+                self._hanging = True
+                for work in [*group, *self._waiting]:
+                    _fail(work, EngineTimeout(f"the recogniser gave no answer in {self._longest_call_s:g} s"))
+                self._waiting.clear()
+                await asyncio.wait({answering})  # until it comes back, if ever, nothing else can be asked
+                self._hanging = False
+            self._answer(group, answering)
+        finally:
+            self._count_call(group, time.monotonic() - began)
+            self._calling = None
+            self._call_next()
+
+    def _answer(self, group: Sequence[_Work], answering: "asyncio.Future[Sequence[Any]]") -> None:
+        error = answering.exception()
+        if error is None:
+            for work, answer in zip(group, answering.result(), strict=True):
+                if not work.done.done():
+                    work.done.set_result(answer)
+            return
+        self._numbers.failures += 1
+        if not isinstance(error, EngineFailed | EngineTimeout):
+            failure = EngineFailed(f"the recogniser failed: {type(error).__name__}")
+            failure.__cause__ = error
+            error = failure
+        for work in group:
+            _fail(work, error)
+
+    def _count_idle(self, now: float) -> None:
+        self._weigh(now - self._idle_since, working=False)
+
+    def _count_call(self, group: Sequence[_Work], took_s: float) -> None:
+        numbers = self._numbers
+        numbers.calls += 1
+        numbers.windows += len(group)
+        numbers.audio_s += sum(work.audio_s for work in group)
+        numbers.busy_s += took_s
+        self._weigh(took_s, working=True)
+        self._idle_since = time.monotonic()
+        for work in group:
+            self._fairness.spend(work.tenant, took_s / len(group))
+        if group[0].urgency is Urgency.BATCH:
+            self._fairness.last_batch = self._idle_since
+
+    def _weigh(self, span_s: float, *, working: bool) -> None:
+        """Let a stretch of work or of idleness count in the utilisation, by its length: 10 s weigh 63 %."""
+        weight = 1 - math.exp(-span_s / 10)
+        self._numbers.utilisation += weight * (working - self._numbers.utilisation)
+
+    def _detect(self, items: Sequence[Sequence[Samples]]) -> Sequence[tuple[str, float]]:
+        return [self._engine.detect_language(windows) for windows in items]
+
+
+class _Fairness:
+    """Model time that each tenant has had, as virtual time: who comes anew starts where the others are."""
+
+    def __init__(self) -> None:
+        self.last_batch = time.monotonic()
+        self._used: dict[str, float] = {}
+        self._reached = 0.0  # of the tenant served last
+
+    def enter(self, tenant: str) -> None:
+        self._used[tenant] = max(self._used.get(tenant, 0.0), self._reached)
+
+    def used(self, tenant: str) -> float:
+        return self._used.get(tenant, 0.0)
+
+    def spend(self, tenant: str, model_s: float) -> None:
+        self._reached = max(self._reached, self._used.get(tenant, 0.0))
+        self._used[tenant] = self._used.get(tenant, 0.0) + model_s
+        if len(self._used) > MOST_WAITING:  # tenants of long ago are like new ones
+            self._used = {name: used for name, used in self._used.items() if used > self._reached}
+
+
+def _fail(work: _Work, error: Exception) -> None:
+    if not work.done.done():
+        work.done.set_exception(error)
+
+
+def _yield_to_others() -> None:
+    """Let the event loop go first when all cores are busy: it has little to do, and everybody waits for it."""
+    if sys.platform == "linux":  # elsewhere a thread has no priority of its own
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
