@@ -1,0 +1,396 @@
+import asyncio
+import errno
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from pipeline.audio import RATE, position
+from pipeline.errors import (
+    AudioTooLong,
+    DecoderUnavailable,
+    DecodeTimeout,
+    EmptyAudio,
+    InvalidAudio,
+    NoAudioStream,
+    UndecodableAudio,
+)
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.decode import TRUNCATED, recording
+from pipeline.ingest.isolation import Decoding, Isolation
+from tests.pipeline.sounds import CLIP, encoded, film, read
+
+HALF_AN_HOUR = DecodeLimits(longest_s=1800)
+
+
+@pytest.fixture(scope="module")
+def isolation() -> Iterator[Isolation]:
+    with Isolation() as isolation:
+        yield isolation
+
+
+@pytest.fixture(scope="module")
+def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A minute of speech: far more than the pipe holds."""
+    path = tmp_path_factory.mktemp("sounds") / "long"
+    path.write_bytes(encoded(np.tile(read(CLIP), 5), "flac", "flac"))
+    return path
+
+
+def pid_of(audio: Decoding) -> int:
+    return audio._process._pid
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
+def eventually(true: Callable[[], bool]) -> bool:
+    for _ in range(500):
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc to see whether processes are gone")
+
+
+def test_a_file_comes_out_as_it_does_without_isolation(isolation: Isolation, tmp_path: Path) -> None:
+    path = tmp_path / "renamed.txt"
+    path.write_bytes(encoded(read(CLIP), "mp3", "libmp3lame", rate=44100)[:-9000])
+    with isolation.decoding(path, HALF_AN_HOUR) as audio:
+        apart = np.concatenate(list(audio))
+    with path.open("rb", buffering=0) as file, recording(file, HALF_AN_HOUR) as here:
+        assert np.array_equal(apart, np.concatenate(list(here)))
+        assert audio.probe == here.probe
+        assert audio.notes == here.notes == (TRUNCATED,)
+    assert isolation.probe(path, HALF_AN_HOUR) == here.probe
+
+
+def test_errors_cross_as_themselves(isolation: Isolation, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for data, error in (
+        (b"", EmptyAudio),
+        (b"a letter\n" * 500, UndecodableAudio),
+        (encoded(read(CLIP), "flac", "flac")[:30], InvalidAudio),
+        (film(0.5), NoAudioStream),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(error):
+            isolation.probe(path, HALF_AN_HOUR)
+
+
+def test_the_length_limit_crosses_with_its_numbers(isolation: Isolation, long_file: Path) -> None:
+    with isolation.decoding(long_file, DecodeLimits(longest_s=20)) as audio, pytest.raises(AudioTooLong) as caught:
+        assert sum(map(len, audio)) < 0
+    assert caught.value.limit_s == 20
+    assert 21 <= caught.value.actual_s <= 23
+
+
+def test_a_missing_file_is_the_callers_error(isolation: Isolation, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        isolation.probe(tmp_path / "none", HALF_AN_HOUR)
+
+
+@needs_proc
+def test_leaving_early_kills_the_decoder_at_once(isolation: Isolation, long_file: Path) -> None:
+    with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
+        next(iter(audio))
+        pid = pid_of(audio)
+        assert not gone(pid)
+    assert gone(pid)
+
+
+@needs_proc
+def test_an_exception_of_the_consumer_kills_the_decoder_too(isolation: Isolation, long_file: Path) -> None:
+    pids = []
+
+    def consume() -> None:
+        with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
+            pids.append(pid_of(audio))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        consume()
+    assert gone(pids[0])
+
+
+@pytest.mark.parametrize("blow", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
+def test_a_crash_of_the_decoder_is_an_error_of_that_file_alone(
+    isolation: Isolation, long_file: Path, blow: signal.Signals
+) -> None:
+    with isolation.decoding(long_file, HALF_AN_HOUR) as other:
+        with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
+            os.kill(pid_of(audio), blow)
+            with pytest.raises(InvalidAudio, match=blow.name):
+                list(audio)
+        assert sum(map(len, other)) == 5 * len(read(CLIP))
+
+
+def test_a_decoder_killed_from_outside_is_not_the_files_fault(isolation: Isolation, long_file: Path) -> None:
+    with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
+        os.kill(pid_of(audio), signal.SIGKILL)
+        with pytest.raises(DecoderUnavailable) as caught:
+            list(audio)
+    assert caught.value.retryable
+
+
+def test_a_decoder_that_stands_still_is_ended(long_file: Path) -> None:
+    with Isolation(stall_s=0.3) as isolation, isolation.decoding(long_file, HALF_AN_HOUR) as audio:
+        os.kill(pid_of(audio), signal.SIGSTOP)
+        with pytest.raises(DecodeTimeout):
+            list(audio)
+
+
+def test_a_reader_that_takes_its_time_is_no_stall(long_file: Path) -> None:
+    """The watch runs only while audio is waited for."""
+    with Isolation(stall_s=0.3) as isolation, isolation.decoding(long_file, HALF_AN_HOUR) as audio:
+        chunks = iter(audio)
+        heard = len(next(chunks))
+        time.sleep(0.7)
+        assert heard + sum(map(len, chunks)) == 5 * len(read(CLIP))
+
+
+def test_a_decoder_that_turns_in_circles_is_ended_also_in_a_live_stream(tmp_path: Path) -> None:
+    """Some FLAC and then zeros for ever: the decoder looks for a frame as long as there are bytes."""
+    beginning = encoded(read(CLIP), "flac", "flac")[:20_000]
+    endless = tmp_path / "endless"
+    endless.write_bytes(beginning)
+    os.truncate(endless, 1 << 40)
+    with Isolation(stall_s=0.5) as isolation:
+        with isolation.decoding(endless, HALF_AN_HOUR) as audio, pytest.raises(DecodeTimeout):
+            list(audio)
+        with isolation.live(DecodeLimits()) as live:
+
+            def feed() -> None:
+                live.feed(beginning)
+                while live.feed(bytes(65_536)):
+                    pass
+
+            feeder = threading.Thread(target=feed)
+            feeder.start()
+            with pytest.raises(DecodeTimeout):
+                list(live)
+            feeder.join()
+
+
+def test_a_live_stream_may_pause_longer_than_a_stall_and_gives_everything() -> None:
+    data = encoded(read(CLIP), "webm", "libopus", rate=48000)
+    paused = threading.Event()
+    with Isolation(stall_s=0.3) as isolation, isolation.live(DecodeLimits()) as audio:
+
+        def feed() -> None:
+            assert audio.feed(data[:20_000])
+            paused.wait(0.9)
+            assert audio.feed(data[20_000:])
+            audio.finish()
+
+        feeder = threading.Thread(target=feed)
+        feeder.start()
+        samples = np.concatenate(list(audio))
+        feeder.join()
+        assert audio.probe.codec == "opus"
+    assert len(samples) == pytest.approx(len(read(CLIP)), abs=position(0.03))
+
+
+def test_a_live_decoder_can_be_killed_while_another_thread_waits_for_it(isolation: Isolation) -> None:
+    with isolation.live(DecodeLimits()) as audio:
+        killer = threading.Timer(0.3, audio.kill)
+        killer.start()
+        with pytest.raises(DecoderUnavailable):
+            list(audio)
+        killer.join()
+        assert not audio.feed(b"more")
+
+
+def test_errors_of_a_live_stream_are_raised_where_it_is_read(isolation: Isolation) -> None:
+    with isolation.live(DecodeLimits()) as audio:
+        audio.feed(b"no audio at all " * 1000)
+        audio.finish()
+        with pytest.raises(UndecodableAudio):
+            list(audio)
+    with isolation.live(DecodeLimits()) as audio:
+        audio.finish()
+        with pytest.raises(EmptyAudio):
+            list(audio)
+
+
+@needs_proc
+def test_when_the_forking_process_dies_its_decoders_do_and_the_next_file_gets_a_new_one(long_file: Path) -> None:
+    with Isolation() as isolation:
+        with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
+            assert isolation._cell is not None
+            first, decoder = isolation._cell._process.pid, pid_of(audio)
+            os.kill(first, signal.SIGKILL)
+            with pytest.raises(DecoderUnavailable):
+                list(audio)
+            assert eventually(lambda: gone(decoder))
+        assert isolation.probe(long_file, HALF_AN_HOUR).format == "flac"
+
+
+def test_closing_ends_what_is_under_way_and_the_next_file_starts_anew(long_file: Path) -> None:
+    with Isolation() as isolation:
+        with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
+            isolation.close()
+            with pytest.raises(DecoderUnavailable):
+                list(audio)
+        isolation.close()
+        assert isolation.probe(long_file, HALF_AN_HOUR).format == "flac"
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.isolation import Isolation
+
+isolation = Isolation()
+with isolation.decoding(Path(sys.argv[1]), DecodeLimits()) as audio, isolation.live(DecodeLimits()) as live:
+    print(isolation._cell._process.pid, audio._process._pid, live._process._pid, flush=True)
+    time.sleep(60)
+"""
+
+
+@needs_proc
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+def test_no_process_is_left_when_the_server_dies(long_file: Path, blow: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(long_file)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as parent:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert len(pids) == 3
+        assert not any(map(gone, pids))
+        parent.send_signal(blow)
+    assert eventually(lambda: all(map(gone, pids)))
+
+
+def test_many_threads_decode_at_once_beside_a_running_event_loop(isolation: Isolation, long_file: Path) -> None:
+    def total() -> int:
+        with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
+            return sum(map(len, audio))
+
+    async def all_of_them() -> list[int]:
+        return await asyncio.gather(*(asyncio.to_thread(total) for _ in range(4)))
+
+    assert asyncio.run(all_of_them()) == [5 * len(read(CLIP))] * 4
+
+
+def test_a_confined_process_can_open_and_write_nothing(tmp_path: Path) -> None:
+    """What a decoder could do if a file took it over: no file, no connection, no growing of a file it holds."""
+    script = """
+        import os, resource, socket, sys
+        from pipeline.ingest import cell
+        from pipeline.ingest.containers import DecodeLimits
+        from pipeline.ingest.crossing import Order
+        held = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+        cell._confine(Order(limits=DecodeLimits(longest_s=10), live=False, stall_s=1))
+        for attempt in (lambda: open("/etc/hostname"), lambda: socket.socket(), lambda: os.pipe(),
+                        lambda: os.write(held, b"x")):
+            try:
+                attempt()
+                print("allowed")
+            except OSError as error:
+                print(error.errno)
+        print(resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_CPU)[0])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "held")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *errors, limits = done.stdout.splitlines()
+    assert errors == [str(code) for code in (errno.EMFILE, errno.EMFILE, errno.EMFILE, errno.EFBIG)]
+    assert limits == "(0, 0) 70"
+
+
+@needs_proc
+def test_the_decoding_process_knows_no_secret_of_the_server(monkeypatch: pytest.MonkeyPatch, long_file: Path) -> None:
+    monkeypatch.setenv("SCRIBEWIRE_SECRET", "whsec_0123")
+    with Isolation() as isolation, isolation.decoding(long_file, HALF_AN_HOUR) as audio:
+        assert b"whsec_0123" not in Path(f"/proc/{pid_of(audio)}/environ").read_bytes()
+
+
+def test_an_upload_that_names_an_address_makes_no_connection(isolation: Isolation, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        port = listener.getsockname()[1]
+        for name, text in (
+            ("x.m3u8", f"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nhttp://127.0.0.1:{port}/a.ts\n"),
+            ("x.sdp", f"v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nm=audio {port} RTP/AVP 0\r\n"),
+        ):
+            (tmp_path / name).write_text(text)
+            with pytest.raises(UndecodableAudio):
+                isolation.probe(tmp_path / name, HALF_AN_HOUR)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+CONSUMER = """
+import resource, sys
+from pathlib import Path
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.packing import Job
+from pipeline.ingest.speech import speech_jobs
+
+def loud(windows):
+    return [float(abs(window).max() > 0.01) for window in windows]
+
+def peak(pid):
+    return int(Path(f"/proc/{pid}/status").read_text().partition("VmHWM:")[2].split()[0])
+
+def chunks(audio):
+    for number, chunk in enumerate(audio):
+        if number % 20 == 0:
+            peaks.append(peak(audio._process._pid))
+        yield chunk
+
+peaks = []
+with Isolation() as isolation, isolation.decoding(Path(sys.argv[1]), DecodeLimits(longest_s=7200)) as audio:
+    jobs = sum(isinstance(item, Job) for item in speech_jobs(chunks(audio), loud))
+    print(peaks[-1], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, jobs)
+"""
+
+
+@needs_proc
+def test_an_hour_takes_no_more_memory_than_five_minutes(tmp_path: Path) -> None:
+    """Peak resident memory of the decoding process and of the one that packs its audio into jobs."""
+    minute = np.concatenate([read(CLIP), np.zeros(60 * RATE - len(read(CLIP)), np.float32)])
+    found = []
+    for minutes in (5, 60):
+        path = tmp_path / f"{minutes}.flac"
+        with soundfile.SoundFile(path, "w", RATE, 1, "PCM_16") as file:
+            for _ in range(minutes):
+                file.write(minute)
+        done = subprocess.run([sys.executable, "-c", CONSUMER, str(path)], capture_output=True, text=True, check=True)
+        found.append([int(word) for word in done.stdout.split()])
+    (few_decoder, few_consumer, few_jobs), (decoder, consumer, jobs) = found
+    assert jobs == 12 * few_jobs
+    assert decoder < 1.2 * few_decoder
+    assert consumer < 1.2 * few_consumer
+
+
+def test_limits_and_descriptors_of_this_process_are_as_before(isolation: Isolation, long_file: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    descriptors = len(list(Path("/dev/fd").iterdir()))
+    isolation.probe(long_file, HALF_AN_HOUR)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+    assert len(list(Path("/dev/fd").iterdir())) == descriptors
