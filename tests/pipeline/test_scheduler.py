@@ -1,0 +1,187 @@
+"""Whose window is heard next, with whom, and what happens when the model fails, hangs or has too much to do."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from pipeline.audio import RATE, Samples
+from pipeline.errors import EngineFailed, EngineTimeout
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.scheduler import Overloaded, Scheduler, Urgency
+
+
+@dataclass
+class Model:
+    """An engine whose calls wait until they are let go; it notes who shared which call."""
+
+    most: int = 4
+    name: str = "script"
+    model: str = "script"
+    languages: frozenset[str] = frozenset({"en"})
+    incremental: bool = False
+    job: int = RATE
+    fail: Callable[[], Exception | None] = lambda: None
+    calls: list[list[int]] = field(default_factory=list)
+    gate: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def bucket(self, request: DecodeRequest) -> Hashable:
+        return len(request.samples)
+
+    def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
+        self.calls.append([request.start for request in requests])
+        self.gate.acquire()
+        if (error := self.fail()) is not None:
+            raise error
+        return [Heard((), "en", 1.0, float(-request.start), 0.0) for request in requests]
+
+    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
+        return "en", len(windows) / 10
+
+    def close(self) -> None:
+        pass
+
+
+def window(start: int, length: int = 100, *, final: bool = True) -> DecodeRequest:
+    return DecodeRequest(samples=np.zeros(length, np.float32), start=start, final=final)
+
+
+async def asked(
+    scheduler: Scheduler, *orders: tuple[int, str, Urgency], length: int = 100
+) -> list["asyncio.Task[Heard]"]:
+    tasks = []
+    for start, tenant, urgency in orders:
+        tasks.append(asyncio.create_task(scheduler.hear(window(start, length), tenant=tenant, urgency=urgency)))
+        await asyncio.sleep(0)
+    return tasks
+
+
+def run(body: Callable[[Model, Scheduler], object], **settings: object) -> Model:
+    model = Model(**settings)  # type: ignore[arg-type]
+
+    async def whole() -> None:
+        scheduler = Scheduler(model)
+        try:
+            await body(model, scheduler)  # type: ignore[misc]
+        finally:
+            for _ in range(100):
+                model.gate.release()
+            scheduler.close()
+
+    asyncio.run(whole())
+    return model
+
+
+def test_windows_that_wait_share_the_next_call() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        tasks = await asked(scheduler, *((n, "a", Urgency.PARTIAL) for n in range(6)))
+        model.gate.release(3)
+        answers = await asyncio.gather(*tasks)
+        assert [-heard.avg_logprob for heard in answers] == [0, 1, 2, 3, 4, 5]
+
+    assert run(body).calls == [[0], [1, 2, 3, 4], [5]]
+
+
+def test_live_goes_before_files_and_finals_before_partials() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        tasks = await asked(
+            scheduler,
+            (0, "a", Urgency.BATCH),
+            (1, "a", Urgency.BATCH),
+            (2, "b", Urgency.PARTIAL),
+            (3, "c", Urgency.FINAL),
+        )
+        model.gate.release(4)
+        await asyncio.gather(*tasks)
+
+    assert run(body, most=1).calls == [[0], [3], [2], [1]]
+
+
+def test_a_long_file_does_not_hold_up_a_short_one() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        long = [(n, "long", Urgency.BATCH) for n in range(4)]
+        tasks = await asked(scheduler, *long, (10, "short", Urgency.BATCH))
+        model.gate.release(5)
+        await asyncio.gather(*tasks)
+
+    assert run(body, most=1).calls[1] == [10]
+
+
+def test_windows_of_other_lengths_do_not_share_a_call() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        tasks = await asked(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
+        tasks += await asked(scheduler, (2, "a", Urgency.FINAL), length=200)
+        model.gate.release(3)
+        await asyncio.gather(*tasks)
+
+    assert run(body).calls == [[0], [1], [2]]
+
+
+def test_a_cancelled_window_is_never_heard() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        first, second, third = await asked(scheduler, *((n, "a", Urgency.FINAL) for n in range(3)))
+        second.cancel()
+        await asyncio.sleep(0)
+        model.gate.release(2)
+        await asyncio.gather(first, third)
+
+    assert run(body, most=1).calls == [[0], [2]]
+
+
+def test_an_error_reaches_those_who_shared_the_call_and_nobody_else() -> None:
+    errors = iter([None, ValueError("no"), None])
+
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        tasks = await asked(scheduler, *((n, "a", Urgency.FINAL) for n in range(4)))
+        model.gate.release(3)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(answer, EngineFailed) for answer in answers] == [False, True, True, False]
+        assert scheduler.statistics().failures == 1
+
+    run(body, most=2, fail=lambda: next(errors))
+
+
+def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
+    async def body(model: Model) -> None:
+        scheduler = Scheduler(model, longest_call_s=0.05)  # type: ignore[arg-type]
+        tasks = await asked(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(answer, EngineTimeout) for answer in answers)
+        assert not scheduler.healthy
+        with pytest.raises(EngineTimeout):
+            await scheduler.hear(window(2), tenant="a")
+        with pytest.raises(Overloaded):
+            scheduler.admit()
+        model.gate.release(2)
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            if scheduler.healthy:
+                break
+        assert (await scheduler.hear(window(3), tenant="a")).avg_logprob == -3
+        scheduler.close()
+
+    asyncio.run(body(Model(most=1)))
+
+
+def test_the_language_is_asked_of_as_many_windows_as_one_call_takes() -> None:
+    async def body(_model: Model, scheduler: Scheduler) -> None:
+        windows = [np.zeros(10, np.float32)] * 9
+        assert await scheduler.detect_language(windows, tenant="a") == ("en", 0.4)
+
+    run(body, most=4)
+
+
+def test_closing_fails_whoever_waits() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        first, second = await asked(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
+        model.gate.release(9)
+        scheduler.close()
+        answers = await asyncio.gather(first, second, return_exceptions=True)
+        assert isinstance(answers[1], EngineFailed)
+        with pytest.raises(EngineFailed):
+            await scheduler.hear(window(2), tenant="a")
+
+    run(body, most=1)
