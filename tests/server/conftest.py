@@ -1,0 +1,37 @@
+"""Servers that the black-box tests share: real processes, started once for all that need them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.running import ROOT, Server, running
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with the small real Whisper model."""
+    with running(tmp_path_factory.mktemp("data")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with the scripted engine, a free plan that takes one mebibyte, and impatient webhooks."""
+    folder = tmp_path_factory.mktemp("small")
+    limits = _changed((ROOT / "server" / "limits.toml").read_text(), folder)
+    with running(folder / "data", ENGINE="scripted", LIMITS_FILE=str(limits)) as started:
+        yield started
+
+
+def _changed(text: str, folder: Path) -> Path:
+    path = folder / "limits.toml"
+    for before, after in {
+        "upload_mib = 512": "upload_mib = 1",
+        "delays_s = [5, 300,": "delays_s = [1, 300,",
+        "timeout_s = 15": "timeout_s = 2",
+    }.items():
+        assert before in text
+        text = text.replace(before, after, 1)
+    path.write_text(text)
+    return path

@@ -1,0 +1,72 @@
+"""A webhook receiver and file host on loopback, for tests: it keeps what it gets and answers as it is told."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass(frozen=True)
+class Got:
+    """One request as it came."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    at: float
+
+
+@dataclass
+class Receiver:
+    port: int
+    got: list[Got] = field(default_factory=list)
+    answer: Callable[[Got], tuple[int, dict[str, str], bytes]] = lambda _got: (204, {}, b"")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def wait_for(self, count: int, *, most_s: float = 15) -> list[Got]:
+        """The requests so far, once there are *count*."""
+        until = time.monotonic() + most_s
+        while len(self.got) < count and time.monotonic() < until:
+            time.sleep(0.05)
+        assert len(self.got) >= count, f"only {len(self.got)} of {count} requests came"
+        return self.got
+
+
+@contextlib.contextmanager
+def receiver() -> Iterator[Receiver]:
+    class Handler(BaseHTTPRequestHandler):
+        def _take(self) -> None:
+            length = int(self.headers.get("content-length") or 0)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            got = Got(self.command, self.path, headers, self.rfile.read(length), time.time())
+            receiving.got.append(got)
+            status, fields, body = receiving.answer(got)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(body)), **fields}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+        do_GET = do_POST = _take  # noqa: N815  the names that http.server looks for
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    host = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    host.daemon_threads = True
+    receiving = Receiver(host.server_address[1])
+    thread = threading.Thread(target=host.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield receiving
+    finally:
+        host.shutdown()
+        host.server_close()
+        thread.join(5)
