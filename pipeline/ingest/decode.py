@@ -26,6 +26,7 @@ from pipeline.audio import RATE, Samples, position
 from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio
 from pipeline.ingest.containers import (
     DEMUXERS,
+    FORMATS,
     GUESSED_LENGTH,
     MP3_LENGTHS,
     NAMES,
@@ -372,6 +373,13 @@ def _states_length(source: _Nameless, container: InputContainer) -> bool:
     if container.format.name == "mp3":
         return any(mark in source.head for mark in MP3_LENGTHS)
     return container.format.name not in GUESSED_LENGTH
+
+
+def missing_demuxers() -> list[str]:
+    """Of the demuxers that FORMATS promises, those that the installed FFmpeg lacks."""
+    return sorted(
+        {row.demuxer for row in FORMATS} - {name for known in av.formats_available for name in known.split(",")}
+    )
 
 
 def _audio_decoders() -> Iterator[str]:

@@ -47,7 +47,7 @@ class Segmenter:
     def settled(self) -> int:
         """No span that is not reported yet begins before this position."""
         if self.speaking:
-            return self._now
+            return max(self._end_of_span(), self._now - self._options.pad)
         return self._padded(self._now if self._onset is None else self._onset)
 
     def receive(self, speech: float, length: int = WINDOW) -> list[SpeechStarted | SpeechEnded]:
@@ -68,7 +68,7 @@ class Segmenter:
         speaking, self.speaking, self._onset = self.speaking, False, None
         if not speaking:
             return []
-        self._floor = min(self._voiced + self._options.pad, self._now)
+        self._floor = self._end_of_span()
         return [SpeechEnded(self._floor)]
 
     def _began(self, onset: int) -> list[SpeechStarted | SpeechEnded]:
@@ -78,6 +78,9 @@ class Segmenter:
             self.speaking = True
             return [SpeechStarted(self._padded(onset))]
         return []
+
+    def _end_of_span(self) -> int:
+        return min(self._voiced + self._options.pad, self._now)
 
     def _padded(self, onset: int) -> int:
         return max(self._floor, onset - self._options.pad)

@@ -1,0 +1,38 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import WINDOW
+from pipeline.ingest.framer import Framer
+
+
+@settings(deadline=None)
+@given(lengths=st.lists(st.integers(0, 3 * WINDOW), max_size=20))
+def test_any_chunking_gives_the_same_windows(lengths: list[int]) -> None:
+    samples = np.arange(sum(lengths), dtype=np.float32)
+    framer = Framer()
+    windows = []
+    for end, length in zip(np.cumsum(lengths, dtype=int), lengths, strict=True):
+        windows += list(framer.receive(samples[end - length : end]))
+    last, real = framer.end()
+    assert all(window.shape == (WINDOW,) for window in windows)
+    assert len(windows) == len(samples) // WINDOW
+    assert real == len(samples) % WINDOW
+    assert len(last) == (real > 0)
+    everything = np.concatenate([*windows, *last, np.zeros(0, np.float32)])
+    assert np.array_equal(everything[: len(samples)], samples)
+    assert not everything[len(samples) :].any()
+
+
+def test_what_is_held_does_not_keep_the_chunk_alive() -> None:
+    framer = Framer()
+    framer.receive(np.zeros(100 * WINDOW + 1, np.float32))
+    assert framer._rest.base is None
+    assert len(framer._rest) == 1
+
+
+def test_a_framer_that_has_ended_is_empty() -> None:
+    framer = Framer()
+    framer.receive(np.ones(10, np.float32))
+    framer.end()
+    assert framer.end()[1] == 0

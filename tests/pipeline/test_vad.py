@@ -1,0 +1,101 @@
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import WINDOW, Samples
+from pipeline.errors import ModelUnavailable
+from pipeline.ingest import vad
+from pipeline.ingest.framer import Framer, Windows
+from pipeline.ingest.vad import CONTEXT, VoiceDetector, model_path
+from tests.pipeline.sounds import CLIP, SPEECH, read
+
+NOISY = SPEECH / "espeak" / "en_noisy_2.flac"
+
+
+@pytest.fixture(scope="module")
+def detector() -> VoiceDetector:
+    return VoiceDetector()
+
+
+def windows_of(path: Path) -> Windows:
+    framer = Framer()
+    return np.concatenate([framer.receive(read(path)), framer.end()[0]])
+
+
+def one_by_one(windows: Windows) -> list[float]:
+    """What silero-vad's plain model says, called as its authors do: one window, two states and the rate a time."""
+    session = onnxruntime.InferenceSession(str(model_path().with_name("silero_vad.onnx")))
+    state, context = np.zeros((2, 1, 128), np.float32), np.zeros(CONTEXT, np.float32)
+    found = []
+    for window in windows:
+        seen: Samples = np.concatenate((context, window))[np.newaxis, :]
+        speech, state = session.run(None, {"input": seen, "state": state, "sr": np.array(16000, np.int64)})
+        context = window[-CONTEXT:]
+        found.append(float(speech[0, 0]))
+    return found
+
+
+@pytest.mark.parametrize("path", [CLIP, NOISY, SPEECH / "flite" / "kal16_3.flac"], ids=lambda path: path.stem)
+def test_probabilities_are_those_of_the_plain_model(detector: VoiceDetector, path: Path) -> None:
+    windows = windows_of(path)
+    assert detector.stream()(windows) == pytest.approx(one_by_one(windows), abs=1e-6)
+
+
+@settings(deadline=None, max_examples=25)
+@given(lengths=st.lists(st.integers(0, 70), min_size=1, max_size=40))
+def test_how_many_windows_come_in_a_call_changes_nothing(detector: VoiceDetector, lengths: list[int]) -> None:
+    windows = windows_of(NOISY)
+    stream, found, at = detector.stream(), [], 0
+    for length in lengths:
+        found += stream(windows[at : at + length])
+        at += length
+    found += stream(windows[at:])
+    assert found == pytest.approx(detector.stream()(windows), abs=1e-6)
+
+
+def test_streams_of_one_detector_do_not_hear_each_other(detector: VoiceDetector) -> None:
+    windows = windows_of(CLIP)
+    alone = detector.stream()(windows)
+    found: dict[int, list[float]] = {}
+
+    def listen(number: int) -> None:
+        stream = detector.stream()
+        found[number] = [speech for window in windows for speech in stream(window[np.newaxis, :])]
+
+    threads = [threading.Thread(target=listen, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[number] == pytest.approx(alone, abs=1e-6) for number in range(4)] == [True] * 4
+
+
+def test_speech_is_told_from_silence_noise_and_music(detector: VoiceDetector) -> None:
+    assert np.mean(np.array(detector.stream()(windows_of(CLIP))) > 0.5) > 0.6
+    for name in ("silence", "noise", "music"):
+        assert max(detector.stream()(windows_of(SPEECH / "other" / f"{name}.flac"))) < 0.35
+
+
+def test_no_windows_give_no_probabilities(detector: VoiceDetector) -> None:
+    assert detector.stream()(np.zeros((0, WINDOW), np.float32)) == []
+
+
+def test_torch_and_the_package_of_the_model_are_never_imported() -> None:
+    script = "import sys; from pipeline.ingest.vad import VoiceDetector; VoiceDetector(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert "onnxruntime" in loaded
+    assert "torch" not in loaded
+    assert "silero_vad" not in loaded
+
+
+def test_a_missing_model_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vad, "MODEL", "silero_vad_of_another_age.onnx")
+    with pytest.raises(ModelUnavailable, match="install silero-vad"):
+        model_path()
