@@ -125,7 +125,7 @@ def build(
     holding = Holding(storage.jobs, closing)
     door = Door(
         accounts=storage.accounts, counters=storage.counters, limits=limits, keys=keys,
-        trusted_proxies=config.trusted_proxies, metrics=metrics,
+        trusted_proxies=config.trusted_proxies,
     )  # fmt: skip
     ops = Ops(
         jobs=storage.jobs, outbox=storage.outbox, metrics=metrics, base_url=public_base_url,

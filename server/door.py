@@ -11,15 +11,25 @@ from starlette.requests import HTTPConnection, Request
 
 from server.accounts.addresses import Network, address_key, client_address
 from server.accounts.keys import digest, environment_of
-from server.accounts.limits import Limits, Plan, RateTable, Standing, limit_headers, month_of, seconds_until
+from server.accounts.limits import (
+    DAY_S,
+    MONTH_S,
+    Limits,
+    Plan,
+    RateTable,
+    Standing,
+    limit_headers,
+    month_of,
+    seconds_until,
+)
 from server.accounts.signed import Scope, SigningKeys, check_token
 from server.clock import iso, now_ms
 from server.errors import Problem
-from server.metrics import Metrics
+from server.logs import log
 from server.routes.operation import Auth, Operation
-from server.storage.interfaces import Account, AccountStore, ApiKey, Counter
+from server.storage.interfaces import Account, AccountStore, ApiKey, Counter, DiskFull, QuotaExceeded
 
-TOUCH_MS = 60_000  # a key's last use is written at most this often
+MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are not by the day
 FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
 
 
@@ -58,16 +68,13 @@ class Door:
         limits: Limits,
         keys: SigningKeys,
         trusted_proxies: Sequence[Network],
-        metrics: Metrics,
     ) -> None:
         self._accounts = accounts
         self._counters = counters
         self._limits = limits
         self._keys = keys
         self._trusted_proxies = trusted_proxies
-        self._metrics = metrics
         self._rates = RateTable()
-        self._touched: dict[str, int] = {}
 
     async def admit(self, request: Request, operation: Operation) -> Caller:
         """The caller, once every check that needs no body has passed. Raises Problem."""
@@ -104,10 +111,12 @@ class Door:
         """Raises MalformedToken, TokenExpired, WrongJob, WrongScope."""
         check_token(self._keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
 
-    async def limit_headers(self, caller: Caller) -> Mapping[str, str]:
+    async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
         """RateLimit and its relatives for an answer to *caller*; nothing where nothing was counted."""
         if caller.standing is None:
             return {}
+        if isinstance(refusal, QuotaExceeded):
+            return limit_headers([caller.standing, _used_up(refusal)], now=now_ms())
         standings = [caller.standing]
         limit = caller.plan.transcriptions_per_month if caller.plan else None
         if caller.account is not None and limit is not None:
@@ -123,9 +132,8 @@ class Door:
         else:
             subject, limit = caller.address, self._limits.keyless.requests_per_minute
         standing = self._rates.hit(subject, now=now, limit=limit)
+        request.state.limit_headers = limit_headers([standing], now=now)
         if not standing.allowed:
-            self._metrics.refused.labels("rate_limited").inc()
-            request.state.limit_headers = limit_headers([standing], now=now)
             raise Problem(
                 "rate_limited",
                 f"{limit} requests per minute",
@@ -149,16 +157,22 @@ class Door:
         return address_key(client_address(peer, forwarded, self._trusted_proxies))
 
     async def _touch(self, key: ApiKey) -> None:
-        now = now_ms()
-        if now - self._touched.get(key.id, 0) >= TOUCH_MS:
-            self._touched[key.id] = now
-            await self._accounts.touch(key.id, now)
+        try:
+            await self._accounts.touch(key.id, now_ms())
+        except DiskFull:
+            log.warning("last use of a key not written: disk full")  # what he came for may need no room
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:
     """The credential of an Authorization header of the scheme Bearer; None when there is no such header."""
     scheme, _, credential = headers.get("authorization", "").partition(" ")
     return credential.strip() if scheme.lower() == "bearer" and credential.strip() else None
+
+
+def _used_up(refusal: QuotaExceeded) -> Standing:
+    """The allowance that refused, as a window: it has nothing left and so is the tightest."""
+    window_s = MONTH_S if refusal.name in MONTHLY else DAY_S
+    return Standing(refusal.name, refusal.limit, refusal.used, window_s, refusal.resets_at, allowed=False)
 
 
 def _alive(key: ApiKey, now: int) -> bool:

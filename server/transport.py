@@ -1,22 +1,24 @@
 """What every HTTP answer has, whatever route gave it: a request id, CORS, compression, no-store, a log line.
 
-The layers, outermost first: Envelope (ids, common headers, log, metrics, patience with refused uploads), Starlette's
-CORS and gzip middlewares, then the routes.
+The layers, outermost first: Envelope (ids, CORS, common headers, log, metrics, patience with refused uploads),
+Starlette's gzip middleware, then the routes.
 """
 
+import math
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.logs import log
 from server.metrics import Metrics
 
+ALLOWED_METHODS = ("GET", "HEAD", "POST", "DELETE")
 ALLOWED_HEADERS = (
     "Authorization", "Content-Type", "Idempotency-Key", "Prefer", "Last-Event-ID", "X-Request-Id",
 )  # fmt: skip
@@ -27,8 +29,15 @@ EXPOSED_HEADERS = (
 )  # fmt: skip
 LEAST_COMPRESSED = 1000  # bytes; below, gzip costs more than it saves
 
-DRAIN_BYTES = 64 * 1024 * 1024
-DRAIN_S = 2.0
+PREFLIGHT_S = 600  # for which a browser may remember what a preflight said
+
+KEPT_OPEN_BYTES = 1024 * 1024  # what is left of a refused body, at most, for the connection to be worth keeping
+LINGER_BYTES = 64 * 1024 * 1024
+LINGER_S = 15.0
+LINGER_IDLE_S = 2.0  # a client that sends nothing for so long has read its refusal
+
+TOO_MANY = 429
+KNOWN_METHODS = frozenset({*ALLOWED_METHODS, "OPTIONS", "PUT", "PATCH"})  # strangers must not add rows to the metrics
 
 _OUTPUT = re.compile(r"/v1/jobs/[^/]+/outputs/")
 
@@ -42,15 +51,44 @@ def dressed(
     sandbox_host: str | None,
 ) -> ASGIApp:
     """*routes* inside every layer."""
-    cors = CORSMiddleware(
+    return Envelope(
         _Compression(routes),
-        allow_origins=list(cors_origins),
-        allow_methods=["GET", "HEAD", "POST", "DELETE"],
-        allow_headers=list(ALLOWED_HEADERS),
-        expose_headers=list(EXPOSED_HEADERS),
-        max_age=600,
+        origins=Origins(cors_origins),
+        metrics=metrics,
+        new_request_id=new_request_id,
+        sandbox_host=sandbox_host,
     )
-    return Envelope(cors, metrics=metrics, new_request_id=new_request_id, sandbox_host=sandbox_host)
+
+
+class Origins:
+    """Whose pages may read our answers (CORS, fetch.spec.whatwg.org). Keys travel in a header, so cookies are out."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        self._any = "*" in allowed
+        self._allowed = frozenset(allowed)
+
+    def headers(self, origin: str | None) -> Mapping[str, str]:
+        """What an answer to a page of *origin* says; nothing where it may not read it."""
+        if not self._may_read(origin):
+            return {}
+        return {**self._allow(origin), "Access-Control-Expose-Headers": ", ".join(EXPOSED_HEADERS)}
+
+    def preflight(self, origin: str | None) -> Mapping[str, str]:
+        """What a page of *origin* may send. Without these headers its browser sends nothing."""
+        if not self._may_read(origin):
+            return {}
+        return {
+            **self._allow(origin),
+            "Access-Control-Allow-Methods": ", ".join(ALLOWED_METHODS),
+            "Access-Control-Allow-Headers": ", ".join(ALLOWED_HEADERS),
+            "Access-Control-Max-Age": str(PREFLIGHT_S),
+        }
+
+    def _may_read(self, origin: str | None) -> bool:
+        return origin is not None and (self._any or origin in self._allowed)
+
+    def _allow(self, origin: str | None) -> Mapping[str, str]:
+        return {"Access-Control-Allow-Origin": "*" if self._any else origin or ""}
 
 
 class _Compression:
@@ -67,9 +105,16 @@ class _Compression:
 
 class Envelope:
     def __init__(
-        self, app: ASGIApp, *, metrics: Metrics, new_request_id: Callable[[], str], sandbox_host: str | None
+        self,
+        app: ASGIApp,
+        *,
+        origins: Origins,
+        metrics: Metrics,
+        new_request_id: Callable[[], str],
+        sandbox_host: str | None,
     ) -> None:
         self._app = app
+        self._origins = origins
         self._metrics = metrics
         self._new_request_id = new_request_id
         self._sandbox_host = sandbox_host
@@ -84,22 +129,34 @@ class Envelope:
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send)
-        began = time.perf_counter()
+        exchange = _Exchange(scope, receive, send, self._origins)
         try:
-            await self._app(scope, exchange.receive, exchange.send)
+            await self._answer(scope, exchange)
         finally:
-            took_s = time.perf_counter() - began
-            route = state.get("route", "unknown")
-            self._metrics.requests.labels(scope["method"], route, str(exchange.status)).inc()
-            log.info(
-                "request",
-                extra={
-                    "request_id": state["request_id"], "method": scope["method"], "path": scope["path"],
-                    "status": exchange.status, "duration_ms": round(took_s * 1000, 1),
-                    "account": state.get("account"),
-                },
-            )  # fmt: skip
+            self._remember(scope, exchange)
+
+    async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
+        headers = Headers(scope=scope)
+        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:  # whatever is at the path
+            granted = self._origins.preflight(headers.get("origin"))
+            await Response(status_code=204, headers=granted)(scope, exchange.receive, exchange.send)
+            return
+        await self._app(scope, exchange.receive, exchange.send)
+
+    def _remember(self, scope: Scope, exchange: "_Exchange") -> None:
+        state = scope["state"]
+        method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
+        self._metrics.requests.labels(method, state.get("route", "unknown"), str(exchange.status)).inc()
+        if exchange.status == TOO_MANY:
+            self._metrics.refused.labels(state.get("code", "unknown")).inc()
+        log.info(
+            "request",
+            extra={
+                "request_id": state["request_id"], "method": scope["method"], "path": scope["path"],
+                "status": exchange.status, "duration_ms": round(exchange.took_s * 1000, 1),
+                "account": state.get("account"),
+            },
+        )  # fmt: skip
 
 
 class _Exchange:
@@ -109,16 +166,26 @@ class _Exchange:
     after a refusal the rest of the body is read and dropped, bounded in bytes and time, before the connection ends.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, origins: Origins) -> None:
         self.status = 499  # the client left before an answer began
         self._state = scope["state"]
         self._receive = receive
         self._send = send
         headers = Headers(scope=scope)
+        self._cors = origins.headers(headers.get("origin"))
         self._body_ended = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+        self._body_left = _declared_length(headers)
+        self._began = time.perf_counter()
+        self._answered: float | None = None
+
+    @property
+    def took_s(self) -> float:
+        """Until the answer was given."""
+        return (self._answered or time.perf_counter()) - self._began
 
     async def receive(self) -> Message:
         message = await self._receive()
+        self._body_left -= len(message.get("body", b""))
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             self._body_ended = True
         return message
@@ -128,25 +195,48 @@ class _Exchange:
             self.status = message["status"]
             self._complete(MutableHeaders(scope=message))
         last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if last and self.status >= 400 and not self._body_ended:  # noqa: PLR2004  4xx and 5xx
+        if last and self._refuses_body:
             await self._send({**message, "more_body": True})
-            await self._drain()
+            self._answered = time.perf_counter()
+            await self._linger()
             message = {"type": "http.response.body", "body": b"", "more_body": False}
         await self._send(message)
+        if last and self._answered is None:
+            self._answered = time.perf_counter()
+
+    @property
+    def _refuses_body(self) -> bool:
+        return self.status >= 400 and not self._body_ended  # noqa: PLR2004  4xx and 5xx
 
     def _complete(self, headers: MutableHeaders) -> None:
         headers["X-Request-Id"] = self._state["request_id"]
         headers["Vary"] = "Origin, Accept-Encoding"
         headers.setdefault("Cache-Control", "no-store")
         headers.setdefault("X-Content-Type-Options", "nosniff")
-        for name, value in self._state.get("limit_headers", {}).items():
+        if self._refuses_body and self._body_left > KEPT_OPEN_BYTES:
+            headers["Connection"] = "close"
+        for name, value in {**self._cors, **self._state.get("limit_headers", {})}.items():
             headers[name] = value
 
-    async def _drain(self) -> None:
+    async def _linger(self) -> None:
         dropped = 0
-        with anyio.move_on_after(DRAIN_S):
-            while not self._body_ended and dropped < DRAIN_BYTES:
-                dropped += len((await self.receive()).get("body", b""))
+        with anyio.move_on_after(LINGER_S):
+            while not self._body_ended and dropped < LINGER_BYTES:
+                with anyio.move_on_after(LINGER_IDLE_S) as idle:
+                    dropped += len((await self.receive()).get("body", b""))
+                if idle.cancelled_caught:
+                    return
+
+
+def _declared_length(headers: Headers) -> float:
+    """How long the body is going to be; what is sent in chunks may go on for ever.
+
+    So may a body that is only sent once it is asked for: what the client does with its refusal is not known.
+    """
+    if "transfer-encoding" in headers or headers.get("expect", "").lower() == "100-continue":
+        return math.inf
+    length = headers.get("content-length", "0")
+    return int(length) if length.isdecimal() else math.inf
 
 
 _VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)

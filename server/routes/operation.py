@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
+from urllib.parse import quote
 
 import orjson
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -74,7 +75,9 @@ class Admission(Protocol):
     """The door as resources see it. Its Caller passes through here unread."""
 
     async def admit(self, request: Request, operation: Operation) -> Any: ...
-    async def limit_headers(self, caller: Any) -> Mapping[str, str]: ...
+    async def limit_headers(self, caller: Any, refusal: Exception | None) -> Mapping[str, str]:
+        """How the caller's limits stand after his request, which may have been refused."""
+        ...
 
 
 class Resource:
@@ -104,29 +107,31 @@ class Resource:
             raise Problem("method_not_allowed", f"{request.method} is not offered here", headers={"Allow": self._allow})
         request.state.route = operation.path
         caller = await self._admission.admit(request, operation)
+        refusal: Exception | None = None
         try:
             return await operation.handle(request, caller)
+        except Exception as error:
+            refusal = error
+            raise
         finally:
-            request.state.limit_headers = await self._admission.limit_headers(caller)
+            request.state.limit_headers = await self._admission.limit_headers(caller, refusal)
 
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    """The answer to every path that no operation has."""
-    request = Request(scope, receive, send)
-    await problem_response(request, Problem("not_found", "there is nothing at this path"))(scope, receive, send)
+    """The answer to every path that no operation has, also to who wants to open a WebSocket there."""
+    problem = problem_response(HTTPConnection(scope), Problem("not_found", "there is nothing at this path"))
+    await problem(scope, receive, send)
 
 
-def problem_response(request: Request, error: Exception) -> Response:
+def problem_response(request: HTTPConnection, error: Exception) -> Response:
     """*error* as application/problem+json; what nobody foresaw is logged and answered as 500 without details."""
+    path: str = request.scope["path"]
     problem = problem_of(error)
     if problem is None:
-        log.error(
-            "unexpected error",
-            exc_info=error,
-            extra={"request_id": request.state.request_id, "path": request.url.path},
-        )
+        log.error("unexpected error", exc_info=error, extra={"request_id": request.state.request_id, "path": path})
         problem = Problem("internal", "the server failed to answer this request; it has been logged")
-    body = problem.to_json(instance=request.url.path, request_id=request.state.request_id)
+    request.state.code = problem.code
+    body = problem.to_json(instance=quote(path), request_id=request.state.request_id)
     return Response(orjson.dumps(body), problem.status, headers=problem.headers, media_type="application/problem+json")
 
 
