@@ -1,0 +1,92 @@
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio
+from pipeline.ingest.containers import DecodeLimits, Probe
+from pipeline.ingest.crossing import (
+    HEAD,
+    MOST_BYTES,
+    Done,
+    Failed,
+    Garbled,
+    Message,
+    Opened,
+    Order,
+    length_of,
+    packed,
+    unpacked,
+)
+
+
+def crossed(message: Message) -> Message:
+    data = packed(message)
+    kind, length = length_of(data[: HEAD.size])
+    assert length == len(data) - HEAD.size
+    return unpacked(kind, data[HEAD.size :])
+
+
+def test_messages_arrive_as_they_were_sent() -> None:
+    for message in (
+        Opened(Probe("ogg", "opus", 48000, 2, 12.5, duration_stated=True)),
+        Opened(Probe("mp3", "mp3", 44100, 1, None, duration_stated=False)),
+        Done(("audio_truncated", "frames_skipped")),
+        Done(()),
+    ):
+        assert crossed(message) == message
+    samples = np.array([0.5, -1.0, 1e-9], np.float32)
+    arrived = crossed(samples)
+    assert isinstance(arrived, np.ndarray)
+    assert np.array_equal(arrived, samples)
+
+
+@pytest.mark.parametrize("error", [EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio])
+def test_errors_arrive_with_their_class_and_message(error: type[InvalidAudio]) -> None:
+    arrived = crossed(Failed(error("why")))
+    assert isinstance(arrived, Failed)
+    assert (type(arrived.error), str(arrived.error)) == (error, "why")
+
+
+def test_the_length_error_arrives_with_its_numbers() -> None:
+    arrived = crossed(Failed(AudioTooLong("long", limit_s=30.0, actual_s=31.5)))
+    assert isinstance(arrived, Failed)
+    assert isinstance(arrived.error, AudioTooLong)
+    assert (arrived.error.limit_s, arrived.error.actual_s) == (30.0, 31.5)
+
+
+def test_orders_are_read_as_written() -> None:
+    for limits in (DecodeLimits(), DecodeLimits(longest_s=1800.5, most_channels=2)):
+        order = Order(limits=limits, live=True, stall_s=0.5)
+        assert Order.read(orjson.loads(order.written())["start"]) == order
+
+
+@given(head=st.binary(min_size=HEAD.size, max_size=HEAD.size))
+def test_a_head_that_promises_too_much_is_garbled(head: bytes) -> None:
+    kind, length = HEAD.unpack(head)
+    if kind in (b"O", b"S", b"D", b"F") and length <= MOST_BYTES:
+        assert length_of(head) == (kind, length)
+    else:
+        with pytest.raises(Garbled):
+            length_of(head)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(("error", "message", "facts", "limit_s", "format", "codec", "rate", "duration_s")), inner
+        )
+    ),
+)
+
+
+@given(kind=st.sampled_from((b"O", b"S", b"D", b"F")), payload=st.binary(max_size=60) | JSON.map(orjson.dumps))
+def test_whatever_a_broken_decoder_says_is_a_message_or_garbled(kind: bytes, payload: bytes) -> None:
+    try:
+        message = unpacked(kind, payload)
+    except Garbled:
+        return
+    assert isinstance(message, Opened | Done | Failed | np.ndarray)

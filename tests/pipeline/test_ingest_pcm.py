@@ -1,0 +1,82 @@
+from itertools import pairwise
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import RATE, Samples
+from pipeline.ingest.pcm import CHANNELS, ENCODINGS, RATES, Encoding, PcmDecoder
+from tests.pipeline.sounds import tone
+
+
+def decoded(data: bytes, encoding: Encoding, *, rate: int = RATE, channels: int = 1, cuts: Any = ()) -> Samples:
+    decoder = PcmDecoder(encoding, rate=rate, channels=channels)
+    places = [0, *sorted(cuts), len(data)]
+    pieces = [decoder.receive(data[start:end]) for start, end in pairwise(places)]
+    return np.concatenate([*pieces, decoder.end()])
+
+
+@pytest.mark.parametrize(("encoding", "codec"), [("mulaw", "pcm_mulaw"), ("alaw", "pcm_alaw")])
+def test_companded_samples_have_the_values_of_the_standard(encoding: Encoding, codec: str) -> None:
+    """All 256 codes, against FFmpeg's decoder of G.711."""
+    codes = bytes(range(256))
+    reader: Any = av.CodecContext.create(codec, "r")
+    reader.sample_rate, reader.layout = 8000, "mono"
+    (frame,) = reader.decode(av.Packet(codes))
+    assert np.array_equal(decoded(codes, encoding), frame.to_ndarray()[0] / np.float32(32768))
+
+
+def test_sixteen_bits_and_floats_are_taken_as_they_are() -> None:
+    assert decoded(np.array([0, 16384, -32768, 32767], "<i2").tobytes(), "pcm_s16le").tolist() == [
+        0.0,
+        0.5,
+        -1.0,
+        32767 / 32768,
+    ]
+    floats = np.array([0.25, -1.5, np.nan, np.inf], "<f4").tobytes()
+    assert decoded(floats, "pcm_f32le").tolist() == [0.25, -1.0, 0.0, 1.0]
+
+
+def test_stereo_becomes_the_mean_of_both() -> None:
+    pairs = np.array([[1000, 3000], [-32768, 32767]], "<i2").tobytes()
+    assert decoded(pairs, "pcm_s16le", channels=2) == pytest.approx([2000 / 32768, -0.5 / 32768])
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    encoding=st.sampled_from(ENCODINGS),
+    channels=st.sampled_from(CHANNELS),
+    rate=st.sampled_from((8000, 11025, 16000, 22050, 44100, 48000)),
+    cuts=st.lists(st.integers(0, 4001), max_size=30),
+    seed=st.integers(0, 99),
+)
+def test_any_cut_of_the_bytes_even_an_odd_one_gives_the_same_samples(
+    encoding: Encoding, channels: int, rate: int, cuts: list[int], seed: int
+) -> None:
+    data = np.random.default_rng(seed).bytes(4001)
+    whole = decoded(data, encoding, rate=rate, channels=channels)
+    assert np.array_equal(decoded(data, encoding, rate=rate, channels=channels, cuts=cuts), whole)
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 47999, 48000])
+def test_every_rate_keeps_length_and_pitch(rate: int) -> None:
+    sound = tone(1.0, rate=rate, hertz=1000)
+    heard = decoded(sound.astype("<f4").tobytes(), "pcm_f32le", rate=rate)
+    assert len(heard) == pytest.approx(RATE, abs=2)
+    middle = slice(200, -200)
+    length = min(len(heard), RATE)
+    assert np.abs(heard[:length] - tone(1.0, hertz=1000)[:length])[middle].max() < 0.01
+
+
+def test_what_no_client_may_send_is_refused() -> None:
+    for encoding, rate, channels in (
+        ("mp3", RATE, 1),
+        ("mulaw", RATES.start - 1, 1),
+        ("mulaw", RATES.stop, 1),
+        ("mulaw", RATE, 3),
+    ):
+        with pytest.raises(ValueError, match="no raw audio"):
+            PcmDecoder(encoding, rate=rate, channels=channels)  # type: ignore[arg-type]  # that is the point

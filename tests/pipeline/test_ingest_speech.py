@@ -1,0 +1,105 @@
+"""From a recording's samples to decode jobs, on the real clips and the real voice detector."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import LONGEST_JOB, Samples, position
+from pipeline.ingest.packing import Job, Packed, PackingOptions, Passed
+from pipeline.ingest.speech import speech_jobs
+from pipeline.ingest.vad import VoiceDetector
+from tests.pipeline.sounds import CLIPS, SPEECH, read
+
+SPOKEN = [clip for clip in CLIPS if clip.get("words")]
+
+
+@pytest.fixture(scope="module")
+def detector() -> VoiceDetector:
+    return VoiceDetector()
+
+
+def packed(samples: Samples, detector: VoiceDetector, options: PackingOptions | None = None) -> list[Packed]:
+    return list(speech_jobs([samples], detector.stream(), options))
+
+
+def jobs_in(items: list[Packed]) -> list[Job]:
+    return [item for item in items if isinstance(item, Job)]
+
+
+@pytest.mark.parametrize("clip", SPOKEN, ids=lambda clip: str(clip["file"]))
+def test_every_true_word_lies_inside_a_job(detector: VoiceDetector, clip: dict[str, Any]) -> None:
+    samples = read(SPEECH / clip["file"])
+    jobs = jobs_in(packed(samples, detector))
+    for word, start_s, end_s in clip["words"]:
+        start, end = position(start_s), min(position(end_s), len(samples))
+        assert any(job.start <= start and end <= job.end for job in jobs), word
+
+
+def test_short_jobs_cut_at_pauses_hold_every_word_too(detector: VoiceDetector) -> None:
+    (clip,) = (clip for clip in SPOKEN if clip["file"] == "espeak/en_long.flac")
+    options = PackingOptions(target=position(3), longest=position(8), pause=position(0.5))
+    jobs = jobs_in(packed(read(SPEECH / clip["file"]), detector, options))
+    assert max(len(job.samples) for job in jobs) <= position(8)
+    for word, start_s, end_s in clip["words"]:
+        assert any(job.start <= position(start_s) and position(end_s) <= job.end for job in jobs), word
+
+
+@pytest.mark.parametrize("name", ["silence", "noise", "music"])
+def test_silence_noise_and_music_give_no_job(detector: VoiceDetector, name: str) -> None:
+    samples = read(SPEECH / "other" / f"{name}.flac")
+    items = packed(samples, detector)
+    assert jobs_in(items) == []
+    assert items[-1] == Passed(len(samples))
+    assert len(items) >= len(samples) // position(1.1)
+
+
+@settings(deadline=None, max_examples=15)
+@given(cuts=st.lists(st.integers(0, 128_000), max_size=60))
+def test_any_chunking_gives_the_same_jobs(detector: VoiceDetector, cuts: list[int]) -> None:
+    samples = read(SPEECH / "espeak" / "en_noisy_2.flac")
+    chunks = [samples[start:end] for start, end in pairwise([0, *sorted(cuts), len(samples)])]
+    options = PackingOptions(target=position(2), pause=position(0.5))
+    items = list(speech_jobs(chunks, detector.stream(), options))
+    expected = packed(samples, detector, options)
+    assert [(type(item), getattr(item, "start", None), getattr(item, "at", None)) for item in items] == [
+        (type(item), getattr(item, "start", None), getattr(item, "at", None)) for item in expected
+    ]
+    for job, same in zip(jobs_in(items), jobs_in(expected), strict=True):
+        assert np.array_equal(job.samples, same.samples)
+
+
+def test_jobs_can_be_skipped_after_a_restart(detector: VoiceDetector) -> None:
+    """The second run gives the very same jobs, so the first n of them need not be heard again."""
+    samples = read(SPEECH / "espeak" / "en_long.flac")
+    first, second = (jobs_in(packed(samples, detector)) for _ in range(2))
+    assert len(first) > 10
+    for job, again in zip(first, second, strict=True):
+        assert job.start == again.start
+        assert np.array_equal(job.samples, again.samples)
+
+
+def test_without_a_detector_everything_is_in_jobs_of_equal_length() -> None:
+    samples = read(SPEECH / "espeak" / "en_long.flac")
+    items = list(speech_jobs(np.array_split(samples, 7), None))
+    jobs = jobs_in(items)
+    assert [len(job.samples) for job in jobs[:-1]] == [LONGEST_JOB] * (len(samples) // LONGEST_JOB)
+    assert sum(len(job.samples) for job in jobs) == len(samples)
+    assert items[-1] == Passed(len(samples))
+
+
+def test_no_audio_gives_no_job_and_length_nothing(detector: VoiceDetector) -> None:
+    assert list(speech_jobs([], detector.stream())) == [Passed(0)]
+    assert list(speech_jobs([], None)) == [Passed(0)]
+
+
+def test_an_error_of_the_recording_comes_through(detector: VoiceDetector) -> None:
+    def broken() -> Any:
+        yield np.zeros(1000, np.float32)
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="disk"):
+        list(speech_jobs(broken(), detector.stream()))
