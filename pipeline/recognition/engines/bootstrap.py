@@ -1,0 +1,87 @@
+"""What must be set in this process before CTranslate2 is loaded into it, and how its threads are treated after.
+
+Everything here is a cheap no-op where it does not apply. Call prepare() first, import ctranslate2 after.
+"""
+
+import ctypes
+import os
+import platform
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MOST_THREADS = 8
+"""CTranslate2's small matrices do not fill more."""
+
+_POLITE = 10  # nice value of inference threads: the event loop goes first
+
+# glibc's <malloc.h>. CTranslate2's CPU allocator is bare posix_memalign: by default every large buffer is mapped and
+# unmapped again, 78,000 page faults for one 30 s encode. So: one arena, no mmap, never trim, grow in large steps.
+_M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD = -8, -4, -1, -2
+_MALLOC = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, 64 * 2**20))
+
+_AVX512 = frozenset({"avx512f", "avx512cd", "avx512vl", "avx512bw", "avx512dq"})  # what CTranslate2 compiles for
+
+
+def prepare() -> None:
+    """Memory and instruction set are chosen for CTranslate2. Calling it again does nothing more."""
+    _keep_memory()
+    if _cpu_flags() >= _AVX512:
+        os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")  # never chosen by itself
+
+
+def thread_count(wanted: int | None) -> int:
+    """*wanted*, or as many threads as this process may use cores, MOST_THREADS at most."""
+    if wanted is not None:
+        return wanted
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    return max(1, min(affinity, _quota(), MOST_THREADS))
+
+
+@contextmanager
+def polite_threads() -> Iterator[None]:
+    """Threads that a library starts inside the block run at nice +10, and so do those they start later (Linux).
+
+    Python's own threads are left alone: one that holds the interpreter's lock must not be pushed aside.
+    """
+    before = _thread_ids()
+    yield
+    ours = {thread.native_id for thread in threading.enumerate()}
+    for thread_id in _thread_ids() - before - ours:
+        try:
+            os.setpriority(os.PRIO_PROCESS, thread_id, _POLITE)
+        except ProcessLookupError:
+            continue  # it has already ended
+
+
+def _keep_memory() -> None:
+    if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
+        return
+    mallopt = ctypes.CDLL(None).mallopt
+    for parameter, value in _MALLOC:
+        mallopt(parameter, value)  # answers 0 where it is refused: then memory is only handled more slowly
+
+
+def _cpu_flags() -> frozenset[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), []))
+
+
+def _thread_ids() -> set[int]:
+    try:
+        return {int(name) for name in os.listdir("/proc/self/task")}  # noqa: PTH208  (names, not paths)
+    except OSError:
+        return set()
+
+
+def _quota() -> int:
+    """Cores that the control group (a container) grants, rounded up; MOST_THREADS where it sets no limit."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return MOST_THREADS
+    return MOST_THREADS if quota == "max" else -(-int(quota) // int(period))

@@ -1,0 +1,51 @@
+"""The log-mel spectrogram Whisper was trained on, for a window of any length."""
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from pipeline.audio import RATE, Samples
+
+HOP = 160
+"""Samples between frames: 10 ms."""
+
+FRAMES_PER_S = RATE // HOP
+
+_FFT = 400  # 25 ms
+_FLOOR = 1e-10  # the power that counts as silence
+_RANGE = 8.0  # decades below the loudest value that are kept
+_BLOCK = 16  # frames a matrix product: small enough that BLAS does not wake a second thread, which then spins
+_HANN = np.hanning(_FFT + 1)[:-1].astype(np.float32)
+
+
+class LogMel:
+    """samples -> log-mel features; *filters* is Slaney's bank of shape (mels, 201) as the model's own extractor has."""
+
+    def __init__(self, filters: NDArray[np.float32]) -> None:
+        self._filters = np.ascontiguousarray(filters.T, dtype=np.float32)
+
+    def __call__(self, samples: Samples, frames: int) -> NDArray[np.float32]:
+        """Shape (mels, frames): *samples*, then silence up to frames * HOP. What does not fit is left out.
+
+        The padding is silence in the audio, as in OpenAI's whisper, not zeros in the features. Frames that hold
+        nothing but padding are not transformed: their value is known.
+        """
+        heard = min(frames, -(-(len(samples) + _FFT // 2) // HOP))
+        power = np.full((frames, self._filters.shape[1]), _FLOOR, dtype=np.float32)
+        spectrum = np.fft.rfft(_framed(samples, heard) * _HANN)
+        squared = spectrum.real**2 + spectrum.imag**2
+        for first in range(0, heard, _BLOCK):
+            block = slice(first, min(first + _BLOCK, heard))
+            np.matmul(squared[block], self._filters, out=power[block])
+        log = np.log10(np.maximum(power, _FLOOR))
+        return np.ascontiguousarray(((np.maximum(log, log.max() - _RANGE) + 4.0) / 4.0).T)
+
+
+def _framed(samples: Samples, frames: int) -> NDArray[np.float32]:
+    """(frames, 400): frame *t* is centred on sample t * HOP; what lies before the first sample is its mirror image."""
+    margin = _FFT // 2
+    padded = np.zeros(frames * HOP + _FFT, dtype=np.float32)
+    kept = samples[: len(padded) - margin]
+    padded[margin : margin + len(kept)] = kept
+    padded[:margin] = padded[2 * margin : margin : -1]
+    return sliding_window_view(padded, _FFT)[: frames * HOP : HOP]

@@ -1,0 +1,320 @@
+"""Whisper on CTranslate2, below faster-whisper's transcribe(): windows at their real length, batched over sessions.
+
+One call: log-mel -> encode -> (which language?) -> generate -> gates, a second look where they ask for one -> align on
+the same encoder output -> words. Use bootstrap.prepare() before this module is imported.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import ctranslate2
+import numpy as np
+from faster_whisper import WhisperModel
+from faster_whisper.tokenizer import Tokenizer
+from faster_whisper.transcribe import get_suppressed_tokens
+
+from pipeline.audio import LONGEST_JOB, RATE, Samples
+from pipeline.errors import EngineFailed, ModelUnavailable
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engines.alignment import Piece, words_of
+from pipeline.recognition.engines.bootstrap import polite_threads, thread_count
+from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, failed_gate
+from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
+from pipeline.recognition.engines.prompts import WINDOWS_S, Shape, max_length, prefix_tokens, window_for
+from pipeline.words import Word
+
+Windows: TypeAlias = Literal["short", "full"]
+"""short: padded to the next of WINDOWS_S. full: always to 30 s, the only length most models were trained on."""
+
+_FULL_S = WINDOWS_S[-1]
+_BEAM = 5  # of a final; partials are greedy
+_MOST = {"cpu": 8, "cuda": 24}
+_TEXTS_REMEMBERED = 1024  # encoded prompts kept: each is asked for twice, by the scheduler and by the decoder
+_NO_REPEAT = 4  # tokens: what a loop is cut at when there is no other way left to look at it
+_ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding that word times may be sought in: the last word's end
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """Encoder outputs of one call; every member has the same window."""
+
+    states: Any  # ctranslate2.StorageView
+    window_s: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Hypothesis:
+    """What the decoder said of one request. *row* is its place in *encoded*."""
+
+    tokens: tuple[int, ...]
+    text: str
+    language: str
+    language_probability: float
+    avg_logprob: float
+    no_speech_prob: float
+    failed: str | None
+    encoded: _Encoded
+    row: int
+
+
+def chosen_device(device: str | None) -> str:
+    """The device that is used, cpu or cuda: None takes cuda where CTranslate2 sees a device."""
+    return device or ("cuda" if ctranslate2.get_cuda_device_count() else "cpu")
+
+
+class WhisperEngine:
+    """One loaded model. See pipeline.recognition.engine.Engine for the contract of its public names."""
+
+    name = "whisper"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        model: str,
+        device: str | None = None,
+        compute_type: str | None = None,
+        threads: int | None = None,
+        windows: Windows = "full",
+        job_s: int = 29,
+    ) -> None:
+        """Load the model in *folder*; raises ModelUnavailable when its files are not a Whisper model's.
+
+        *windows* and *job_s*: see windows.py, which measures them. *compute_type* None is int8 on a CPU, float16 on
+        CUDA. *threads* None takes what the machine has.
+        """
+        self.model = model
+        self.windows: Windows = windows
+        self.job = min(job_s * RATE, LONGEST_JOB)
+        self.device = chosen_device(device)
+        self.compute_type = compute_type or ("float16" if self.device == "cuda" else "int8")
+        self.most = _MOST[self.device]
+        try:
+            with polite_threads():
+                loaded = WhisperModel(
+                    str(folder),
+                    device=self.device,
+                    compute_type=self.compute_type,
+                    cpu_threads=thread_count(threads),
+                    num_workers=1,
+                    local_files_only=True,
+                )
+        except (RuntimeError, ValueError, OSError) as error:
+            raise ModelUnavailable(f"the Whisper model in {folder} could not be loaded: {error}") from error
+        self._model = loaded.model
+        self._mel = LogMel(loaded.feature_extractor.mel_filters)
+        self._multilingual = bool(self._model.is_multilingual)
+        known = (code for code in loaded.supported_languages if loaded.hf_tokenizer.token_to_id(f"<|{code}|>"))
+        self.languages = frozenset(known if self._multilingual else ("en",))
+        self._tokenizers = {
+            code: Tokenizer(loaded.hf_tokenizer, self._multilingual, "transcribe", code) for code in self.languages
+        }
+        self._tokenizer = self._tokenizers["en"] if "en" in self.languages else next(iter(self._tokenizers.values()))
+        self._suppressed = _suppressed(self._tokenizer)
+        self._tokens_of = lru_cache(_TEXTS_REMEMBERED)(self._encode_text)
+
+    def bucket(self, request: DecodeRequest) -> Hashable:
+        """The request's Shape: equal window, equal prompt length, equal search."""
+        return Shape(self._window_s(request.samples), len(self._prefix(request)), request.final)
+
+    def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
+        """See Engine. Finals that fail a gate or are doubtful are heard once more, in a window of 30 s."""
+        shape = self.bucket(requests[0])
+        assert isinstance(shape, Shape)
+        try:
+            hypotheses = self._decode(requests, shape)
+            again = [
+                row for row, said in enumerate(hypotheses) if requests[row].final and _worth_another_look(said, shape)
+            ]
+            if again:
+                for row, second in zip(again, self._second_look([requests[row] for row in again], shape), strict=True):
+                    hypotheses[row] = _better(hypotheses[row], second)
+            words = self._aligned(requests, hypotheses)
+        except RuntimeError as error:
+            raise EngineFailed(f"CTranslate2 failed: {error}") from error
+        return [
+            Heard(
+                words=spoken,
+                language=said.language,
+                language_probability=said.language_probability,
+                avg_logprob=said.avg_logprob,
+                no_speech_prob=said.no_speech_prob,
+                rejected=said.failed,
+            )
+            for said, spoken in zip(hypotheses, words, strict=True)
+        ]
+
+    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
+        """See Engine. Each window counts by its length."""
+        if not self._multilingual:
+            return "en", 1.0
+        sums: dict[str, float] = {}
+        try:
+            for window in windows:
+                encoded = self._encode([window], self._window_s(window))
+                for language, probability in self._languages(encoded)[0].items():
+                    sums[language] = sums.get(language, 0.0) + probability * len(window)
+        except RuntimeError as error:
+            raise EngineFailed(f"CTranslate2 failed: {error}") from error
+        language = max(sums, key=lambda code: (sums[code], code))
+        return language, round(sums[language] / sum(map(len, windows)), 3)
+
+    def close(self) -> None:
+        """The model's memory is given back."""
+        self._model.unload_model()
+
+    def _decode(self, requests: Sequence[DecodeRequest], shape: Shape, **search: int) -> list[_Hypothesis]:
+        encoded = self._encode([request.samples for request in requests], shape.window_s)
+        languages = self._languages_of(requests, encoded)
+        prompts = [
+            self._prompt(self._prefix(request)[: shape.prefix], language)
+            for request, (language, _) in zip(requests, languages, strict=True)
+        ]
+        results = self._model.generate(
+            encoded.states,
+            prompts,
+            beam_size=_BEAM if shape.final else 1,
+            max_length=max_length(len(prompts[0]), shape.most_tokens),
+            return_scores=True,
+            return_no_speech_prob=True,
+            suppress_tokens=self._suppressed,
+            **search,
+        )
+        return [
+            self._hypothesis(request, result, shape, language, (encoded, row))
+            for row, (request, result, language) in enumerate(zip(requests, results, languages, strict=True))
+        ]
+
+    def _hypothesis(
+        self,
+        request: DecodeRequest,
+        result: Any,
+        shape: Shape,
+        language: tuple[str, float],
+        place: tuple[_Encoded, int],
+    ) -> _Hypothesis:
+        said = result.sequences_ids[0]
+        tokens = tuple(token for token in said if token < self._tokenizer.eot)
+        text = self._tokenizer.decode(tokens)
+        # CTranslate2 divides by the tokens it shows; the end token counts too (as in faster-whisper).
+        avg_logprob = result.scores[0] * len(said) / (len(said) + 1)
+        failed = failed_gate(
+            text,
+            seconds=len(request.samples) / RATE,
+            avg_logprob=avg_logprob,
+            no_speech_prob=result.no_speech_prob,
+            cut_off=len(said) >= shape.most_tokens,
+        )
+        return _Hypothesis(tokens, text, *language, avg_logprob, result.no_speech_prob, failed, *place)
+
+    def _second_look(self, requests: Sequence[DecodeRequest], shape: Shape) -> list[_Hypothesis]:
+        """The same audio in the longest window and without any text before it, the usual seed of a loop."""
+        unaided = Shape(_FULL_S, 0, final=True)
+        return self._decode(requests, unaided, **({"no_repeat_ngram_size": _NO_REPEAT} if shape == unaided else {}))
+
+    def _aligned(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[_Hypothesis]) -> list[tuple[Word, ...]]:
+        """The words of each hypothesis that may stand, one align() for each encoder output and language in it."""
+        words: list[tuple[Word, ...]] = [()] * len(hypotheses)
+        standing = [index for index, said in enumerate(hypotheses) if said.tokens and said.failed is None]
+        groups: dict[tuple[int, str], list[int]] = {}
+        for index in standing:
+            groups.setdefault((id(hypotheses[index].encoded), hypotheses[index].language), []).append(index)
+        for (_, language), members in groups.items():
+            encoded = hypotheses[members[0]].encoded
+            tokens: list[tuple[int, ...]] = [()] * encoded.rows  # rows of another language are left empty
+            frames = [2] * encoded.rows
+            for index in members:
+                row = hypotheses[index].row
+                tokens[row] = hypotheses[index].tokens
+                content = -(-len(requests[index].samples) // HOP) + _ALIGN_BEYOND
+                frames[row] = min(content, encoded.window_s * FRAMES_PER_S)
+            results = self._model.align(encoded.states, self._tokenizers[language].sot_sequence, tokens, frames)
+            for index in members:
+                words[index] = self._words(requests[index], hypotheses[index], results[hypotheses[index].row])
+        return words
+
+    def _words(self, request: DecodeRequest, said: _Hypothesis, aligned: Any) -> tuple[Word, ...]:
+        tokenizer = self._tokenizers[said.language]
+        texts, tokens = tokenizer.split_to_word_tokens([*said.tokens, tokenizer.eot])
+        return words_of(
+            [Piece(text, len(parts)) for text, parts in zip(texts[:-1], tokens[:-1], strict=True)],
+            aligned.alignments,
+            aligned.text_token_probs,
+            request.samples,
+            start=request.start,
+            language=said.language,
+            final=request.final,
+        )
+
+    def _encode(self, windows: Sequence[Samples], window_s: int) -> _Encoded:
+        frames = window_s * FRAMES_PER_S
+        features = np.stack([self._mel(samples, frames) for samples in windows])
+        states = self._model.encode(ctranslate2.StorageView.from_array(features))
+        return _Encoded(states, window_s, len(windows))
+
+    def _languages_of(self, requests: Sequence[DecodeRequest], encoded: _Encoded) -> list[tuple[str, float]]:
+        """The language that was asked for, with probability 1, or the one that is heard."""
+        if all(request.language is not None for request in requests):
+            return [(request.language or "", 1.0) for request in requests]
+        heard = self._languages(encoded)
+        return [
+            (request.language, 1.0) if request.language is not None else _likeliest(probabilities)
+            for request, probabilities in zip(requests, heard, strict=True)
+        ]
+
+    def _languages(self, encoded: _Encoded) -> list[dict[str, float]]:
+        if not self._multilingual:
+            return [{"en": 1.0}] * encoded.rows
+        return [
+            {token[2:-2]: probability for token, probability in row}  # <|en|>
+            for row in self._model.detect_language(encoded.states)
+        ]
+
+    def _window_s(self, samples: Samples) -> int:
+        return window_for(len(samples)) if self.windows == "short" else _FULL_S
+
+    def _prefix(self, request: DecodeRequest) -> tuple[int, ...]:
+        return prefix_tokens(self._tokens_of(request.hint), self._tokens_of(request.previous))
+
+    def _prompt(self, prefix: tuple[int, ...], language: str) -> list[int]:
+        tokenizer = self._tokenizers[language]
+        before = [tokenizer.sot_prev, *prefix] if prefix else []
+        return [*before, *tokenizer.sot_sequence, tokenizer.no_timestamps]
+
+    def _encode_text(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(" " + text.strip())) if text.strip() else ()
+
+
+def _likeliest(probabilities: dict[str, float]) -> tuple[str, float]:
+    language = max(probabilities, key=lambda code: (probabilities[code], code))
+    return language, round(probabilities[language], 3)
+
+
+def _worth_another_look(said: _Hypothesis, shape: Shape) -> bool:
+    """Loops always; doubtful answers only when the second look would differ from the first."""
+    if said.failed is not None:
+        return said.failed in ("repetition", "too_fast")
+    return said.avg_logprob < DOUBT and shape != Shape(_FULL_S, 0, final=True)
+
+
+def _better(first: _Hypothesis, second: _Hypothesis) -> _Hypothesis:
+    """Of two looks at the same audio the one that may stand, then the likelier one.
+
+    Where the model doubts that there is speech and the two have no word in common, neither is believed.
+    """
+    if second.failed is not None or first.failed is not None:
+        return second if second.failed is None else first
+    doubted = max(first.no_speech_prob, second.no_speech_prob) > NO_SPEECH
+    likelier = max(first, second, key=lambda said: said.avg_logprob)
+    if doubted and not set(first.text.casefold().split()) & set(second.text.casefold().split()):
+        return replace(likelier, failed="no_speech")
+    return likelier
+
+
+def _suppressed(tokenizer: Tokenizer) -> list[int]:
+    """Tokens that are never speech: symbols, and the model's own marks but the end."""
+    return [token for token in get_suppressed_tokens(tokenizer, [-1]) if token is not None]
