@@ -20,12 +20,12 @@ from server.accounts.limits import (
     Standing,
     limit_headers,
     month_of,
-    seconds_until,
 )
 from server.accounts.signed import Scope, SigningKeys, check_token
-from server.clock import iso, now_ms
+from server.clock import now_ms
 from server.errors import Problem
 from server.logs import log
+from server.problems import rate_limited
 from server.routes.operation import Auth, Operation
 from server.storage.interfaces import Account, AccountStore, ApiKey, Counter, DiskFull, QuotaExceeded
 
@@ -134,18 +134,7 @@ class Door:
         standing = self._rates.hit(subject, now=now, limit=limit)
         request.state.limit_headers = limit_headers([standing], now=now)
         if not standing.allowed:
-            raise Problem(
-                "rate_limited",
-                f"{limit} requests per minute",
-                headers={"Retry-After": str(seconds_until(standing.resets_at, now))},
-                members={
-                    "limit": limit,
-                    "used": standing.used,
-                    "window": standing.name,
-                    "resets_at": iso(standing.resets_at),
-                    "violated-policies": [standing.name],
-                },
-            )
+            raise rate_limited(standing, now=now)
         return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, standing)
 
     def _anonymous(self, request: HTTPConnection) -> Caller:

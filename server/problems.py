@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipeline.errors import AudioTooLong
+from server.accounts.limits import Standing, seconds_until
 from server.clock import iso, now_ms
 from server.errors import CODES, Problem
 from server.storage import interfaces as storage
 
 SOON = {"Retry-After": "5"}
+UNAVAILABLE = 503
 
 
 def problem_of(error: Exception) -> Problem | None:
@@ -18,17 +20,35 @@ def problem_of(error: Exception) -> Problem | None:
         if isinstance(error, kind):
             return translate(error)
     code = getattr(error, "code", None)  # the small errors of our pure modules name one of the table's codes
-    return Problem(code, str(error)) if isinstance(code, str) and code in CODES and code != "internal" else None
+    if not isinstance(code, str) or code not in CODES or code == "internal":
+        return None
+    return Problem(code, str(error), headers=SOON if CODES[code][0] == UNAVAILABLE else None)
 
 
 def _quota(error: storage.QuotaExceeded) -> Problem:
-    wait_s = max(1, -(-(error.resets_at - now_ms()) // 1000))
+    wait_s = seconds_until(error.resets_at, now_ms())
     members = {"limit": error.limit, "used": error.used, "window": error.name, "resets_at": iso(error.resets_at)}
     return Problem(
         "quota_exceeded",
         f"{error.name}: {error.used} of {error.limit} used; free again at {iso(error.resets_at)}",
         headers={"Retry-After": str(wait_s), "x-should-retry": "false"},
         members={**members, "violated-policies": [error.name]},
+    )
+
+
+def rate_limited(standing: Standing, *, now: int) -> Problem:
+    """The window of *standing* is full."""
+    return Problem(
+        "rate_limited",
+        f"{standing.limit} requests per {standing.name}",
+        headers={"Retry-After": str(seconds_until(standing.resets_at, now))},
+        members={
+            "limit": standing.limit,
+            "used": standing.used,
+            "window": standing.name,
+            "resets_at": iso(standing.resets_at),
+            "violated-policies": [standing.name],
+        },
     )
 
 

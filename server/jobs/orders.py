@@ -56,6 +56,10 @@ class Members:
     fields: Fields
     errors: list[FieldError] = field(default_factory=list)
 
+    def has(self, name: str) -> bool:
+        """Was it given at all? JSON's null stands for a member left out."""
+        return any(value is not None for value in self.fields.get(name, ()))
+
     def take(self, name: str, parse: Callable[[Sequence[object]], T], default: D) -> T | D:
         values = [value for value in self.fields.get(name, ()) if value is not None]
         if not values:
@@ -73,7 +77,7 @@ def parse_order(
     """Raises Problem: missing_input, ambiguous_input, invalid_parameter."""
     members = Members(fields)
     url = members.take("url", _url, None) or members.take("audio_url", _url, None)
-    given = ("url" in fields) + ("audio_url" in fields) + has_file
+    given = members.has("url") + members.has("audio_url") + has_file
     if given > 1:
         raise Problem("ambiguous_input", "give exactly one of file, url and audio_url")
     order = common_order(
@@ -104,7 +108,7 @@ def common_order(
     """The members that files and live sessions share."""
     webhook_url = members.take("webhook_url", _url, None)
     events = members.take("webhook_events", _subset(WEBHOOK_EVENTS), ())
-    if events and "webhook_url" not in members.fields:
+    if events and not members.has("webhook_url"):
         members.errors.append(FieldError("webhook_events", "missing_companion", "needs webhook_url"))
     return Order(
         output_formats=members.take("output_formats", _subset(FORMATS), ("json",)),

@@ -7,7 +7,10 @@ from dataclasses import replace
 
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk
-from server.errors import Problem
+from server.accounts.limits import MINUTE_MS, Standing, month_of
+from server.clock import now_ms
+from server.problems import rate_limited
+from server.storage.interfaces import QuotaExceeded
 
 SLOW_S = 20.0
 """Longer than the keep-alive of event streams, shorter than the usual 30 s of a long poll: both can be tried."""
@@ -24,11 +27,12 @@ class Canceled(Exception):
 
 
 def refuse_at_the_door(scenario: str | None) -> None:
-    """Raises the Problem that the scenario orders, if it is one of those that no job survives to see."""
+    """Raises what a real limit would raise, if the scenario orders it."""
+    now = now_ms()
     if scenario == "quota_exceeded":
-        raise Problem("quota_exceeded", "ordered by sandbox_scenario", headers={"Retry-After": "3600"})
+        raise QuotaExceeded("transcriptions", limit=5, used=5, resets_at=month_of(now).resets_at)
     if scenario == "rate_limited":
-        raise Problem("rate_limited", "ordered by sandbox_scenario", headers={"Retry-After": "1"})
+        raise rate_limited(Standing("minute", 30, 30, MINUTE_MS // 1000, now + 1000, allowed=False), now=now)
 
 
 async def rehearsed(scenario: str | None, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:

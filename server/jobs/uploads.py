@@ -1,8 +1,8 @@
 """A request body -> fields and one durable file. Bytes go straight to the blob store; memory holds one piece."""
 
 import hashlib
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
@@ -121,28 +121,27 @@ class _Form:
     def __init__(self, boundary: bytes) -> None:
         self.fields: dict[str, list[object]] = {}
         self.file: str | None = None  # the file part's filename ("" when it has none) once that part began
-        self._parser = MultipartParser(
-            boundary,
-            {
-                "on_part_begin": self._part_begin,
-                "on_header_field": self._header_name,
-                "on_header_value": self._header_value,
-                "on_header_end": self._header_end,
-                "on_headers_finished": self._headers_done,
-                "on_part_data": self._part_data,
-                "on_part_end": self._part_end,
-                "on_end": self._end,
-            },
-        )
+        with _multipart_errors():
+            self._parser = MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self._part_begin,
+                    "on_header_field": self._header_name,
+                    "on_header_value": self._header_value,
+                    "on_header_end": self._header_end,
+                    "on_headers_finished": self._headers_done,
+                    "on_part_data": self._part_data,
+                    "on_part_end": self._part_end,
+                    "on_end": self._end,
+                },
+            )
         self._taken = bytearray()
         self._ended = False
         self._part_begin()
 
     def feed(self, data: bytes) -> None:
-        try:
+        with _multipart_errors():
             self._parser.write(data)
-        except FormParserError as error:
-            raise Problem("invalid_multipart", f"the body is no valid multipart/form-data: {error}") from None
 
     def close(self) -> None:
         if not self._ended:
@@ -199,6 +198,15 @@ class _Form:
 
     def _end(self) -> None:
         self._ended = True
+
+
+@contextmanager
+def _multipart_errors() -> Iterator[None]:
+    """What the parser refuses as a Problem."""
+    try:
+        yield
+    except FormParserError as error:
+        raise Problem("invalid_multipart", f"the body is no valid multipart/form-data: {error}") from None
 
 
 async def body_of(request: Request, *, most: int) -> bytes:

@@ -123,16 +123,19 @@ class Accounts:
     # --- keys ----------------------------------------------------------------------------------------------------
 
     async def create_key(self, request: Request, caller: Caller) -> Response:
-        body = json_object(await body_of(request, most=MOST_BODY))
-        name, environment = _key_request(body, default=caller.environment)
         credential = bearer(request.headers)
+        owner = None
         if credential is not None and not self._is_signup_token(credential):
             owner = await self._door.identify(request)
+        else:
+            self._check_signup(credential)
+        body = json_object(await body_of(request, most=MOST_BODY))
+        name, environment = _key_request(body, default=caller.environment)
+        if owner is not None:
             account = owner.known()[0]
             issued = issue_key(account.id, environment=environment, name=name)
             await self._accounts.add_key(issued.key)
             return json_response(new_key(account, issued), 201)
-        self._check_signup(credential)
         await self._count_signup(caller)
         account, issued = await open_account(self._accounts, plan="free", environment=environment, name=name)
         return json_response(new_key(account, issued) | {"webhook_secret": account.webhook_secret.current}, 201)

@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from pipeline.documents.formats import FORMATS
 from server.accounts.signed import SigningKeys, make_cursor, read_cursor
-from server.clock import parse_iso
+from server.clock import now_ms, parse_iso
 from server.door import Caller, Door
 from server.errors import FieldError, Problem, invalid
 from server.jobs.holding import Holding
@@ -113,7 +113,7 @@ class Jobs:
 
     async def get(self, request: Request, caller: Caller) -> Response:
         wait_s = query_seconds(request, "wait", most=self._wait_max_s) or 0
-        ttl_s = query_seconds(request, "url_ttl", most=MOST_TTL_S) or DOWNLOAD_TTL_S
+        ttl_s = query_number(request, "url_ttl", least=1, most=MOST_TTL_S) or DOWNLOAD_TTL_S
         job = await self._holding.until_over(await self.mine(request, caller), wait_s=wait_s)
         headers = {"ETag": _etag(job, ttl_s)} | ({} if job.terminal else {"Retry-After": str(POLL_S)})
         if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
@@ -197,7 +197,7 @@ class Jobs:
 
     def _part(self, request: Request, artifact: Artifact, etag: str) -> ByteRange | None:
         asked = request.headers.get("range")
-        if asked is None or not range_still_holds(request.headers.get("if-range"), etag):
+        if asked is None or request.method == "HEAD" or not range_still_holds(request.headers.get("if-range"), etag):
             return None
         try:
             return byte_range(asked, artifact.bytes)
@@ -221,8 +221,13 @@ def no_such_job() -> Problem:
 
 
 def _etag(job: Job, ttl_s: int) -> str:
-    """Changes with everything that a reader sees, but not with the links, which are signed anew for every answer."""
-    return f'W/"{hashlib.sha256(f"{job!r}{ttl_s}".encode()).hexdigest()[:32]}"'
+    """Changes with everything that a reader sees.
+
+    The links are signed anew for every answer, which changes nothing for him; but half their life after he got his,
+    the answer counts as changed, so that who polls never holds links that are about to end.
+    """
+    age = now_ms() // (ttl_s * 500)
+    return f'W/"{hashlib.sha256(f"{job!r}{ttl_s}{age}".encode()).hexdigest()[:32]}"'
 
 
 # --- queries ---------------------------------------------------------------------------------------------------------
@@ -250,18 +255,18 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
     query = request.query_params
     cursor = query.get("cursor")
     owner = f"{caller.account_id}/{caller.environment}"
-    limit = query_seconds(request, "limit", most=100, what="a whole number from 1 to 100", strict=True)
+    limit = query_number(request, "limit", least=1, most=100)
     return JobFilter(
         account=caller.account_id,
         environment=caller.environment,
         states=frozenset(State(name) for name in _choices(query, "status", [*State])),
         created_after=_instant(query, "created_after"),
         created_before=_instant(query, "created_before"),
-        source=next(iter(_choices(query, "source", ["upload", "url", "live"])), None),
+        source=_choice(query, "source", ["upload", "url", "live"]),
         language=query.get("language"),
         metadata={name[9:-1]: text for name, text in query.items() if name.startswith("metadata[") and name[-1] == "]"},
         text=query.get("q"),
-        descending=next(iter(_choices(query, "order", ["asc", "desc"])), "desc") == "desc",
+        descending=_choice(query, "order", ["asc", "desc"]) != "asc",
         after=None if cursor is None else read_cursor(keys, cursor, owner=owner),
     ), limit or 20
 
@@ -279,6 +284,13 @@ def _choices(query: Mapping[str, str], name: str, allowed: "list[str]") -> "list
     return given
 
 
+def _choice(query: Mapping[str, str], name: str, allowed: "list[str]") -> str | None:
+    given = _choices(query, name, allowed)
+    if len(given) > 1:
+        raise invalid([FieldError(name, "repeated", f"must be one of {', '.join(allowed)}")])
+    return given[0] if given else None
+
+
 def _instant(query: Mapping[str, str], name: str) -> int | None:
     if name not in query:
         return None
@@ -288,16 +300,20 @@ def _instant(query: Mapping[str, str], name: str) -> int | None:
         raise invalid([FieldError(name, "invalid_type", "must be an RFC 3339 instant")]) from None
 
 
-def query_seconds(
-    request: Request, name: str, *, most: int, what: str = "a whole number of seconds", strict: bool = False
-) -> int | None:
-    """A whole number of the query, clamped to *most* unless *strict*; None when it is not there."""
+def query_seconds(request: Request, name: str, *, most: int) -> int | None:
+    """A whole number of seconds in the query, clamped to *most*; None when it is not there."""
+    seconds = query_number(request, name, least=0, most=10**9)
+    return None if seconds is None else min(seconds, most)
+
+
+def query_number(request: Request, name: str, *, least: int, most: int) -> int | None:
+    """A whole number of the query; None when it is not there."""
     raw = request.query_params.get(name)
     if raw is None:
         return None
-    if not (raw.isascii() and raw.isdecimal() and len(raw) <= 9) or (strict and not 1 <= int(raw) <= most):  # noqa: PLR2004
-        raise invalid([FieldError(name, "invalid_type", f"must be {what}")])
-    return min(int(raw), most)
+    if not (raw.isascii() and raw.isdecimal() and len(raw) <= len(str(most)) and least <= int(raw) <= most):
+        raise invalid([FieldError(name, "out_of_range", f"must be a whole number from {least} to {most}")])
+    return int(raw)
 
 
 def query_switch(request: Request, name: str) -> bool:
