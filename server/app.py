@@ -47,6 +47,8 @@ from server.routes.webhooks import Webhooks
 from server.storage.open import Storage
 from server.transport import dressed
 
+MOST_PROBES = 8  # uploads looked at in the same moment; each costs a process for some 20 ms, a hostile one seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
@@ -134,7 +136,8 @@ def build(
     routes: list[HasOperations] = [
         Transcriptions(
             uploads=Uploads(storage.blobs), isolation=isolation, jobs=storage.jobs, holding=holding,
-            blobs=storage.blobs, outbox=storage.outbox, egress=egress, records=records,
+            blobs=storage.blobs, outbox=storage.outbox, egress=egress, records=records, links=links,
+            probing=ThreadPoolExecutor(MOST_PROBES, "probe"),
             offers={name: bench.offer for name, bench in benches.items()},
             waiting=Waiting(default_s=config.wait_default, most_s=config.wait_max), closing=closing,
         ),

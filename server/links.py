@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from server.accounts.signed import SigningKeys, check_link, link_query
 from server.clock import now_ms
@@ -22,6 +23,10 @@ class Links:
 
     def job(self, job: Job) -> str:
         return f"{self.base(job.environment)}/v1/jobs/{job.id}"
+
+    def job_path(self, job: Job) -> str:
+        """The same without scheme and host, for Location: right under whatever name the client came by."""
+        return urlsplit(self.job(job)).path
 
     def events(self, job: Job) -> str:
         return f"{self.job(job)}/events"

@@ -5,6 +5,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,7 @@ from server.jobs.orders import Asked, parse_order
 from server.jobs.sandbox import refuse_at_the_door
 from server.jobs.states import Source
 from server.jobs.uploads import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
+from server.links import Links
 from server.records import Records
 from server.routes.jobs import JOB, POLL_S, query_seconds
 from server.routes.operation import Answer, Operation, Parameter, json_response
@@ -59,6 +61,14 @@ class Waiting:
     most_s: int
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long one request is held, and what its client is told of his wish for it."""
+
+    seconds: int
+    applied: str | None = None
+
+
 class Transcriptions:
     def __init__(
         self,
@@ -71,6 +81,8 @@ class Transcriptions:
         outbox: Outbox,
         egress: Egress,
         records: Records,
+        links: Links,
+        probing: Executor,  # a thread per upload whose first bytes are being looked at
         offers: Mapping[str, Offer],  # environment -> what it offers
         waiting: Waiting,
         closing: asyncio.Event,
@@ -83,6 +95,8 @@ class Transcriptions:
         self._outbox = outbox
         self._egress = egress
         self._records = records
+        self._links = links
+        self._probing = probing
         self._offers = offers
         self._waiting = waiting
         self._closing = closing
@@ -105,9 +119,11 @@ class Transcriptions:
                     Parameter(name="Idempotency-Key", place="header", schema={"type": "string", "maxLength": 257},
                               description="Makes repeats of this request answer with the same job, for 24 h"),
                 ),
-                answers={200: Answer(description="The job is over", schema=JOB, headers=("Content-Location",)),
+                answers={200: Answer(description="The job is over", schema=JOB,
+                                     headers=("Content-Location", "Preference-Applied", "Idempotent-Replayed")),
                          202: Answer(description="The job goes on", schema=JOB,
-                                     headers=("Location", "Retry-After"))},
+                                     headers=("Location", "Retry-After", "Preference-Applied",
+                                              "Idempotent-Replayed"))},
                 codes=("invalid_json", "invalid_multipart", "invalid_idempotency_key", "payload_too_large",
                        "audio_too_long", "unsupported_media_type", "unsupported_encoding",
                        "unsupported_audio_format", "missing_input", "ambiguous_input", "empty_file",
@@ -125,11 +141,11 @@ class Transcriptions:
         job_id = new_id(Prefix.JOB, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
         async with self._reserved(key), self._received(request, caller, job_id) as received:
             asked = self._parsed(received, caller)
-            wait_s = self._wait_s(request, asked, wish)
+            hold = self._hold(request, asked, wish)
             new = await self._new_job(job_id, caller, asked, received)
             submitted = await self._jobs.submit(new, idempotency=_fingerprinted(key, asked, received))
             received.keep = not submitted.replayed
-        return await self._answer(request, submitted, wait_s, wish)
+        return await self._answer(submitted, hold)
 
     @asynccontextmanager
     async def _reserved(self, key: IdempotencyKey | None) -> AsyncIterator[None]:
@@ -163,16 +179,19 @@ class Transcriptions:
         refuse_at_the_door(asked.order.scenario)
         return asked
 
-    def _wait_s(self, request: Request, asked: Asked, wish: Preference) -> int:
-        """How long to hold: the wait parameter, then Prefer, then what suits the request."""
-        wait_s = query_seconds(request, "wait", most=self._waiting.most_s)
-        if wait_s is None:
-            wait_s = asked.wait_s
-        if wait_s is None:
-            wait_s = 0 if wish.respond_async else wish.wait_s
-        if wait_s is None:
-            wait_s = 0 if asked.order.webhook_url else self._waiting.default_s
-        return min(wait_s, self._waiting.most_s)
+    def _hold(self, request: Request, asked: Asked, wish: Preference) -> Hold:
+        """How long to hold: the wait parameter, then Prefer, then what suits the request.
+
+        `Prefer: respond-async, wait=10` is no contradiction: it asks to wait ten seconds at most (RFC 7240, 4.3).
+        """
+        most_s = self._waiting.most_s
+        for wait_s in (query_seconds(request, "wait", most=most_s), asked.wait_s, wish.wait_s):
+            if wait_s is not None:
+                held_s = min(wait_s, most_s)
+                return Hold(held_s, applied=f"wait={held_s}")
+        if wish.respond_async:
+            return Hold(0, applied="respond-async")
+        return Hold(0 if asked.order.webhook_url else min(self._waiting.default_s, most_s))
 
     async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
         account, _, plan = caller.known()
@@ -204,7 +223,9 @@ class Transcriptions:
             await self._allowed("url", asked.url)
             return Source(type="url", url=asked.url), None
         with self._blobs.local(received.file.blob) as path:
-            probe = await asyncio.to_thread(self._isolation.probe, path, DecodeLimits())
+            probe = await asyncio.get_running_loop().run_in_executor(
+                self._probing, self._isolation.probe, path, DecodeLimits()
+            )
         if probe.duration_s is not None and probe.duration_stated and probe.duration_s > plan.audio_s_per_file:
             raise AudioTooLong(
                 f"the audio has {probe.duration_s:.0f} s, the plan takes {plan.audio_s_per_file} s",
@@ -224,15 +245,13 @@ class Transcriptions:
                 "url_not_allowed", f"{param}: {error}", errors=[FieldError(param, "not_allowed", str(error))]
             ) from None
 
-    async def _answer(self, request: Request, submitted: Submitted, wait_s: int, wish: Preference) -> Response:
-        job = await self._holding.until_over(submitted.job, wait_s=wait_s)
+    async def _answer(self, submitted: Submitted, hold: Hold) -> Response:
+        job = await self._holding.until_over(submitted.job, wait_s=hold.seconds)
         record = await self._records.full(job)
         headers = {"Idempotent-Replayed": "true"} if submitted.replayed else {}
-        if wish.respond_async and wait_s == 0:
-            headers["Preference-Applied"] = "respond-async"
-        elif wish.wait_s is not None:
-            headers["Preference-Applied"] = f"wait={wait_s}"
-        place = f"{request.scope.get('root_path', '')}/v1/jobs/{job.id}"
+        if hold.applied is not None:
+            headers["Preference-Applied"] = hold.applied
+        place = self._links.job_path(job)
         if job.terminal:
             return json_response(record, headers={**headers, "Content-Location": place})
         headers |= {"Location": place, "Retry-After": str(POLL_S)}
@@ -256,8 +275,8 @@ def _idempotency(request: Request, caller: Caller) -> IdempotencyKey | None:
     header = request.headers.get("idempotency-key")
     if header is None:
         return None
-    path = f"{caller.environment}{request.url.path}"
-    return IdempotencyKey(account=caller.account_id, path=path, key=idempotency_key(header))
+    path: str = request.scope["path"]
+    return IdempotencyKey(account=caller.account_id, path=f"{caller.environment} {path}", key=idempotency_key(header))
 
 
 def _fingerprinted(key: IdempotencyKey | None, asked: Asked, received: Received) -> IdempotencyKey | None:
