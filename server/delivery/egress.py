@@ -1,21 +1,27 @@
 """Our one way out: HTTP requests to addresses that users name, made only to where targets.py lets them go.
 
 A name is resolved once, all its addresses are judged, and the connection goes to one of those judged addresses, with
-the name in the Host header and in TLS. No proxy of the environment is used and no connection is kept, so that nothing
-judged for one name ever serves another.
+the name in the Host header and in TLS. No proxy of the environment is used, no connection and no cookie is kept, so
+that nothing judged for one name ever serves another and nothing of one user's target reaches another's.
 """
 
 import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from http.cookiejar import DefaultCookiePolicy
 from ipaddress import ip_address
 
 import httpx
 
 from server.delivery.targets import Address, Network, Target, judge_addresses, parse_target
+
+LOOKUPS = 32  # names looked up in the same moment; a dead name server holds a thread for half a minute
+LOOKUP_S = 5.0  # after which a name counts as one without an address
 
 
 class Unresolvable(Exception):
@@ -34,15 +40,18 @@ class Egress:
     def __init__(self, *, allowed: Sequence[Network], allow_http: bool) -> None:
         self._allowed = allowed
         self._allow_http = allow_http
+        self._lookups = ThreadPoolExecutor(LOOKUPS, "lookup")
         self._client = httpx.AsyncClient(
             verify=ssl.create_default_context(),
             trust_env=False,
             follow_redirects=False,
             limits=httpx.Limits(max_keepalive_connections=0),
         )
+        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
 
     async def close(self) -> None:
         await self._client.aclose()
+        self._lookups.shutdown(wait=False, cancel_futures=True)
 
     async def check(self, url: str) -> None:
         """Returns iff *url* may be called as far as can be told now; a name without an address may be.
@@ -51,7 +60,7 @@ class Egress:
         """
         target = self.parse(url)
         try:
-            addresses = await _resolve(target)
+            addresses = await self._resolve(target)
         except Unresolvable:
             return
         judge_addresses(target, addresses, allowed=self._allowed)
@@ -74,25 +83,37 @@ class Egress:
 
         Raises TargetNotAllowed, Unresolvable, httpx.TransportError (httpx.TimeoutException among them).
         """
-        addresses = await _resolve(target)
+        addresses = await self._resolve(target)
         judge_addresses(target, addresses, allowed=self._allowed)
-        pinned = Target(target.scheme, str(addresses[0]), target.port, target.resource)
         timeout = httpx.Timeout(patience.read_s, connect=patience.connect_s)
-        async with self._client.stream(
-            method,
-            pinned.url,
-            content=content,
-            headers={**headers, "Host": target.authority, "Accept-Encoding": "identity"},
-            timeout=timeout,
-            extensions={"sni_hostname": target.host},
-        ) as response:
-            yield response
+        async with AsyncExitStack() as stack:
+            for left, address in enumerate(addresses, 1 - len(addresses)):
+                pinned = Target(target.scheme, str(address), target.port, target.resource)
+                request = self._client.stream(
+                    method,
+                    pinned.url,
+                    content=content,
+                    headers={**headers, "Host": target.authority, "Accept-Encoding": "identity"},
+                    timeout=timeout,
+                    extensions={"sni_hostname": target.host},
+                )
+                try:
+                    response = await stack.enter_async_context(request)
+                except (httpx.ConnectError, httpx.ConnectTimeout):  # nothing was sent: another address may answer
+                    if left == 0:
+                        raise
+                    continue
+                yield response
+                return
 
-
-async def _resolve(target: Target) -> list[Address]:
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise Unresolvable(f"{target.host} has no address: {error.strerror}") from None
-    return [ip_address(str(place[4][0]).partition("%")[0]) for place in found]
+    async def _resolve(self, target: Target) -> list[Address]:
+        """Every address of the target's name, in the system's order of preference; there is at least one."""
+        look_up = partial(socket.getaddrinfo, target.host, target.port, type=socket.SOCK_STREAM)
+        try:
+            async with asyncio.timeout(LOOKUP_S):
+                found = await asyncio.get_running_loop().run_in_executor(self._lookups, look_up)
+        except TimeoutError:
+            raise Unresolvable(f"{target.host} could not be looked up in {LOOKUP_S:g} s") from None
+        except OSError as error:
+            raise Unresolvable(f"{target.host} has no address: {error.strerror}") from None
+        return [ip_address(str(place[4][0]).partition("%")[0]) for place in found]

@@ -69,7 +69,10 @@ class Fetcher:
         location = response.headers.get("location")
         if not location:
             raise FetchError("source_http_error", f"status {response.status_code} without a Location")
-        onward = self._egress.parse(urljoin(target.url, location))
+        try:
+            onward = self._egress.parse(urljoin(target.url, location))
+        except ValueError:
+            raise FetchError("source_http_error", "the source redirects to what is no URL") from None
         if target.scheme == "https" and onward.scheme != "https":
             raise FetchError("source_not_allowed", "a redirect from https to http is not followed")
         return onward
@@ -81,14 +84,21 @@ class Fetcher:
                 f"the source answered with status {response.status_code}",
                 retryable=response.status_code in PASSING,
             )
+        declared = response.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > most:
+            raise _too_large(most)
         size = 0
         async with self._blobs.create(blob) as sink:
             async for piece in response.aiter_raw(256 * 1024):
                 size += len(piece)
                 if size > most:
-                    raise FetchError("source_too_large", f"the source has more than {most} bytes")
+                    raise _too_large(most)
                 await sink.write(piece)
         return size
+
+
+def _too_large(most: int) -> FetchError:
+    return FetchError("source_too_large", f"the source has more than {most} bytes")
 
 
 def _filename(target: Target) -> str | None:
