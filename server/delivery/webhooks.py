@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,10 +20,11 @@ from server.delivery.targets import TargetNotAllowed
 from server.logs import log
 from server.metrics import Metrics
 from server.records import Records
-from server.storage.interfaces import Account, AccountStore, Attempt, Delivery, JobStore, Outbox
+from server.storage.interfaces import Account, AccountStore, Attempt, Crowding, Delivery, JobStore, Outbox
 
 MOST_AT_ONCE = 64
-MOST_PER_HOST = 4  # so that one dead host holds up nobody else
+MOST_PER_HOST = 4  # so that one dead host holds up nobody else,
+MOST_PER_ACCOUNT = 16  # and neither do a hundred of one customer's
 USER_AGENT = "scribewire/1"
 MARGIN_S = 15.0  # a claimed delivery is nobody else's for this much longer than an attempt may take
 GONE = 410
@@ -97,7 +98,15 @@ class Deliveries:
         self._metrics = metrics
         self._rules = rules
         self._poll_s = poll_s
-        self._hosts: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MOST_PER_HOST))
+        self._hosts: Counter[str] = Counter()
+        self._accounts_going: Counter[str] = Counter()
+        self._crowding = Crowding(
+            per_host=MOST_PER_HOST,
+            per_account=MOST_PER_ACCOUNT,
+            hosts=self._hosts,
+            accounts=self._accounts_going,
+        )
+        self._arrived = asyncio.Event()  # one of those on their way is no more
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -105,51 +114,58 @@ class Deliveries:
 
     async def run(self) -> None:
         """Send what comes due until stop(); what is on its way then is finished or times out."""
-        busy: set[asyncio.Task[None]] = set()
-        while not self._stopping.is_set():
-            try:
-                due = (
-                    await self._outbox.claim_due(
-                        limit=MOST_AT_ONCE - len(busy),
-                        busy_s=self._rules.timeout_s + MARGIN_S,
-                        wait_s=self._poll_s if not busy else 0.2,
-                    )
-                    if len(busy) < MOST_AT_ONCE
-                    else []
-                )
-            except Exception:  # noqa: BLE001  the next round may succeed
-                log.exception("outbox failed")
-                due = []
-                await self._pause()
-            for delivery in due:
-                task = asyncio.create_task(self._guarded(delivery), name=f"webhook {delivery.id}")
-                busy.add(task)
-                task.add_done_callback(busy.discard)
-            if len(busy) >= MOST_AT_ONCE:
-                await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
-        if busy:
-            await asyncio.wait(busy)
+        async with asyncio.TaskGroup() as tasks:
+            while not self._stopping.is_set():
+                for delivery in await self._due():
+                    self._hosts[delivery.host] += 1
+                    self._accounts_going[delivery.account] += 1
+                    tasks.create_task(self._guarded(delivery), name=f"webhook {delivery.id}")
 
-    async def _pause(self) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), self._poll_s)
+    async def _due(self) -> list[Delivery]:
+        """What is to be sent now; possibly nothing, but not before a moment has passed."""
+        room = MOST_AT_ONCE - self._hosts.total()
+        if room == 0:
+            self._arrived.clear()
+            await self._arrived.wait()
+            return []
+        try:
+            return await self._outbox.claim_due(
+                limit=room, busy_s=self._rules.timeout_s + MARGIN_S, wait_s=self._poll_s, crowding=self._crowding
+            )
+        except Exception:  # noqa: BLE001  the next round may succeed
+            log.exception("outbox failed")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), self._poll_s)
+            return []
 
     async def _guarded(self, delivery: Delivery) -> None:
         try:
-            async with self._hosts[httpx.URL(delivery.url).host]:
-                await self._deliver(delivery)
+            reply = await self._seated(delivery)
+            if reply is not None:
+                await self._record(delivery, reply)
         except Exception:  # noqa: BLE001  stays claimed for a while, then comes due again
             log.exception("delivery failed", extra={"delivery": delivery.id})
 
-    async def _deliver(self, delivery: Delivery) -> None:
+    async def _seated(self, delivery: Delivery) -> Reply | None:
+        """What came of the attempt; its host and account have room again before that is recorded."""
+        try:
+            return await self._sent(delivery)
+        finally:
+            for counter, name in ((self._hosts, delivery.host), (self._accounts_going, delivery.account)):
+                counter[name] -= 1
+                if not counter[name]:
+                    del counter[name]
+            self._arrived.set()
+
+    async def _sent(self, delivery: Delivery) -> Reply | None:
+        """None for a delivery that is gone: its job was deleted since."""
         job, account = await self._jobs.get(delivery.job_id), await self._accounts.account(delivery.account)
         if job is None or account is None:
-            return  # deleted since: its deliveries are gone with it
+            return None
         body = orjson.dumps(self._records.notice(job))
-        reply = await self._courier.bring(
+        return await self._courier.bring(
             delivery.url, body, webhook_id=delivery.webhook_id, secrets=signing_secrets(account)
         )
-        await self._record(delivery, reply)
 
     async def _record(self, delivery: Delivery, reply: Reply) -> None:
         number = len(delivery.attempts) + 1

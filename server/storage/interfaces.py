@@ -480,6 +480,7 @@ class Delivery:
     environment: str
     event: str
     url: str
+    host: str  # of the url, with its port
     state: str  # pending | delivered | failed | disabled
     created_at: int
     next_at: int | None
@@ -487,13 +488,26 @@ class Delivery:
     attempts: tuple[Attempt, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowding:
+    """How many deliveries may be on their way to one host, and of one account; and how many are, as of now."""
+
+    per_host: int
+    per_account: int
+    hosts: Mapping[str, int] = field(default_factory=dict)
+    accounts: Mapping[str, int] = field(default_factory=dict)
+
+
 class Outbox(Protocol):
     """Webhook messages still to be sent. Rows are made by JobStore.finish, in its commit."""
 
-    async def claim_due(self, *, limit: int, busy_s: float, wait_s: float = 0.0) -> list[Delivery]:
+    async def claim_due(
+        self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
+    ) -> list[Delivery]:
         """Pending deliveries whose time has come, oldest first; each is nobody else's for *busy_s*.
 
-        Empty when none came due within *wait_s*.
+        Those that *crowding* has no room for are passed over and hold up none behind them. Its numbers are looked at
+        again whenever something was recorded. Empty when none came due within *wait_s*.
         """
         ...
 

@@ -3,13 +3,18 @@
 import secrets
 import time
 from collections.abc import Sequence
+from functools import partial
+from urllib.parse import urlsplit
+
+import orjson
 
 from server.ids import CHANCE_BYTES, Prefix, new_id
 from server.jobs.states import Job, State
 from server.storage.database import Database, Row, Transaction
-from server.storage.interfaces import Attempt, Delivery
+from server.storage.interfaces import Attempt, Crowding, Delivery
 
 TOPIC = "outbox"
+UNBOUNDED = 2**62
 EVENTS = {State.COMPLETED: "job.completed", State.FAILED: "job.failed"}  # a canceled job sends nothing
 
 
@@ -20,8 +25,8 @@ def enqueue(tx: Transaction, job: Job) -> None:
         return
     off = _disabled(tx, job.account, url)
     tx.run(
-        "INSERT INTO deliveries (id, webhook_id, job, account, environment, event, url, state, created_at, next_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO deliveries (id, webhook_id, job, account, environment, event, url, host, state, created_at,"
+        " next_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             _id(Prefix.DELIVERY, tx),
             _id(Prefix.MESSAGE, tx),
@@ -30,6 +35,7 @@ def enqueue(tx: Transaction, job: Job) -> None:
             job.environment,
             event,
             url,
+            urlsplit(url).netloc.lower(),
             "disabled" if off else "pending",
             tx.now,
             None if off else tx.now,
@@ -46,11 +52,14 @@ class SqliteOutbox:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def claim_due(self, *, limit: int, busy_s: float, wait_s: float = 0.0) -> list[Delivery]:
+    async def claim_due(
+        self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
+    ) -> list[Delivery]:
         ends = time.monotonic() + wait_s
         with self._database.watch(TOPIC) as watch:
             while True:
-                due, next_in_s = await self._database.write(lambda tx: _claim_due(tx, limit, busy_s))
+                room = {"limit": limit, **_room(crowding)}
+                due, next_in_s = await self._database.write(partial(_claim_due, room=room, busy_s=busy_s))
                 left = ends - time.monotonic()
                 if due or left <= 0:
                     return due
@@ -125,20 +134,48 @@ class SqliteOutbox:
         return await self._database.read(backlog)
 
 
-def _claim_due(tx: Transaction, limit: int, busy_s: float) -> tuple[list[Delivery], float | None]:
-    """The due deliveries, and in how many seconds the next one comes due."""
-    rows = tx.all(
-        "SELECT id FROM deliveries WHERE state = 'pending' AND next_at <= ? ORDER BY next_at, id LIMIT ?",
-        (tx.now, limit),
+DUE = """
+    WITH due AS (
+        SELECT id, account, next_at,
+            row_number() OVER (PARTITION BY host ORDER BY next_at, id)
+                + coalesce((SELECT value FROM json_each(:hosts) WHERE key = host), 0) AS place
+        FROM deliveries WHERE state = 'pending' AND next_at <= :now
+    ), fitting AS (
+        SELECT id, next_at,
+            row_number() OVER (PARTITION BY account ORDER BY next_at, id)
+                + coalesce((SELECT value FROM json_each(:accounts) WHERE key = account), 0) AS place
+        FROM due WHERE place <= :per_host
     )
+    SELECT id FROM fitting WHERE place <= :per_account ORDER BY next_at, id LIMIT :limit
+"""
+"""What a host has no room for is out before an account's are counted: its dead hosts hold up no other of its hosts."""
+
+
+def _room(crowding: Crowding | None) -> dict[str, object]:
+    """The parameters of DUE, taken down in the loop that counts."""
+    if crowding is None:
+        return {"per_host": UNBOUNDED, "per_account": UNBOUNDED, "hosts": "{}", "accounts": "{}"}
+    return {
+        "per_host": crowding.per_host,
+        "per_account": crowding.per_account,
+        "hosts": orjson.dumps(dict(crowding.hosts)).decode(),
+        "accounts": orjson.dumps(dict(crowding.accounts)).decode(),
+    }
+
+
+def _claim_due(tx: Transaction, *, room: dict[str, object], busy_s: float) -> tuple[list[Delivery], float | None]:
+    """The due deliveries that there is room for, and in how many seconds the next one comes due."""
+    rows = tx.all(DUE, {"now": tx.now, **room})
     busy_until = tx.now + round(busy_s * 1000)
     claimed = [
         row
         for due in rows
         for row in tx.all("UPDATE deliveries SET next_at = ? WHERE id = ? RETURNING *", (busy_until, due["id"]))
     ]
-    next_at = _next_due(tx)
-    return _deliveries(tx, claimed), None if next_at is None else max(0.0, (next_at - tx.now) / 1000)
+    # What is due and had no room waits for a record, not for a time.
+    later = tx.one("SELECT min(next_at) AS at FROM deliveries WHERE state = 'pending' AND next_at > ?", (tx.now,))
+    next_at = None if later is None else later["at"]
+    return _deliveries(tx, claimed), None if next_at is None else (next_at - tx.now) / 1000
 
 
 def _record(tx: Transaction, delivery_id: str, attempt: Attempt, state: str) -> None:
@@ -193,6 +230,7 @@ def _delivery(row: Row, attempts: Sequence[Row]) -> Delivery:
         environment=row["environment"],
         event=row["event"],
         url=row["url"],
+        host=row["host"],
         state=row["state"],
         created_at=row["created_at"],
         next_at=row["next_at"],

@@ -140,6 +140,7 @@ MIGRATIONS = (
         environment TEXT NOT NULL,
         event TEXT NOT NULL,
         url TEXT NOT NULL,
+        host TEXT NOT NULL,               -- of the url, with its port: what is spared from crowds
         state TEXT NOT NULL,
         created_at INTEGER NOT NULL,
         next_at INTEGER,
