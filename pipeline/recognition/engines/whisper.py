@@ -70,6 +70,7 @@ class WhisperEngine:
     """One loaded model. See pipeline.recognition.engine.Engine for the contract of its public names."""
 
     name = "whisper"
+    incremental = False
 
     def __init__(
         self,
@@ -79,8 +80,8 @@ class WhisperEngine:
         device: str | None = None,
         compute_type: str | None = None,
         threads: int | None = None,
-        windows: Windows = "full",
-        job_s: int = 29,
+        windows: Windows = "short",
+        job_s: int = 5,
     ) -> None:
         """Load the model in *folder*; raises ModelUnavailable when its files are not a Whisper model's.
 
