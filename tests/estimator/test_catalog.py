@@ -369,6 +369,14 @@ def test_an_announced_price_is_dated_and_used_from_its_day_on(catalog: Catalog) 
     assert history(catalog, "gpt-5-mini").next_change(NOON) is None
 
 
+def test_a_change_counts_only_for_the_hour_that_was_asked_about(catalog: Catalog) -> None:
+    """DeepSeek's off-peak price of August leaves the price of the peak hours as it was."""
+    prices = history(catalog, "deepseek-v4-pro")
+    before = datetime(2026, 8, 1, 12, tzinfo=UTC)
+    assert prices.next_change(before) == date(2026, 8, 17)
+    assert prices.next_change(before.replace(hour=2)) is None
+
+
 def test_a_missing_batch_price_is_told_apart_from_the_standard_one(catalog: Catalog) -> None:
     assert history(catalog, "grok-4.7").batch_at(NOON) is None
     assert history(catalog, "gpt-5-mini").batch_at(BATCH_KNOWN - timedelta(seconds=1)) is None
@@ -378,10 +386,12 @@ def test_a_missing_batch_price_is_told_apart_from_the_standard_one(catalog: Cata
 
 
 def test_a_host_that_borrows_a_models_price_does_not_borrow_its_batch_discount(catalog: Catalog) -> None:
-    borrowed = catalog.find("google/claude-opus-5-5")
+    borrowed = catalog.find("azure/claude-fable-5")
     assert borrowed is not None
+    assert (borrowed.name, borrowed.provider) == ("azure/claude-fable-5", "azure")
     assert borrowed.prices is not None
-    assert borrowed.prices.at(NOON) == card_of(catalog, "claude-opus-5-5")
+    assert borrowed.prices.at(NOON) == card_of(catalog, "anthropic/claude-fable-5")
+    assert history(catalog, "anthropic/claude-fable-5").batch_at(NOON) is not None
     assert borrowed.prices.batch_at(NOON) is None
 
 

@@ -309,6 +309,15 @@ def test_special_tokens_in_a_prompt_are_text(estimator: Estimator) -> None:
     assert only(estimator, "gpt-5-mini", prompt="<|endoftext|>")["tokens"]["prompt"]["expected"] == 7
 
 
+def test_a_shorter_run_that_is_never_cached_does_not_put_low_above_expected(estimator: Estimator) -> None:
+    """With 100 tokens more a turn, 781 reach the minimum of 1024 too late; with 250 the third call is cached."""
+    asked = {"prompt": "a" + " a" * 780, "agent_turns": 4, "output_tokens": 1, "reasoning": "off", "complexity": "low"}
+    row = only(estimator, "gpt-6-astra", **asked)
+    assert row["tokens"]["input"]["low"] < row["tokens"]["input"]["expected"]
+    assert row["tokens"]["cached_input"]["low"] == 0 < row["tokens"]["cached_input"]["expected"]
+    assert row["cost_usd"]["low"] == row["cost_usd"]["expected"]
+
+
 def test_foreign_text_is_said_to_widen_the_bounds(estimator: Estimator) -> None:
     assert "non_ascii_text" in codes(only(estimator, "claude-opus-5-5", prompt="Привет, мир")["notes"])
     assert "non_ascii_text" not in codes(only(estimator, "gpt-5-mini", prompt="Привет, мир")["notes"])
@@ -339,7 +348,8 @@ def test_a_run_that_fills_the_window_is_partial_and_not_ranked(estimator: Estima
     assert (row["turns_priced"], row["rank"]) == (turn - 1, None)
     fits = only(estimator, "claude-haiku-4-5", agent_turns=turn - 1, complexity="high")
     assert fits["status"] == "priced"
-    assert fits["cost_usd"]["expected"] == row["cost_usd"]["expected"]
+    assert fits["cost_usd"] == row["cost_usd"]
+    assert fits["tokens"] == row["tokens"]
     assert answer["ranking"] == ["gpt-4.1"]
     assert "context_overflow" in codes(row["notes"])
 

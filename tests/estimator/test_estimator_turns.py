@@ -153,6 +153,12 @@ def test_the_turn_that_enters_a_higher_tier_is_named() -> None:
     assert run(growing, card, Limits(), 9).higher_tier_at == 4
 
 
+@pytest.mark.parametrize(("tokens", "cached"), [(1_023, 0), (1_024, 942)])
+def test_what_is_shorter_than_the_minimum_is_not_cached(tokens: int, cached: int) -> None:
+    way = Scenario(first_input=tokens, visible=0, reasoning=0, growth=0, hit_percent=92)
+    assert run(way, GPT_5_MINI, Limits(), 2).usage.cached == cached
+
+
 def test_a_run_is_priced_up_to_the_call_that_no_longer_fits() -> None:
     way = Scenario(first_input=1_000, visible=100, reasoning=0, growth=1_000, hit_percent=0)
     full = run(way, GPT_5_MINI, Limits(context_window=3_100), 10)
