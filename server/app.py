@@ -17,7 +17,6 @@ from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
 from estimator import Estimator
-from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
 from server.accounts.limits import Limits
 from server.accounts.plans import Plans
@@ -30,9 +29,10 @@ from server.door import Door
 from server.ids import CHANCE_BYTES, Prefix, new_id
 from server.jobs.fetch import Fetcher
 from server.jobs.holding import Holding
+from server.jobs.probing import Prober
 from server.jobs.sweeping import Sweeper
 from server.jobs.uploads import Uploads
-from server.jobs.worker import WorkerRules, Workers
+from server.jobs.worker import Transcriber, WorkerRules, Workers
 from server.links import Links
 from server.metrics import Metrics
 from server.records import Records
@@ -47,14 +47,12 @@ from server.routes.webhooks import Webhooks
 from server.storage.open import Storage
 from server.transport import dressed
 
-MOST_PROBES = 8  # uploads looked at in the same moment; each costs a process for some 20 ms, a hostile one seconds
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """One environment's engine: how its files are transcribed, and what may be asked of it."""
 
-    batch: Batch
+    batch: Transcriber
     offer: Offer
 
 
@@ -124,6 +122,7 @@ def build(
     plans = Plans(storage.accounts, limits)
     egress = Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
     courier = Courier(egress, limits.webhooks)
+    prober = Prober(isolation, storage.blobs)
     holding = Holding(storage.jobs, closing)
     door = Door(
         accounts=storage.accounts, counters=storage.counters, limits=limits, keys=keys,
@@ -135,9 +134,8 @@ def build(
     )  # fmt: skip
     routes: list[HasOperations] = [
         Transcriptions(
-            uploads=Uploads(storage.blobs), isolation=isolation, jobs=storage.jobs, holding=holding,
-            blobs=storage.blobs, outbox=storage.outbox, egress=egress, records=records, links=links,
-            probing=ThreadPoolExecutor(MOST_PROBES, "probe"),
+            uploads=Uploads(storage.blobs), prober=prober, jobs=storage.jobs, holding=holding,
+            outbox=storage.outbox, egress=egress, records=records, links=links,
             offers={name: bench.offer for name, bench in benches.items()},
             waiting=Waiting(default_s=config.wait_default, most_s=config.wait_max), closing=closing,
         ),
@@ -166,7 +164,8 @@ def build(
         workers=Workers(
             name=f"{os.uname().nodename}:{os.getpid()}", jobs=storage.jobs, blobs=storage.blobs, plans=plans,
             batches={name: bench.batch for name, bench in benches.items()},
-            fetcher=Fetcher(egress, storage.blobs), metrics=metrics, rules=WorkerRules(), count=config.workers,
+            fetcher=Fetcher(egress, storage.blobs), prober=prober, metrics=metrics, rules=WorkerRules(),
+            count=config.workers,
         ),
         deliveries=Deliveries(
             outbox=storage.outbox, jobs=storage.jobs, accounts=storage.accounts, records=records, courier=courier,

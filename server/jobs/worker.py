@@ -7,15 +7,17 @@ write that it does make is refused by the store when another worker has taken ov
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum, auto
+from pathlib import Path
+from typing import Protocol
 
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.batch import Batch, BatchOptions
+from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import FORMATS, Heading, segment_object, word_object
 from pipeline.documents.stored import restored, stored
@@ -25,6 +27,7 @@ from server.accounts.limits import Plan
 from server.accounts.plans import Plans
 from server.clock import iso
 from server.jobs.fetch import Fetcher, FetchError
+from server.jobs.probing import Prober
 from server.jobs.sandbox import Canceled, rehearsed
 from server.jobs.states import Job, JobError, State, returns_quota
 from server.logs import log
@@ -42,6 +45,18 @@ class WorkerRules:
     stall_s: float = 300.0  # without a finished chunk for so long, the engine is taken to hang
     handback_s: float = 15.0  # how long a shutdown waits for the chunk in work
     retry_s: float = 1.0  # first delay after an error worth another attempt; doubles
+
+
+class Transcriber(Protocol):
+    """pipeline.batch.Batch, as workers see it."""
+
+    @property
+    def engine_name(self) -> str: ...
+
+    @property
+    def model_name(self) -> str: ...
+
+    def transcribe(self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()) -> AsyncGenerator[Chunk]: ...
 
 
 class LeaseLost(Exception):
@@ -66,9 +81,10 @@ class Workers:
         name: str,
         jobs: JobStore,
         blobs: BlobStore,
-        batches: Mapping[str, Batch],  # environment -> its pipeline
+        batches: Mapping[str, Transcriber],  # by environment
         plans: Plans,
         fetcher: Fetcher,
+        prober: Prober,
         metrics: Metrics,
         rules: WorkerRules,
         count: int,
@@ -79,6 +95,7 @@ class Workers:
         self._batches = batches
         self._plans = plans
         self._fetcher = fetcher
+        self._prober = prober
         self._metrics = metrics
         self._rules = rules
         self._count = count
@@ -87,7 +104,7 @@ class Workers:
     async def run(self) -> None:
         """Work until stop() was called and the jobs in hand are finished or handed back."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._reap(), name="reap")
+            tasks.create_task(self._tidy(), name="tidy")
             for number in range(self._count):
                 tasks.create_task(self._loop(f"{self._name}/{number}"), name=f"worker {number}")
 
@@ -97,32 +114,44 @@ class Workers:
 
     async def _loop(self, worker: str) -> None:
         while not self._stopping.is_set():
+            asked = time.monotonic()
             try:
                 lease = await self._jobs.claim(
                     worker, environments=list(self._batches), lease_s=self._rules.lease_s, wait_s=1.0
                 )
                 if lease is not None:
-                    await self._work(lease)
+                    await self._work(lease, held_until=asked + self._rules.lease_s)
             except Exception:  # noqa: BLE001  one job's surprise must not end the loop for all others
                 log.exception("worker failed", extra={"worker": worker})
                 await self._pause(self._rules.retry_s)
 
-    async def _reap(self) -> None:
+    async def _tidy(self) -> None:
         while not self._stopping.is_set():
             try:
                 if reaped := await self._jobs.reap(limit=100):
                     self._metrics.leases_lost.inc(reaped)
                     log.warning("jobs reaped", extra={"count": reaped})
+                await self._delete_spent_audio()
             except Exception:  # noqa: BLE001  the next round may succeed
-                log.exception("reaping failed")
+                log.exception("tidying failed")
             await self._pause(self._rules.reap_s)
+
+    async def _delete_spent_audio(self) -> None:
+        """Nobody keeps the audio of a job that is over, however it ended and whoever died meanwhile."""
+        while spent := await self._jobs.spent(limit=100):
+            for job_id in spent:
+                await self._blobs.delete(source_key(job_id))
+            await self._jobs.audio_deleted(spent)
 
     async def _pause(self, pause_s: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), pause_s)
 
-    async def _work(self, lease: Lease) -> None:
-        """Run the job of *lease* and write how it ended, unless the lease was lost on the way."""
+    async def _work(self, lease: Lease, *, held_until: float) -> None:
+        """Run the job of *lease* and write how it ended, unless the lease was lost on the way.
+
+        It is surely ours until *held_until* of the monotonic clock: the store counts from a later moment.
+        """
         began = time.monotonic()
         if lease.job.started_at is not None and lease.job.attempt <= 1:
             self._metrics.job_wait.observe((lease.job.started_at - lease.job.created_at) / 1000)
@@ -133,7 +162,9 @@ class Workers:
             batch=self._batches[lease.job.environment],
             plan=await self._plans.of_id(lease.job.account, environment=lease.job.environment),
             fetcher=self._fetcher,
+            prober=self._prober,
             rules=self._rules,
+            held_until=held_until,
         )
         try:
             await self._end(lease, await self._outcome(running))
@@ -169,21 +200,18 @@ class Workers:
                 lease, delay_s=ending.delay_s, error=ending.error, count=ending.error is not None
             ):
                 raise LeaseLost
-            return
-        if not await self._jobs.finish(lease, ending):
+        elif not await self._jobs.finish(lease, ending):
             raise LeaseLost
-        await self._blobs.delete(f"{lease.job.id}/source")
-        self._metrics.jobs_ended.labels(ending.state.value, ending.error.code if ending.error else "").inc()
-        self._metrics.audio.labels(lease.job.environment).inc(ending.duration_s or 0)
-        log.info(
-            "job ended",
-            extra={
-                "job": lease.job.id,
-                "state": ending.state.value,
-                "error": ending.error.code if ending.error else None,
-                "audio_s": ending.duration_s,
-            },
-        )
+        job = await self._jobs.get(lease.job.id)
+        if job is not None and job.terminal:
+            self._remember(job)
+
+    def _remember(self, job: Job) -> None:
+        code = job.error.code if job.error else None
+        audio_s = job.duration_s if job.state is State.COMPLETED else None
+        self._metrics.jobs_ended.labels(job.state.value, code or "").inc()
+        self._metrics.audio.labels(job.environment).inc(audio_s or 0)
+        log.info("job ended", extra={"job": job.id, "state": job.state.value, "error": code, "audio_s": audio_s})
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +231,12 @@ class _Running:
         *,
         jobs: JobStore,
         blobs: BlobStore,
-        batch: Batch,
+        batch: Transcriber,
         plan: Plan,
         fetcher: Fetcher,
+        prober: Prober,
         rules: WorkerRules,
+        held_until: float,
     ) -> None:
         self.job = lease.job
         self._lease = lease
@@ -215,9 +245,11 @@ class _Running:
         self._batch = batch
         self._plan = plan
         self._fetcher = fetcher
+        self._prober = prober
         self._rules = rules
-        self._held_until = time.monotonic() + rules.lease_s
+        self._held_until = held_until
         self._moved_at = time.monotonic()
+        self._total_s = self.job.duration_s
         self._stopping = False
 
     def stop_after_chunk(self) -> None:
@@ -235,7 +267,7 @@ class _Running:
                     return verdict
                 continue
             now = await self._jobs.changed(seen, timeout_s=wait_s)
-            if now is None:
+            if now is None or now.epoch != self._lease.epoch:
                 return _Verdict.LEASE_LOST
             if now.cancel_requested_at is not None:
                 return _Verdict.CANCELED
@@ -254,16 +286,11 @@ class _Running:
 
     async def transcribe(self) -> Outcome:
         """The whole job, from the last checkpoint on. Raises what the pipeline raises, LeaseLost, _Stopped."""
-        order, job = self.job.order, self.job
+        order = self.job.order
         key = await self._audio()
-        chunks = [restored(body) for body in self._lease.chunks]
-        options = BatchOptions(language=order.language, hint=order.prompt, tenant=job.account)
-        with self._blobs.local(key) as path:
-            async for chunk in rehearsed(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks))):
-                await self._checkpoint(chunk, chunks)
-                chunks.append(chunk)
-                if self._stopping:
-                    raise _Stopped
+        await self._known(stage="transcribing")
+        chunks = await self._heard(key)
+        await self._known(stage="writing")
         transcript = assemble(
             chunks, duration=chunks[-1].end, engine=self._batch.engine_name, model=self._batch.model_name
         )
@@ -279,15 +306,39 @@ class _Running:
             warnings=tuple({"code": note} for note in transcript.notes),
         )
 
+    async def _heard(self, key: str) -> list[Chunk]:
+        """Every chunk of the audio, those of earlier attempts included, each safe before the next is asked for."""
+        order = self.job.order
+        chunks = [restored(body) for body in self._lease.chunks]
+        options = BatchOptions(
+            language=order.language,
+            hint=order.prompt,
+            tenant=self.job.account,
+            longest_s=self._plan.audio_s_per_file,
+        )
+        with self._blobs.local(key) as path:
+            made = rehearsed(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
+            async with aclosing(made):
+                async for chunk in made:
+                    await self._checkpoint(chunk, chunks)
+                    chunks.append(chunk)
+                    if self._stopping:
+                        raise _Stopped
+        return chunks
+
     async def _audio(self) -> str:
         """The blob with the job's audio; an address is fetched first, once for all attempts."""
         if self._lease.blob is not None:
             return self._lease.blob
         await self._known(stage="downloading")
-        key = f"{self.job.id}/source-{self._lease.epoch}"
+        key = f"{source_key(self.job.id)}/{self._lease.epoch}"
         source = await self._fetcher.fetch(self.job.source, blob=key, most=self._plan.upload_bytes)
+        probe = await self._prober.probe(key, longest_s=self._plan.audio_s_per_file)
         self._moved_at = time.monotonic()
-        if not await self._jobs.note(self._lease, source=source, blob=key):
+        self._total_s = probe.duration_s
+        if not await self._jobs.note(
+            self._lease, source=replace(source, format=probe.format), duration_s=probe.duration_s, blob=key
+        ):
             raise LeaseLost
         return key
 
@@ -297,8 +348,6 @@ class _Running:
 
     async def _checkpoint(self, chunk: Chunk, before: Sequence[Chunk]) -> None:
         self._check_clock()
-        if not before:
-            await self._known(stage="transcribing")
         asked = time.monotonic()
         kept = await self._jobs.checkpoint(
             self._lease,
@@ -315,8 +364,7 @@ class _Running:
 
     def _progress(self, chunk: Chunk) -> float:
         """How far the decoded audio is, a hair below 1 until everything is written."""
-        total_s = self.job.duration_s or 0.0
-        return min(0.999, seconds(chunk.end) / total_s) if total_s > 0 else 0.0
+        return min(0.999, seconds(chunk.end) / self._total_s) if self._total_s else 0.0
 
     async def _write(self, name: str, transcript: Transcript) -> Artifact:
         self._check_clock()
@@ -341,6 +389,11 @@ class _Running:
 
 class _Stopped(Exception):
     """The server is shutting down and the chunk in work is safe."""
+
+
+def source_key(job_id: str) -> str:
+    """Where a job's audio lies: this blob when it was uploaded, blobs below it when it was fetched."""
+    return f"{job_id}/source"
 
 
 def chunk_events(chunk: Chunk, before: Sequence[Chunk], *, words: bool) -> list[NewEvent]:

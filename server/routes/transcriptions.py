@@ -5,7 +5,6 @@ import hashlib
 import math
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping
-from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -13,9 +12,6 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pipeline.errors import AudioTooLong
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.isolation import Isolation
 from server.accounts.limits import Plan, month_of
 from server.clock import now_ms
 from server.delivery.egress import Egress
@@ -24,6 +20,7 @@ from server.errors import FieldError, Problem
 from server.ids import CHANCE_BYTES, Prefix, new_id
 from server.jobs.holding import Holding
 from server.jobs.orders import Asked, parse_order
+from server.jobs.probing import Prober
 from server.jobs.sandbox import refuse_at_the_door
 from server.jobs.states import Source
 from server.jobs.uploads import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
@@ -33,7 +30,6 @@ from server.routes.jobs import JOB, POLL_S, query_seconds
 from server.routes.operation import Answer, Operation, Parameter, json_response
 from server.schemas import ref
 from server.storage.interfaces import (
-    BlobStore,
     IdempotencyKey,
     JobStore,
     NewJob,
@@ -74,29 +70,25 @@ class Transcriptions:
         self,
         *,
         uploads: Uploads,
-        isolation: Isolation,
+        prober: Prober,
         jobs: JobStore,
         holding: Holding,
-        blobs: BlobStore,
         outbox: Outbox,
         egress: Egress,
         records: Records,
         links: Links,
-        probing: Executor,  # a thread per upload whose first bytes are being looked at
         offers: Mapping[str, Offer],  # environment -> what it offers
         waiting: Waiting,
         closing: asyncio.Event,
     ) -> None:
         self._uploads = uploads
-        self._isolation = isolation
+        self._prober = prober
         self._jobs = jobs
         self._holding = holding
-        self._blobs = blobs
         self._outbox = outbox
         self._egress = egress
         self._records = records
         self._links = links
-        self._probing = probing
         self._offers = offers
         self._waiting = waiting
         self._closing = closing
@@ -222,16 +214,7 @@ class Transcriptions:
             assert asked.url is not None
             await self._allowed("url", asked.url)
             return Source(type="url", url=asked.url), None
-        with self._blobs.local(received.file.blob) as path:
-            probe = await asyncio.get_running_loop().run_in_executor(
-                self._probing, self._isolation.probe, path, DecodeLimits()
-            )
-        if probe.duration_s is not None and probe.duration_stated and probe.duration_s > plan.audio_s_per_file:
-            raise AudioTooLong(
-                f"the audio has {probe.duration_s:.0f} s, the plan takes {plan.audio_s_per_file} s",
-                limit_s=plan.audio_s_per_file,
-                actual_s=probe.duration_s,
-            )
+        probe = await self._prober.probe(received.file.blob, longest_s=plan.audio_s_per_file)
         source = Source(type="upload", filename=received.file.filename, bytes=received.file.bytes, format=probe.format)
         return source, probe.duration_s
 

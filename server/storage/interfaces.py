@@ -302,6 +302,12 @@ class JobStore(Protocol):
         """Ids of jobs whose retention is over."""
         ...
 
+    async def spent(self, *, limit: int) -> list[str]:
+        """Ids of jobs that are over and whose audio may still be stored: delete it, then call audio_deleted()."""
+        ...
+
+    async def audio_deleted(self, job_ids: Sequence[str]) -> None: ...
+
     async def changed(self, seen: Job, *, timeout_s: float) -> Job | None:
         """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None when it was deleted.
 

@@ -164,6 +164,18 @@ class SqliteJobs:
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
         return await self._database.read(lambda tx: listing.find(tx, which, limit))
 
+    async def spent(self, *, limit: int) -> list[str]:
+        def spent(tx: Transaction) -> list[str]:
+            rows = tx.all("SELECT id FROM jobs WHERE finished_at IS NOT NULL AND blob IS NOT NULL LIMIT ?", (limit,))
+            return [row["id"] for row in rows]
+
+        return await self._database.read(spent)
+
+    async def audio_deleted(self, job_ids: Sequence[str]) -> None:
+        await self._database.write(
+            lambda tx: tx.run_many("UPDATE jobs SET blob = NULL WHERE id = ?", [(job_id,) for job_id in job_ids])
+        )
+
     async def changed(self, seen: Job, *, timeout_s: float) -> Job | None:
         ends = time.monotonic() + timeout_s
         with self._database.watch(seen.id) as watch:

@@ -56,6 +56,7 @@ MIGRATIONS = (
     CREATE INDEX jobs_leased ON jobs (lease_until) WHERE state = 'processing';
     CREATE INDEX jobs_active ON jobs (account, environment, class) WHERE state IN ('queued', 'processing');
     CREATE INDEX jobs_listed ON jobs (account, environment, created_at, id);
+    CREATE INDEX jobs_spent ON jobs (id) WHERE finished_at IS NOT NULL AND blob IS NOT NULL;
     CREATE INDEX jobs_expiring ON jobs (expires_at) WHERE expires_at IS NOT NULL;
 
     CREATE TABLE metadata (                -- of the job's options, once more to be searched

@@ -1,0 +1,37 @@
+"""A first look at a stored recording: is it audio, what does it say of itself, is it short enough."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from pipeline.errors import AudioTooLong
+from pipeline.ingest.containers import DecodeLimits, Probe
+from pipeline.ingest.isolation import Isolation
+from server.storage.interfaces import BlobStore
+
+MOST_AT_ONCE = 8  # each costs a process for some 20 ms, a hostile one seconds; more wait
+SLACK_S = 1.0  # of an encoder's padding; decoding stops as far behind the limit
+
+
+class Prober:
+    def __init__(self, isolation: Isolation, blobs: BlobStore) -> None:
+        self._isolation = isolation
+        self._blobs = blobs
+        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "probe")
+
+    async def probe(self, blob: str, *, longest_s: float) -> Probe:
+        """What the recording says of itself, once its first frame was decoded.
+
+        Raises AudioTooLong when it says itself that it is, and what Isolation.decoding() raises on entering. One that
+        lies about its length is met while it is transcribed.
+        """
+        with self._blobs.local(blob) as path:
+            probe = await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._isolation.probe, path, DecodeLimits()
+            )
+        if probe.duration_s is not None and probe.duration_stated and probe.duration_s > longest_s + SLACK_S:
+            raise AudioTooLong(
+                f"the audio has {probe.duration_s:.0f} s, the plan takes {longest_s:.0f} s",
+                limit_s=longest_s,
+                actual_s=probe.duration_s,
+            )
+        return probe
