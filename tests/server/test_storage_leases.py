@@ -247,12 +247,14 @@ async def test_a_job_given_back_with_an_error_four_times_fails_with_it(tmp_path)
 
 
 @in_a_loop
-async def test_a_shutdown_costs_no_attempt(tmp_path):
+async def test_a_shutdown_costs_no_attempt_not_even_the_last(tmp_path):
     async with stored(tmp_path) as storage:
         await submit(storage)
+        for _ in range(3):
+            assert await storage.jobs.release(await claim(storage), delay_s=0, error=ENGINE_ERROR, count=True)
         for _ in range(6):
             lease = await claim(storage)
-            assert lease.job.attempt == 1
+            assert lease.job.attempt == 4
             assert await storage.jobs.release(lease, delay_s=0, error=None, count=False)
 
 

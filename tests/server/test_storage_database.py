@@ -1,0 +1,269 @@
+"""The embedded database by itself: shared commits, failures that stay with their owner, wakes across connections."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from server.storage import database as module
+from server.storage.database import Database, Transaction
+from server.storage.interfaces import DiskFull, StorageError
+from server.storage.schema import MIGRATIONS
+from tests.server.storing import LEASE_S, ManualClock, claim, completed, in_a_loop, stored, submit
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[Database]:
+    database = Database(folder / "test.db", ManualClock())
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+def insert(name: str, size: int = 0):
+    def run(tx: Transaction) -> str:
+        tx.run("INSERT INTO fairness VALUES (?, 0)", (name + "x" * size,))
+        return name
+
+    return run
+
+
+def names(tx: Transaction) -> list[str]:
+    return [row["account"] for row in tx.all("SELECT account FROM fairness ORDER BY account")]
+
+
+async def at_once(database: Database, *functions) -> list[object]:
+    """Hand all *functions* to the database while its writing thread is held up; what each returned or raised."""
+    held, go = threading.Event(), threading.Event()
+
+    def hold_up(tx: Transaction) -> None:  # noqa: ARG001  what write() calls
+        held.set()
+        go.wait()
+
+    holding = asyncio.create_task(database.write(hold_up))
+    await asyncio.to_thread(held.wait)
+    writing = [asyncio.create_task(database.write(function)) for function in functions]
+    await asyncio.sleep(0)
+    go.set()
+    await holding
+    return await asyncio.gather(*writing, return_exceptions=True)
+
+
+@in_a_loop
+async def test_every_commit_reaches_the_disk(tmp_path):
+    async with opened(tmp_path) as database:
+        pragmas = ("journal_mode", "synchronous", "foreign_keys")
+        values = await database.write(lambda tx: [tx.all(f"PRAGMA {name}")[0][0] for name in pragmas])
+        assert values == ["wal", 2, 1]  # 2 is FULL
+
+
+@in_a_loop
+async def test_writes_that_wait_at_the_same_time_share_one_commit(tmp_path):
+    async with opened(tmp_path) as database:
+        statements: list[str] = []
+        database._writing.set_trace_callback(statements.append)
+        made = await at_once(database, *(insert(f"{number:03}") for number in range(100)))
+        assert made == [f"{number:03}" for number in range(100)]
+        assert statements.count("COMMIT") == 2  # the one that held the thread up, and one for all hundred
+        assert len(await database.read(names)) == 100
+
+
+@in_a_loop
+async def test_the_failure_of_one_write_undoes_nothing_of_another(tmp_path):
+    def half(tx: Transaction) -> None:
+        insert("half")(tx)
+        raise ValueError("changed my mind")
+
+    async with opened(tmp_path) as database:
+        results = await at_once(database, insert("a"), half, insert("a"), insert("b"))
+        assert isinstance(results[1], ValueError)
+        assert isinstance(results[2], StorageError)
+        assert results[::3] == ["a", "b"]
+        assert await database.read(names) == ["a", "b"]
+
+
+@in_a_loop
+async def test_a_write_that_does_not_fit_fails_alone_and_the_database_goes_on(tmp_path):
+    async with opened(tmp_path) as database:
+        await limit_pages(database, 20)
+        results = await at_once(database, insert("a"), insert("big", 1_000_000), insert("b"))
+        assert isinstance(results[1], DiskFull)
+        assert results[::2] == ["a", "b"]
+        await limit_pages(database, 1_000_000)
+        await database.write(insert("big", 1_000_000))
+        assert [name[:3] for name in await database.read(names)] == ["a", "b", "big"]
+        (check,) = await database.read(lambda tx: tx.all("PRAGMA integrity_check"))
+        assert check[0] == "ok"
+
+
+async def limit_pages(database: Database, more: int) -> None:
+    def limit(tx: Transaction) -> None:
+        (count,) = tx.all("PRAGMA page_count")
+        tx.all(f"PRAGMA max_page_count = {count[0] + more}")
+
+    await database.write(limit)
+
+
+@in_a_loop
+async def test_a_write_given_up_before_its_turn_never_happens(tmp_path):
+    async with opened(tmp_path) as database:
+        go = threading.Event()
+        holding = asyncio.create_task(database.write(lambda tx: go.wait()))  # noqa: ARG005  what write() calls
+        await asyncio.sleep(0.01)
+        given_up = asyncio.create_task(database.write(insert("never")))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        go.set()
+        await asyncio.gather(holding, given_up, return_exceptions=True)
+        await database.write(insert("after"))
+        assert await database.read(names) == ["after"]
+
+
+@in_a_loop
+async def test_a_reader_cannot_write(tmp_path):
+    async with opened(tmp_path) as database:
+        with pytest.raises(StorageError, match="readonly"):
+            await database.read(insert("a"))
+
+
+@in_a_loop
+async def test_a_read_is_of_one_moment(tmp_path):
+    async with opened(tmp_path) as database:
+        looked, written = threading.Event(), threading.Event()
+
+        def look_twice(tx: Transaction) -> list[list[str]]:
+            first = names(tx)
+            looked.set()
+            written.wait()
+            return [first, names(tx)]
+
+        reading = asyncio.create_task(database.read(look_twice))
+        await asyncio.to_thread(looked.wait)
+        await database.write(insert("a"))
+        written.set()
+        assert await reading == [[], []]
+        assert await database.read(names) == ["a"]
+
+
+@in_a_loop
+async def test_a_lock_held_too_long_by_another_process_is_an_error_and_not_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BUSY_S", 0.05)
+    async with opened(tmp_path) as database:
+        with closing(sqlite3.connect(tmp_path / "test.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StorageError, match="locked"):
+                await database.write(insert("a"))
+            other.execute("ROLLBACK")
+        await database.write(insert("b"))
+        assert await database.read(names) == ["b"]
+
+
+@in_a_loop
+async def test_closing_commits_what_was_handed_over_and_refuses_what_comes_later(tmp_path):
+    async with opened(tmp_path) as database:
+        writing = [asyncio.create_task(database.write(insert(f"{number}"))) for number in range(5)]
+        await asyncio.sleep(0)
+        await database.close()
+        assert await asyncio.gather(*writing) == ["0", "1", "2", "3", "4"]
+        for late in (database.write, database.read):
+            with pytest.raises(StorageError, match="closed"):
+                await late(names)
+    async with opened(tmp_path) as database:
+        assert len(await database.read(names)) == 5
+
+
+@in_a_loop
+async def test_an_older_database_is_brought_forward_with_its_content(tmp_path, monkeypatch):
+    async with opened(tmp_path) as database:
+        await database.write(insert("a"))
+    broken = (*MIGRATIONS, "CREATE TABLE first (n); CREATE TABLE fairness (n);")
+    monkeypatch.setattr(module, "MIGRATIONS", broken)
+    with pytest.raises(StorageError, match="already exists"):
+        Database(tmp_path / "test.db", ManualClock())
+    monkeypatch.setattr(module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE first (n);"))  # the broken one left nothing
+    async with opened(tmp_path) as database:
+        assert await database.read(names) == ["a"]
+        assert await database.read(lambda tx: tx.all("SELECT * FROM first")) == []
+
+
+@in_a_loop
+async def test_a_database_of_a_newer_program_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE later (n);"))
+    async with opened(tmp_path):
+        pass
+    monkeypatch.undo()
+    with pytest.raises(StorageError, match="newer version"):
+        Database(tmp_path / "test.db", ManualClock())
+
+
+def test_a_file_that_is_no_database_is_refused_by_name(tmp_path):
+    (tmp_path / "test.db").write_bytes(b"these are not the pages you are looking for" * 100)
+    with pytest.raises(StorageError, match=r"test\.db: file is not a database"):
+        Database(tmp_path / "test.db", ManualClock())
+
+
+@in_a_loop
+async def test_what_is_announced_before_the_wait_but_after_the_watch_is_not_missed(tmp_path):
+    async with opened(tmp_path) as database:
+        with database.watch("topic") as watch, database.watch("other") as other:
+            await database.write(lambda tx: tx.announce("topic"))
+            assert await watch.wait(60)
+            assert not await other.wait(0)
+            assert not await watch.wait(0)  # once
+
+
+@in_a_loop
+async def test_a_write_that_failed_wakes_nobody(tmp_path):
+    def announce(tx: Transaction) -> None:
+        tx.announce("topic")
+        raise ValueError
+
+    async with opened(tmp_path) as database:
+        with database.watch("topic") as watch:
+            await asyncio.gather(database.write(announce), return_exceptions=True)
+            await database.write(names)
+            assert not await watch.wait(0)
+
+
+@in_a_loop
+async def test_the_commits_of_another_connection_wake_every_kind_of_waiter(tmp_path):
+    """Two stores on one folder see each other only through the file, as two processes do."""
+    async with stored(tmp_path) as ours, stored(tmp_path) as theirs, asyncio.TaskGroup() as tasks:
+        claiming = tasks.create_task(ours.jobs.claim("w1", environments=["production"], lease_s=LEASE_S, wait_s=60.0))
+        sending = tasks.create_task(ours.outbox.claim_due(limit=1, busy_s=30.0, wait_s=60.0))
+        await asyncio.sleep(0)
+        job_id = await submit(theirs, hook=True)
+        lease = await claiming
+        assert lease is not None
+        assert lease.job.id == job_id
+
+        async def follow() -> list[str]:
+            return [event.type async for event in theirs.events.tail(job_id, after=0)]
+
+        following = tasks.create_task(follow())
+        watching = tasks.create_task(theirs.jobs.changed(lease.job, timeout_s=60.0))
+        await asyncio.sleep(0.01)
+        await ours.jobs.finish(lease, completed())
+        assert await following == ["job.status", "job.status", "job.completed"]
+        assert (await watching) == await ours.jobs.get(job_id)
+        assert [row.job_id for row in await sending] == [job_id]
+
+
+@in_a_loop
+async def test_a_waiter_that_comes_after_a_long_silence_misses_nothing(tmp_path):
+    async with stored(tmp_path) as ours, stored(tmp_path) as theirs:
+        for _ in range(3):  # nobody watches between the rounds, so nobody polls
+            job_id = await submit(theirs)
+            lease = await claim(ours)
+            assert lease.job.id == job_id
+            changed = asyncio.create_task(ours.jobs.changed(lease.job, timeout_s=60.0))
+            await asyncio.sleep(0)
+            await theirs.jobs.cancel(job_id)
+            job = await changed
+            assert job is not None
+            assert job.cancel_requested_at is not None

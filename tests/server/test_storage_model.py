@@ -1,0 +1,313 @@
+"""The JobStore against a model of twenty lines: any workers, losing any leases, in any order."""
+
+import asyncio
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from server.jobs.states import Job, JobError, State
+from server.storage import leases
+from server.storage.database import Transaction
+from server.storage.endings import MAX_ATTEMPTS
+from server.storage.interfaces import Lease, Outcome, Renewal
+from server.storage.rows import job_of
+from tests.server.storing import (
+    CANCELED,
+    HOUR,
+    LEASE_S,
+    WORD,
+    ManualClock,
+    checkpoint,
+    completed,
+    failed,
+    opened,
+    quota,
+    submit,
+    types_of,
+)
+
+ERROR = JobError(code="engine_error", message="again", retryable=True)
+
+
+@dataclass
+class Expected:
+    """What a job must look like from outside."""
+
+    live: bool
+    hook: bool
+    state: State = State.QUEUED
+    attempt: int = 0
+    run_after: int = 0
+    lease_id: str | None = None
+    lease_until: int = 0
+    cancel: bool = False
+    started: bool = False
+    progress: float = 0.0
+    chunks: int = 0
+    charged: bool = True
+    sent: set[str] = field(default_factory=set)
+
+    @property
+    def untouched(self) -> bool:
+        return not self.started or (not self.live and self.progress == 0)
+
+    def held(self, lease: Lease, now: int) -> bool:
+        return self.state is State.PROCESSING and self.lease_id == lease.lease_id and self.lease_until > now
+
+    def ends(self, state: State, *, returned: bool = False) -> None:
+        self.state, self.lease_id = state, None
+        self.charged = not returned
+        if state is State.COMPLETED:
+            self.progress = 1.0
+        if state is State.CANCELED:
+            self.chunks = 0
+        elif self.hook:
+            self.sent = {f"job.{state}"}
+
+    def back(self, *, failing: bool, now: int, delay_ms: int = 0) -> None:
+        if self.cancel:
+            self.ends(State.CANCELED)
+        elif failing and not self.live and self.attempt >= MAX_ATTEMPTS:
+            self.ends(State.FAILED, returned=True)
+        else:
+            self.state, self.lease_id, self.run_after = State.QUEUED, None, now + delay_ms
+
+
+MOST_JOBS = 3  # few, so that much happens to each
+MEMORY = Path("/dev/shm")  # a file system like any other, and no disk to wait for: many thousand commits
+NUMBERS = st.integers(0, 20)
+
+
+def given_any(machine: "StoreAndModel") -> bool:
+    return bool(machine.leases)
+
+
+def any_job(machine: "StoreAndModel") -> bool:
+    return bool(machine.expected)
+
+
+def look(tx: Transaction, job_id: str) -> tuple[Job, int, list[str], list[tuple[int, str]]]:
+    """The job, how many chunks it has, the webhook events it sent, its log."""
+    (job,) = tx.all("SELECT * FROM jobs WHERE id = ?", (job_id,))
+    sent = tx.all("SELECT event FROM deliveries WHERE job = ? ORDER BY event", (job_id,))
+    events = tx.all("SELECT seq, type FROM events WHERE stream = ? ORDER BY seq", (job_id,))
+    return (
+        job_of(job),
+        len(leases.chunks(tx, job_id)),
+        [row["event"] for row in sent],
+        [(row["seq"], row["type"]) for row in events],
+    )
+
+
+class StoreAndModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
+        self.loop = asyncio.Runner()
+        self.clock = ManualClock()
+        self.store = opened(self.folder, self.clock)
+        self.expected: dict[str, Expected] = {}
+        self.deleted_charges = 0
+        self.leases: list[Lease] = []  # every one ever given: each may come back late
+
+    # --- what clients do ---
+
+    @precondition(lambda self: len(self.expected) < MOST_JOBS)
+    @rule(live=st.booleans(), hook=st.booleans())
+    def submit(self, *, live: bool, hook: bool) -> None:
+        job_id = self.loop.run(submit(self.store, live=live, hook=hook, quotas=(quota(limit=None),)))
+        self.expected[job_id] = Expected(live, hook)
+
+    @precondition(any_job)
+    @rule(number=NUMBERS, delete=st.booleans())
+    def give_up(self, number: int, *, delete: bool) -> None:
+        job_id, job = self.job(number)
+        if delete:
+            assert self.loop.run(self.store.jobs.delete(job_id)) == job_id
+            del self.expected[job_id]
+            if job.state in (State.QUEUED, State.PROCESSING):
+                job.charged = not job.untouched
+            self.deleted_charges += job.charged
+            return
+        self.loop.run(self.store.jobs.cancel(job_id))
+        if job.state is State.QUEUED:
+            job.ends(State.CANCELED, returned=job.untouched)
+        elif job.state is State.PROCESSING:
+            job.cancel = True
+
+    def job(self, number: int) -> tuple[str, Expected]:
+        return list(self.expected.items())[number % len(self.expected)]
+
+    # --- what workers do ---
+
+    @precondition(lambda self: any(job.state is State.QUEUED for job in self.expected.values()))
+    @rule()
+    def claim(self) -> None:
+        now = self.clock()
+        claimable = {
+            job_id
+            for job_id, job in self.expected.items()
+            if job.state is State.QUEUED and not job.live and job.run_after <= now
+        }
+        lease = self.loop.run(self.store.jobs.claim("w", environments=["production"], lease_s=LEASE_S))
+        assert (lease is not None) == bool(claimable)
+        if lease is not None:
+            assert lease.job.id in claimable
+            self.granted(lease)
+
+    @precondition(any_job)
+    @rule(number=NUMBERS)
+    def claim_live(self, number: int) -> None:
+        job_id, job = self.job(number)
+        now = self.clock()
+        lease = self.loop.run(self.store.jobs.claim_live(job_id, "w", lease_s=LEASE_S))
+        if job.live and job.state is State.PROCESSING and job.lease_until <= now:
+            job.back(failing=True, now=now)
+        assert (lease is not None) == (job.live and job.state is State.QUEUED)
+        if lease is not None:
+            self.granted(lease)
+
+    def granted(self, lease: Lease) -> None:
+        job = self.expected[lease.job.id]
+        job.state, job.lease_id, job.lease_until = State.PROCESSING, lease.lease_id, lease.until
+        job.attempt += 1
+        job.started = True
+        assert lease.job.attempt == job.attempt
+        assert len(lease.chunks) == job.chunks
+        self.leases.append(lease)
+
+    def pick(self, number: int, *, late: bool) -> tuple[Lease, Expected | None]:
+        """Any lease, or one that is still good if there is; with its job if it is good."""
+        good = [lease for lease in self.leases if self.held(lease)]
+        among = self.leases if late or not good else good
+        lease = among[number % len(among)]
+        return lease, self.held(lease)
+
+    def held(self, lease: Lease) -> Expected | None:
+        job = self.expected.get(lease.job.id)
+        return job if job is not None and job.held(lease, self.clock()) else None
+
+    @precondition(given_any)
+    @rule(number=NUMBERS, late=st.booleans(), progress=st.floats(0, 1.5))
+    def checkpoint(self, number: int, *, late: bool, progress: float) -> None:
+        lease, job = self.pick(number, late=late)
+        index = job.chunks if job else 99
+        assert self.loop.run(checkpoint(self.store, lease, index, progress)) == (job is not None)
+        if job:
+            job.chunks += 1
+            job.progress = max(job.progress, min(progress, 1.0))
+            job.lease_until = self.clock() + 30_000
+
+    @precondition(given_any)
+    @rule(number=NUMBERS, late=st.booleans())
+    def log_and_renew(self, number: int, *, late: bool) -> None:
+        lease, job = self.pick(number, late=late)
+        logged = self.loop.run(self.store.jobs.log(lease, [WORD, WORD]))
+        assert (logged is not None) == (job is not None)
+        answer = Renewal.LOST if job is None else Renewal.CANCEL_REQUESTED if job.cancel else Renewal.OK
+        assert self.loop.run(self.store.jobs.renew(lease, lease_s=LEASE_S)) is answer
+        if job:
+            job.lease_until = self.clock() + 30_000
+
+    @precondition(given_any)
+    @rule(
+        number=NUMBERS,
+        late=st.booleans(),
+        count=st.booleans(),
+        delay_s=st.sampled_from([0.0, 20.0]),
+        error=st.sampled_from([None, ERROR]),
+    )
+    def release(self, number: int, *, late: bool, count: bool, delay_s: float, error: JobError | None) -> None:
+        lease, job = self.pick(number, late=late)
+        released = self.loop.run(self.store.jobs.release(lease, delay_s=delay_s, error=error, count=count))
+        assert released == (job is not None)
+        if job:
+            job.back(failing=count, now=self.clock(), delay_ms=round(delay_s * 1000))
+            job.attempt -= not count
+
+    @precondition(given_any)
+    @rule(number=NUMBERS, late=st.booleans(), outcome=st.sampled_from([completed(), failed(), CANCELED]))
+    def finish(self, number: int, *, late: bool, outcome: Outcome) -> None:
+        lease, job = self.pick(number, late=late)
+        assert self.loop.run(self.store.jobs.finish(lease, outcome)) == (job is not None)
+        if job:
+            job.ends(outcome.state)
+
+    @precondition(any_job)
+    @rule(times=st.integers(1, 4), dies=st.booleans())
+    def attempts_fail(self, times: int, *, dies: bool) -> None:
+        """Whoever claims a job dies with it, or gives it back with an error."""
+        for _ in range(times):
+            before = len(self.leases)
+            self.claim()
+            if len(self.leases) == before:
+                return
+            if dies:
+                self.time_passes(s=30, reaping=True)
+            elif self.held(self.leases[-1]):
+                self.release(len(self.leases) - 1, late=True, count=True, delay_s=0.0, error=ERROR)
+
+    # --- what passes ---
+
+    @precondition(given_any)
+    @rule(s=st.sampled_from([1, 20, 29, 30, 31]), reaping=st.booleans())
+    def time_passes(self, *, s: int, reaping: bool) -> None:
+        self.clock.advance(s=s)
+        if not reaping:
+            return
+        now = self.clock()
+        expired = [job for job in self.expected.values() if job.state is State.PROCESSING and job.lease_until <= now]
+        assert self.loop.run(self.store.jobs.reap(limit=1000)) == len(expired)
+        for job in expired:
+            job.back(failing=True, now=now)
+
+    @invariant()
+    def every_job_is_as_expected(self) -> None:
+        self.loop.run(self.compare())
+
+    async def compare(self) -> None:
+        seen = await self.store._database.read(lambda tx: {job_id: look(tx, job_id) for job_id in self.expected})
+        for job_id, expected in self.expected.items():
+            job, chunks, sent, events = seen[job_id]
+            assert (job.state, job.progress) == (expected.state, expected.progress)
+            assert chunks == expected.chunks
+            assert sent == sorted(expected.sent)
+            assert [seq for seq, _ in events] == list(range(1, len(events) + 1))
+            ends = [kind for _, kind in events if kind == f"job.{job.state}"]
+            assert ends == ([events[-1][1]] if job.terminal else [])
+        (used,) = await self.store.counters.used("acct_1", [("transcriptions", "2026-11")])
+        assert used == self.deleted_charges + sum(job.charged for job in self.expected.values())
+
+    def teardown(self) -> None:
+        try:
+            self.loop.run(self.everything_ends())
+        finally:
+            self.loop.run(self.store.close())
+            self.loop.close()
+            shutil.rmtree(self.folder)
+
+    async def everything_ends(self) -> None:
+        """However it stands: workers that do their work, and time, bring every job to its one end."""
+        for _ in range(2):  # what still ran is reaped, then waits for a day
+            self.clock.advance(ms=24 * HOUR)
+            await self.store.jobs.reap(limit=1000)
+        for job_id in self.expected:
+            job = await self.store.jobs.get(job_id)
+            assert job is not None
+            assert job.terminal
+            kinds = await types_of(self.store, job_id)
+            assert sum(kind in ("job.completed", "job.failed", "job.canceled") for kind in kinds) == 1
+            usage = await self.store._database.read(
+                lambda tx, job_id=job_id: tx.all("SELECT state FROM usage WHERE job = ?", (job_id,))
+            )
+            assert [row["state"] for row in usage] == [job.state]
+            assert len(await self.store.outbox.of_job(job_id)) <= 1
+
+
+TestStoreAndModel = StoreAndModel.TestCase
+TestStoreAndModel.settings = settings(deadline=None, max_examples=50, stateful_step_count=50)

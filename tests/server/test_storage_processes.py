@@ -1,0 +1,228 @@
+"""What must hold when real processes share the folder and die, sleep or fill the disk at the worst moment."""
+
+import asyncio
+import random
+import shutil
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from server.storage import leases
+from server.storage.open import Storage
+from tests.server.storing import (
+    LEASE_S,
+    NOON,
+    FileClock,
+    checkpoint,
+    claim,
+    completed,
+    in_a_loop,
+    stored,
+    submit,
+    types_of,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = "from tests.server.storing_child import main; main()"
+
+
+@pytest.fixture
+def clock(tmp_path):
+    clock = FileClock(tmp_path / "clock")
+    clock.set(NOON)
+    return clock
+
+
+@asynccontextmanager
+async def child(
+    command: str, folder: Path, *, before: str = "", inside: tuple[str, ...] = ()
+) -> AsyncIterator[Process]:
+    """A process that runs *command* of storing_child, after the Python statement *before*."""
+    words = [*inside, sys.executable, "-c", f"{before}\n{RUN}", command, str(folder / "data"), str(folder / "clock")]
+    process = await asyncio.create_subprocess_exec(*words, cwd=ROOT, stdin=PIPE, stdout=PIPE)
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):  # it has ended by itself
+            process.kill()
+        await process.communicate()
+
+
+async def heard(process: Process) -> Any:
+    """The next thing that *process* tells; None when it has ended."""
+    assert process.stdout is not None
+    line = await process.stdout.readline()
+    return orjson.loads(line) if line else None
+
+
+async def heard_to_the_end(process: Process) -> list[Any]:
+    assert process.stdout is not None
+    return [orjson.loads(line) for line in (await process.stdout.read()).splitlines()]
+
+
+async def send(process: Process, line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line.encode() + b"\n")
+    await process.stdin.drain()
+
+
+async def rows(storage: Storage, table: str, job_id: str) -> int:
+    (row,) = await storage._database.read(
+        lambda tx: tx.all(f"SELECT count(*) AS n FROM {table} WHERE job = ?", (job_id,))
+    )
+    return int(row["n"])
+
+
+async def assert_ended_once(storage: Storage, job_id: str) -> None:
+    job = await storage.jobs.get(job_id)
+    assert job is not None
+    assert job.terminal
+    assert await rows(storage, "usage", job_id) == 1
+    assert len({row.webhook_id for row in await storage.outbox.of_job(job_id)}) == 1
+    events = await storage.events.read(job_id, after=0, limit=1000)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert [event.type for event in events].count(f"job.{job.state}") == 1
+
+
+async def assert_intact(storage: Storage) -> None:
+    (check,) = await storage._database.read(lambda tx: tx.all("PRAGMA integrity_check"))
+    assert check[0] == "ok"
+    assert await storage._database.read(lambda tx: tx.all("PRAGMA foreign_key_check")) == []
+
+
+@in_a_loop
+async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(tmp_path, clock):
+    async with stored(tmp_path, clock) as storage:
+        job_id = await submit(storage, hook=True)
+        async with child("be_late", tmp_path) as worker:
+            assert await heard(worker) == job_id
+            worker.kill()
+            await worker.wait()
+        clock.advance(s=LEASE_S)
+        assert await storage.jobs.reap(limit=10) == 1
+        lease = await claim(storage)
+        assert (lease.chunks, lease.job.attempt) == ((b"chunk 0",), 2)
+        assert await checkpoint(storage, lease, 1, progress=1.0)
+        assert await storage.jobs.finish(lease, completed())
+        assert await storage.jobs.chunks(job_id) == [b"chunk 0", b"chunk 1"]
+        await assert_ended_once(storage, job_id)
+
+
+async def sleep_past_the_lease(tmp_path: Path, clock: FileClock, *, before: str, reaped: bool) -> list[bool]:
+    """A worker process is stopped, its lease ends (and another worker has the job), it wakes: which writes failed."""
+    async with stored(tmp_path, clock) as storage:
+        job_id = await submit(storage, hook=True)
+        async with child("be_late", tmp_path, before=before) as worker:
+            assert await heard(worker) == job_id
+            worker.send_signal(signal.SIGSTOP)
+            clock.advance(s=LEASE_S)
+            if reaped:
+                await storage.jobs.reap(limit=10)
+                await checkpoint(storage, await claim(storage), 1)
+            worker.send_signal(signal.SIGCONT)
+            await send(worker, "go")
+            refused: list[bool] = await heard(worker)
+        if all(refused):
+            kinds = await types_of(storage, job_id)
+            assert kinds.count("word") == (2 if reaped else 1)
+            assert "job.completed" not in kinds
+        return refused
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+@in_a_loop
+async def test_a_worker_that_slept_past_its_lease_may_write_nothing(tmp_path, clock, reaped):
+    assert all(await sleep_past_the_lease(tmp_path, clock, before="", reaped=reaped))
+
+
+@pytest.mark.parametrize(("fence", "reaped"), [(" AND lease_id = :lease_id", True), (" AND lease_until > :now", False)])
+@in_a_loop
+async def test_without_a_part_of_the_fence_the_test_above_is_red(tmp_path, clock, fence, reaped):
+    assert fence in leases.FENCE
+    before = f"from server.storage import leases; leases.FENCE = {leases.FENCE.replace(fence, '')!r}"
+    assert not all(await sleep_past_the_lease(tmp_path, clock, before=before, reaped=reaped))
+
+
+@in_a_loop
+async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(tmp_path, clock):
+    chance = random.Random(20)
+    async with stored(tmp_path, clock) as storage:
+        jobs = [await submit(storage, hook=True) for _ in range(6)]
+        for _ in range(5):
+            async with child("work", tmp_path) as worker:
+                for _ in range(chance.randrange(1, 9)):
+                    await heard(worker)
+                worker.kill()
+            clock.advance(s=LEASE_S)
+            await storage.jobs.reap(limit=10)
+        async with child("work", tmp_path) as worker:
+            await heard_to_the_end(worker)
+        for job_id in jobs:
+            await assert_ended_once(storage, job_id)
+            job = await storage.jobs.get(job_id)
+            assert job is not None
+            chunks = [b"chunk 0", b"chunk 1", b"chunk 2"]
+            assert await storage.jobs.chunks(job_id) == chunks or (job.state, job.attempt) == ("failed", 4)
+        await assert_intact(storage)
+
+
+@in_a_loop
+async def test_two_workers_never_get_the_same_job(tmp_path, clock):
+    async with stored(tmp_path, clock) as storage:
+        jobs = {await submit(storage) for _ in range(30)}
+        async with child("work", tmp_path) as one, child("work", tmp_path) as two:
+            told = await asyncio.gather(heard_to_the_end(one), heard_to_the_end(two))
+        assert sorted(line for lines in told for line in lines if line in jobs) == sorted(jobs)
+        for job_id in jobs:
+            job = await storage.jobs.get(job_id)
+            assert job is not None
+            assert (job.attempt, job.state) == (1, "completed")
+
+
+@in_a_loop
+async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(tmp_path, clock):
+    chance = random.Random(7)
+    acknowledged: list[str] = []
+    for _ in range(3):
+        async with child("submit_for_ever", tmp_path) as clients:
+            acknowledged += [await heard(clients) for _ in range(chance.randrange(1, 120))]
+            clients.kill()
+            acknowledged += await heard_to_the_end(clients)
+    async with stored(tmp_path, clock) as storage:
+        await assert_intact(storage)
+        for job_id in acknowledged:
+            assert await types_of(storage, job_id) == ["job.status"]
+        queued = (await storage.jobs.counts())["queued"]
+        assert queued >= len(acknowledged)
+        assert await storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [queued]
+
+
+@pytest.mark.usefixtures("clock")
+@in_a_loop
+async def test_a_full_disk_refuses_clearly_and_loses_nothing_acknowledged(tmp_path):
+    """On a file system of 2 MiB of its own, gone with the process."""
+    data = tmp_path / "data"
+    data.mkdir()
+    mount = f'mount -t tmpfs -o size=2m,mode=0700 tmpfs "{data}" && exec "$@"'
+    private = ("unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+    if shutil.which("unshare") is None or await returncode(*private, "true"):
+        pytest.skip("may not mount a file system here")
+    async with child("fill_the_disk", tmp_path, inside=private) as process:
+        accepted = await heard(process)
+        assert len(accepted) > 3
+        assert await heard(process) == [None, 100_000]  # nothing of the blob that did not fit
+        assert await heard(process) == []  # none of the accepted is lost
+        assert await heard(process)  # after room was made
+        assert await process.wait() == 0
+
+
+async def returncode(*words: str) -> int:
+    process = await asyncio.create_subprocess_exec(*words)
+    return await process.wait()
