@@ -14,7 +14,8 @@ from rich.table import Table
 
 from pipeline.batch import BatchOptions
 from pipeline.errors import PipelineError
-from pipeline.ingest.containers import FORMATS, DecodeLimits, missing_demuxers
+from pipeline.ingest.containers import FORMATS, DecodeLimits
+from pipeline.ingest.decode import missing_demuxers
 from pipeline.ingest.isolation import Isolation
 from pipeline.words import written
 from server.benches import open_benches

@@ -42,6 +42,7 @@ class Server:
     data_dir: Path
     variables: Mapping[str, str] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
+    clients: list[httpx.Client] = field(default_factory=list)
     base: str = ""
     process: "subprocess.Popen[str] | None" = None
 
@@ -82,6 +83,9 @@ class Server:
 
     def _signal(self, number: int) -> int:
         assert self.process is not None
+        for client in self.clients:
+            client.close()
+        self.clients.clear()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, number)
         return self.process.wait(60)
@@ -104,8 +108,11 @@ class Server:
         return str(made["key"])
 
     def client(self, key: str | None, *, sandbox: bool = False) -> httpx.Client:
+        """A client with that key; it is closed with the server."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return httpx.Client(base_url=self.base + ("/sandbox" if sandbox else ""), headers=headers, timeout=90)
+        client = httpx.Client(base_url=self.base + ("/sandbox" if sandbox else ""), headers=headers, timeout=90)
+        self.clients.append(client)
+        return client
 
 
 @contextlib.contextmanager
