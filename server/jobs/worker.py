@@ -39,6 +39,7 @@ from server.storage.interfaces import Artifact, BlobStore, DiskFull, JobStore, L
 class WorkerRules:
     """How workers hold and lose jobs. Seconds; storage's README tells how they fit together."""
 
+    claim_s: float = 5.0  # of waiting for a job at a time; a lease is counted from before it, so far less than one
     lease_s: float = 30.0
     renew_s: float = 10.0
     reap_s: float = 5.0
@@ -116,14 +117,27 @@ class Workers:
         while not self._stopping.is_set():
             asked = time.monotonic()
             try:
-                lease = await self._jobs.claim(
-                    worker, environments=list(self._batches), lease_s=self._rules.lease_s, wait_s=1.0
-                )
+                lease = await self._claimed(worker)
                 if lease is not None:
                     await self._work(lease, held_until=asked + self._rules.lease_s)
             except Exception:  # noqa: BLE001  one job's surprise must not end the loop for all others
                 log.exception("worker failed", extra={"worker": worker})
                 await self._pause(self._rules.retry_s)
+
+    async def _claimed(self, worker: str) -> Lease | None:
+        """The next job; None when there is none for a while, or none is wanted any more."""
+        claim = asyncio.create_task(
+            self._jobs.claim(
+                worker, environments=list(self._batches), lease_s=self._rules.lease_s, wait_s=self._rules.claim_s
+            )
+        )
+        stop = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({claim, stop}, return_when=asyncio.FIRST_COMPLETED)
+            return claim.result() if claim.done() else None
+        finally:
+            for task in (claim, stop):
+                await _ended(task)
 
     async def _tidy(self) -> None:
         while not self._stopping.is_set():

@@ -1,0 +1,242 @@
+"""The whole app in this process: real storage, real uvicorn on a loopback port, and a recogniser that says what it is
+told. Tests talk to it over HTTP from their own thread and may look into its storage.
+"""
+
+import asyncio
+import atexit
+import functools
+import io
+import socket
+import threading
+import wave
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import httpx
+import uvicorn
+
+from estimator import Estimator
+from pipeline.audio import RATE
+from pipeline.batch import Batch, BatchOptions
+from pipeline.ingest.isolation import Isolation
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.scheduler import Scheduler
+from pipeline.words import Chunk, Segment, Word
+from server.accounts.issuing import open_account
+from server.accounts.limits import Limits
+from server.app import Bench, Service, build
+from server.clock import now_ms
+from server.config import PREFIX, Config
+from server.limits_file import read_limits
+from server.live.hearing import Hearing
+from server.routes.accepting import Offer
+from server.storage.open import Storage, open_storage
+from tests.server.conforming import Description
+
+T = TypeVar("T")
+
+Script: TypeAlias = Callable[[Path, BatchOptions, Sequence[Chunk]], AsyncGenerator[Chunk]]
+"""What a recogniser does with a file: (path, options, chunks that are already safe) -> the chunks behind them."""
+
+LIMITS = read_limits(Config.from_env({}))
+
+
+@functools.cache
+def isolation() -> Isolation:
+    """The one decoder of this process: starting it costs a second."""
+    decoder = Isolation()
+    atexit.register(decoder.close)
+    return decoder
+
+
+def wav(duration_s: float = 1.0, *, channels: int = 1) -> bytes:
+    """A silent recording, small and valid."""
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(bytes(2 * channels * round(8000 * duration_s)))
+    return out.getvalue()
+
+
+def chunk(index: int, *texts: str, duration_s: float = 1.0) -> Chunk:
+    """Chunk number *index* of a file whose chunks are all *duration_s* long; its *texts* are one segment."""
+    start = round(index * duration_s * RATE)
+    step = round(duration_s * RATE) // max(1, len(texts))
+    words = tuple(Word(text, start + place * step, start + (place + 1) * step, 0.9) for place, text in enumerate(texts))
+    return Chunk(
+        index=index,
+        jobs_done=index + 1,
+        start=start,
+        end=start + round(duration_s * RATE),
+        segments=(Segment(words, -0.1, 0.0),) if words else (),
+        language="en",
+        language_probability=0.98,
+    )
+
+
+class ScriptedBatch:
+    """pipeline.batch.Batch as the worker sees it. A job's `prompt` picks one of *scripts*; without: HEARD."""
+
+    HEARD = ("so", "my", "fellow")
+    engine_name = "scripted"
+    model_name = "test"
+
+    def __init__(self) -> None:
+        self.scripts: dict[str, Script] = {}
+        self.options: list[BatchOptions] = []
+
+    async def transcribe(
+        self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()
+    ) -> AsyncGenerator[Chunk]:
+        self.options.append(options)
+        if script := self.scripts.get(options.hint):
+            async for made in script(path, options, done):
+                yield made
+        elif not done:
+            yield chunk(0, *self.HEARD)
+
+
+def config(**variables: str) -> Config:
+    """Settings as the environment would give them; names without their prefix."""
+    return Config.from_env({PREFIX + name: value for name, value in variables.items()})
+
+
+@dataclass
+class Served:
+    """A server at work in a thread of this process."""
+
+    base: str
+    storage: Storage
+    service: Service
+    batch: ScriptedBatch
+    loop: asyncio.AbstractEventLoop = field(repr=False)
+
+    def wait(self, work: Coroutine[Any, Any, T], *, most_s: float = 20) -> T:
+        """The result of *work*, done in the server's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(most_s)
+
+    def call(self, act: Callable[[], T]) -> T:
+        async def acted() -> T:
+            return act()
+
+        return self.wait(acted())
+
+    def key(self, plan: str = "pro", environment: str = "production", **limits: object) -> str:
+        """A key of a new account."""
+        _, issued = self.wait(
+            open_account(self.storage.accounts, plan=plan, environment=environment, name=None, limits=limits)
+        )
+        return issued.secret
+
+    @functools.cached_property
+    def description(self) -> Description:
+        return Description(httpx.get(f"{self.base}/openapi.json").json(), base_url=self.base)
+
+    def client(self, key: str | None = None, *, sandbox: bool = False) -> httpx.Client:
+        """Raises when an answer is not as the server describes it."""
+        return httpx.Client(
+            base_url=self.base + ("/sandbox" if sandbox else ""),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=20,
+            event_hooks={"response": [self.description.check]},
+        )
+
+    def new_client(self, plan: str = "pro", *, sandbox: bool = False, **limits: object) -> httpx.Client:
+        """A client of a new account."""
+        return self.client(self.key(plan, "sandbox" if sandbox else "production", **limits), sandbox=sandbox)
+
+
+@contextmanager
+def served(folder: Path, *, limits: Limits = LIMITS, **variables: str) -> Iterator[Served]:
+    """The server with its storage in *folder*; *variables* as in config()."""
+    started = threading.Event()
+    out: list[Served] = []
+    failed: list[BaseException] = []
+    stop = threading.Event()
+
+    async def main() -> None:
+        async with _serving(folder, limits, variables) as server:
+            out.append(server)
+            started.set()
+            await asyncio.to_thread(stop.wait)
+
+    def run() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:  # noqa: BLE001  raised again in the test's thread
+            failed.append(error)
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=run, name="served")
+    thread.start()
+    started.wait(30)
+    try:
+        if not out:
+            raise failed[0]
+        yield out[0]
+    finally:
+        stop.set()
+        thread.join(30)
+    if failed:
+        raise failed[0]
+
+
+@asynccontextmanager
+async def _serving(folder: Path, limits: Limits, variables: Mapping[str, str]) -> AsyncIterator[Served]:
+    settings = config(**{"EGRESS_ALLOW_CIDRS": "127.0.0.0/8", "ALLOW_HTTP_SOURCES": "1", "WORKERS": "2", **variables})
+    batch, engine = ScriptedBatch(), ScriptedEngine()
+    storage = open_storage(folder / "data", clock=now_ms)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        ThreadPoolExecutor(4) as threads,
+        closing(Scheduler(engine)) as scheduler,
+    ):
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        rehearsal = Batch(engine=engine, recognition=scheduler, voice=None, isolation=isolation(), threads=threads)
+        hearing = Hearing(
+            engine=engine.name,
+            model=engine.model,
+            incremental=False,
+            listener=scheduler,
+            admission=scheduler,
+            voice=None,
+        )
+        service = build(
+            settings,
+            limits=limits,
+            storage=storage,
+            benches={
+                "production": Bench(batch=batch, hearing=hearing, offer=Offer(languages={"en", "de"}, models={"test"})),
+                "sandbox": Bench(
+                    batch=rehearsal,
+                    hearing=hearing,
+                    offer=Offer(languages=engine.languages, models={engine.model}),
+                ),
+            },
+            isolation=isolation(),
+            estimator=Estimator(),
+            public_base_url=settings.public_base_url or base,
+        )
+        answering = uvicorn.Server(
+            uvicorn.Config(
+                service.app, log_config=None, access_log=False, proxy_headers=False, server_header=False, lifespan="off"
+            )
+        )
+        try:
+            async with service.running():
+                serving = asyncio.create_task(answering._serve(sockets=[listening]))
+                while not answering.started:  # noqa: ASYNC110  uvicorn has no event for it
+                    await asyncio.sleep(0.005)
+                yield Served(base, storage, service, batch, asyncio.get_running_loop())
+                service.close_doors()
+                answering.should_exit = True
+                await serving
+        finally:
+            await storage.close()

@@ -1,0 +1,546 @@
+"""Jobs in the hands of workers: done, lost, resumed, stopped. Real storage; a recogniser that says what it is told."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from pipeline.errors import EngineFailed, UndecodableAudio
+from pipeline.words import Chunk
+from server.accounts.issuing import open_account
+from server.accounts.plans import Plans
+from server.delivery.egress import Egress
+from server.jobs.fetch import Fetcher
+from server.jobs.probing import Prober
+from server.jobs.states import Job, Order, Source, State
+from server.jobs.worker import WorkerRules, Workers, chunk_events
+from server.metrics import Metrics
+from server.storage.interfaces import DiskFull, JobFilter, Lease
+from server.storage.open import Storage
+from tests.server.serving import LIMITS, ScriptedBatch, chunk, config, isolation, wav
+from tests.server.storing import ManualClock, in_a_loop, new_job, quota, stored
+
+PATIENT = WorkerRules(reap_s=0.05)
+MOST_S = 10  # for what is over at once or never
+
+
+@dataclass
+class Shop:
+    """Workers, what they work with, and what tests want to know of it."""
+
+    storage: Storage
+    clock: ManualClock
+    batch: ScriptedBatch
+    metrics: Metrics
+
+    def workers(self, rules: WorkerRules = PATIENT, *, count: int = 1, blobs: Any = None) -> Workers:
+        blobs = blobs or self.storage.blobs
+        egress = Egress(allowed=config(EGRESS_ALLOW_CIDRS="127.0.0.0/8").egress_allow_cidrs, allow_http=True)
+        return Workers(
+            name="test",
+            jobs=self.storage.jobs,
+            blobs=blobs,
+            batches={"production": self.batch},
+            plans=Plans(self.storage.accounts, LIMITS),
+            fetcher=Fetcher(egress, blobs),
+            prober=Prober(isolation(), blobs),
+            metrics=self.metrics,
+            rules=rules,
+            count=count,
+        )
+
+    @asynccontextmanager
+    async def working(self, rules: WorkerRules = PATIENT, **options: Any) -> AsyncIterator[Workers]:
+        """Workers at work inside the block; stopped in order at its end."""
+        workers = self.workers(rules, **options)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(workers.run())
+            try:
+                yield workers
+            finally:
+                workers.stop()
+
+    @asynccontextmanager
+    async def dying(self, rules: WorkerRules = PATIENT) -> AsyncIterator[None]:
+        """Workers that end with the block as if their machine had died: they write nothing on the way out."""
+        running = asyncio.create_task(self.workers(rules).run())
+        yield
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    async def submit(self, prompt: str = "", *, seconds: float = 1.0, **members: Any) -> str:
+        """A job whose audio is stored; *prompt* picks the script."""
+        order = replace(members.pop("order", Order()), prompt=prompt)
+        new = new_job(order=order, **{"audio_s": seconds, **members})
+        if new.source.type == "upload":
+            async with self.storage.blobs.create(f"{new.id}/source") as sink:
+                await sink.write(wav(seconds))
+            new = replace(new, blob=f"{new.id}/source")
+        return (await self.storage.jobs.submit(new, idempotency=None)).job.id
+
+    async def until(self, job_id: str, holds: Callable[[Job], bool]) -> Job:
+        async with asyncio.timeout(MOST_S):
+            job = await self.storage.jobs.get(job_id)
+            while job is not None and not holds(job):
+                job = await self.storage.jobs.changed(job, timeout_s=MOST_S)
+        assert job is not None
+        return job
+
+    async def over(self, job_id: str) -> Job:
+        return await self.until(job_id, lambda job: job.terminal)
+
+    async def audio_gone(self, job_id: str) -> None:
+        async with asyncio.timeout(MOST_S):
+            while await self.storage.jobs.spent(limit=1):  # noqa: ASYNC110  nobody is told of it
+                await asyncio.sleep(0.01)
+        folder = [path for path, _ in await self.storage.blobs.prefixes() if path == job_id]
+        assert all([await self.storage.blobs.size(f"{name}/source") is None for name in folder])
+
+    async def events(self, job_id: str) -> list[tuple[str, dict[str, Any]]]:
+        logged = await self.storage.events.read(job_id, after=0, limit=1000)
+        return [(event.type, orjson.loads(event.body)) for event in logged]
+
+    async def output(self, job_id: str, name: str) -> bytes:
+        artifact = await self.storage.jobs.artifact(job_id, name)
+        assert artifact is not None
+        return b"".join([piece async for piece in self.storage.blobs.read(artifact.blob)])
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+@asynccontextmanager
+async def shop(folder: Path, clock: ManualClock | None = None) -> AsyncIterator[Shop]:
+    clock = clock or ManualClock()
+    async with stored(folder, clock) as storage:
+        yield Shop(storage, clock, ScriptedBatch(), Metrics())
+
+
+SPOKEN = (("so", "my"), ("fellow", "americans"), (), ("ask", "not"))
+
+
+async def speak(_path: Path, _options: object, done: tuple[Chunk, ...]) -> AsyncGenerator[Chunk]:
+    for index, texts in enumerate(SPOKEN[len(done) :], len(done)):
+        yield chunk(index, *texts)
+
+
+class Gate:
+    """A script that says one chunk of SPOKEN and then waits to be let on; it tells when it waits and when it ended."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+        self.left = asyncio.Event()
+        self.resumed_behind: list[int] = []
+
+    async def script(self, path: Path, options: object, done: tuple[Chunk, ...]) -> AsyncGenerator[Chunk]:
+        self.resumed_behind.append(len(done))
+        try:
+            async for made in speak(path, options, done):
+                if made.index == 1:
+                    self.reached.set()
+                    await self.open.wait()
+                yield made
+        finally:
+            self.left.set()
+
+
+@asynccontextmanager
+async def gated(folder: Path) -> AsyncIterator[tuple[Shop, Gate]]:
+    async with shop(folder) as it:
+        gate = Gate()
+        it.batch.scripts |= {"gate": gate.script, "speak": speak}
+        yield it, gate
+
+
+# --- done --------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_job_is_transcribed_written_and_told_in_order(tmp_path):
+    async with shop(tmp_path) as it:
+        it.batch.scripts["speak"] = speak
+        order = Order(output_formats=("json", "srt"), word_timestamps=True)
+        job_id = await it.submit("speak", order=order, seconds=4.0)
+        async with it.working():
+            job = await it.over(job_id)
+            await it.audio_gone(job_id)
+        assert (job.state, job.text, job.language, job.duration_s) == (
+            State.COMPLETED,
+            "so my fellow americans ask not",
+            "en",
+            4.0,
+        )
+        assert (await it.output(job_id, "srt")).startswith(b"1\n00:00:00,000 --> ")
+        assert len(orjson.loads(await it.output(job_id, "json"))["words"]) == 6
+        told = await it.events(job_id)
+        assert [kind for kind, _ in told if kind != "job.progress"] == [
+            "job.status", "job.status", "word", "word", "segment", "word", "word", "segment", "word", "word",
+            "segment", "job.completed",
+        ]  # fmt: skip
+        progress = [body["progress"] for kind, body in told if kind == "job.progress"]
+        assert progress == sorted(progress)
+        assert progress[0] == 0.25
+        assert progress[-1] < 1.0
+        assert it.metric("scribewire_jobs_ended_total", state="completed", error="") == 1
+        assert it.metric("scribewire_audio_seconds_total", environment="production") == 4.0
+
+
+@in_a_loop
+async def test_the_decoder_is_told_the_plans_longest_file(tmp_path):
+    async with shop(tmp_path) as it:
+        account, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
+        job_id = await it.submit(account=account.id, order=Order(language="de"))
+        async with it.working():
+            await it.over(job_id)
+        [options] = it.batch.options
+        assert (options.longest_s, options.language, options.tenant) == (4 * 3600, "de", account.id)
+
+
+@in_a_loop
+async def test_many_jobs_and_workers_do_every_job_once(tmp_path):
+    async with shop(tmp_path) as it:
+        jobs = [await it.submit() for _ in range(12)]
+        async with it.working(count=3):
+            ended = [await it.over(job_id) for job_id in jobs]
+        assert {job.state for job in ended} == {State.COMPLETED}
+        assert [job.attempt for job in ended] == [1] * 12
+        assert len(it.batch.options) == 12
+
+
+def test_words_and_segments_are_numbered_on_over_chunks():
+    first, second = chunk(0, "so", "my"), chunk(1, "fellow")
+    told = [(event.type, orjson.loads(event.body)) for event in chunk_events(second, [first], words=True)]
+    assert [kind for kind, _ in told] == ["word", "segment"]
+    assert (told[0][1]["index"], told[0][1]["segment"], told[1][1]["id"]) == (2, 1, 1)
+
+
+def test_without_word_timestamps_only_segments_are_told():
+    assert [event.type for event in chunk_events(chunk(0, "so", "my"), [], words=False)] == ["segment"]
+
+
+# --- crashes and leases ------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_job_resumed_after_a_crash_ends_like_one_that_never_crashed(tmp_path):
+    async with gated(tmp_path) as (it, gate):
+        order = Order(output_formats=("srt", "txt"), word_timestamps=True)
+        broken = await it.submit("gate", order=order, seconds=4.0)
+        async with it.dying():
+            await asyncio.wait_for(gate.reached.wait(), MOST_S)
+        assert len(await it.storage.jobs.chunks(broken)) == 1
+        gate.open.set()
+        it.clock.advance(s=31)
+        whole = await it.submit("speak", order=order, seconds=4.0)
+        async with it.working():
+            after, plain = await it.over(broken), await it.over(whole)
+        assert gate.resumed_behind == [0, 1]
+        assert (after.attempt, plain.attempt) == (2, 1)
+        assert (after.text, after.duration_s, after.language) == (plain.text, plain.duration_s, plain.language)
+        for name in order.output_formats:
+            assert await it.output(broken, name) == await it.output(whole, name)
+        spoken = [[told for told in await it.events(job) if told[0] in ("word", "segment")] for job in (broken, whole)]
+        assert spoken[0] == spoken[1]
+
+
+async def taken_over(it: Shop) -> Lease:
+    """Another worker has the job of the first one, whose lease ran out."""
+    it.clock.advance(s=31)
+    assert await it.storage.jobs.reap(limit=10) == 1
+    lease = await it.storage.jobs.claim("other", environments=["production"], lease_s=30.0)
+    assert lease is not None
+    return lease
+
+
+@in_a_loop
+async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(tmp_path):
+    async with gated(tmp_path) as (it, gate):
+        job_id = await it.submit("gate")
+        async with it.working(replace(PATIENT, reap_s=60.0, handback_s=60.0)) as workers:
+            await asyncio.wait_for(gate.reached.wait(), MOST_S)
+            workers.stop()  # it has one job in hand and will not claim another
+            lease = await taken_over(it)
+            before = await it.events(job_id)
+            await asyncio.wait_for(gate.left.wait(), MOST_S)
+        assert await it.events(job_id) == before
+        assert len(await it.storage.jobs.chunks(job_id)) == 1
+        job = await it.storage.jobs.get(job_id)
+        assert job is not None
+        assert (job.state, job.epoch) == (State.PROCESSING, lease.epoch)
+        assert await it.storage.blobs.size(f"{job_id}/source") is not None
+        assert it.metric("scribewire_leases_lost_total") == 1
+
+
+@in_a_loop
+async def test_a_worker_whose_own_clock_says_the_lease_is_over_writes_nothing(tmp_path):
+    async with gated(tmp_path) as (it, gate):
+        job_id = await it.submit("gate")
+        async with it.working(replace(PATIENT, lease_s=0.2, renew_s=60.0, reap_s=60.0)) as workers:
+            await asyncio.wait_for(gate.reached.wait(), MOST_S)
+            workers.stop()
+            await asyncio.sleep(0.25)
+            gate.open.set()  # the store's clock stands still: it would still take the chunk
+            await asyncio.wait_for(gate.left.wait(), MOST_S)
+        assert len(await it.storage.jobs.chunks(job_id)) == 1
+
+
+@in_a_loop
+async def test_a_lease_is_renewed_while_a_chunk_takes_long(tmp_path):
+    async with gated(tmp_path) as (it, gate):
+        job_id = await it.submit("gate")
+        async with it.working(replace(PATIENT, lease_s=0.3, renew_s=0.1)):
+            await asyncio.wait_for(gate.reached.wait(), MOST_S)
+            await asyncio.sleep(0.5)
+            gate.open.set()
+            assert (await it.over(job_id)).attempt == 1
+
+
+@in_a_loop
+async def test_an_engine_that_hangs_loses_its_job_to_the_next_attempt(tmp_path):
+    async with gated(tmp_path) as (it, gate):
+        job_id = await it.submit("gate")
+        async with it.working(replace(PATIENT, renew_s=0.05, stall_s=0.1, reap_s=0.05)):
+            await asyncio.wait_for(gate.left.wait(), MOST_S)
+            gate.open.set()
+            it.clock.advance(s=31)
+            job = await it.over(job_id)
+        assert (job.state, job.attempt, gate.resumed_behind) == (State.COMPLETED, 2, [0, 1])
+
+
+# --- stopped from outside ------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_cancel_is_seen_without_waiting_for_chunk_or_renewal(tmp_path):
+    async with gated(tmp_path) as (it, gate):
+        job_id = await it.submit("gate", quotas=(quota(),))
+        async with it.working():
+            await asyncio.wait_for(gate.reached.wait(), MOST_S)
+            asked = await it.storage.jobs.cancel(job_id)
+            assert asked is not None
+            assert asked.state is State.PROCESSING
+            assert (await it.over(job_id)).state is State.CANCELED
+        assert gate.left.is_set()
+        assert [kind for kind, _ in await it.events(job_id)][-1] == "job.canceled"
+        assert await it.storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [1]
+
+
+@in_a_loop
+async def test_deleting_a_job_in_work_ends_the_work_and_leaves_nothing(tmp_path):
+    async with gated(tmp_path) as (it, gate):
+        job_id = await it.submit("gate")
+        async with it.working():
+            await asyncio.wait_for(gate.reached.wait(), MOST_S)
+            prefix = await it.storage.jobs.delete(job_id)
+            assert prefix is not None
+            await it.storage.blobs.delete(prefix)
+            await asyncio.wait_for(gate.left.wait(), MOST_S)
+            assert (await it.over(await it.submit())).state is State.COMPLETED
+        assert await it.storage.jobs.get(job_id) is None
+        assert job_id not in dict(await it.storage.blobs.prefixes())
+
+
+@in_a_loop
+async def test_a_shutdown_finishes_the_chunk_and_hands_the_job_back_uncounted(tmp_path):
+    async with gated(tmp_path) as (it, gate):
+        job_id = await it.submit("gate")
+        async with it.working() as workers:
+            await asyncio.wait_for(gate.reached.wait(), MOST_S)
+            workers.stop()
+            await asyncio.sleep(0)
+            gate.open.set()
+            job = await it.until(job_id, lambda job: job.state is State.QUEUED)
+        assert job.attempt == 0
+        assert len(await it.storage.jobs.chunks(job_id)) == 2
+
+
+@in_a_loop
+async def test_a_shutdown_does_not_wait_for_ever_for_a_chunk(tmp_path):
+    async with gated(tmp_path) as (it, gate):
+        job_id = await it.submit("gate")
+        async with it.working(replace(PATIENT, handback_s=0.05)) as workers:
+            await asyncio.wait_for(gate.reached.wait(), MOST_S)
+            workers.stop()
+            job = await it.until(job_id, lambda job: job.state is State.QUEUED)
+        assert (job.attempt, gate.left.is_set()) == (0, True)
+        assert len(await it.storage.jobs.chunks(job_id)) == 1
+
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+
+def raising(error: Exception) -> Any:
+    async def script(*_: object) -> AsyncGenerator[Chunk]:
+        raise error
+        yield
+
+    return script
+
+
+@in_a_loop
+async def test_an_error_worth_another_attempt_hands_the_job_back_for_a_while(tmp_path):
+    async with shop(tmp_path) as it:
+        it.batch.scripts["fail"] = raising(EngineFailed("the process died"))
+        job_id = await it.submit("fail")
+        async with it.working(replace(PATIENT, retry_s=60.0)):
+            job = await it.until(job_id, lambda job: job.state is State.QUEUED and job.started_at is not None)
+        assert job.attempt == 1
+        assert await it.storage.jobs.claim("w", environments=["production"], lease_s=30.0) is None
+        it.clock.advance(s=60)
+        assert await it.storage.jobs.claim("w", environments=["production"], lease_s=30.0) is not None
+
+
+@in_a_loop
+async def test_after_the_last_attempt_the_job_fails_with_its_error_and_returns_its_quota(tmp_path):
+    async with shop(tmp_path) as it:
+        it.batch.scripts["fail"] = raising(EngineFailed("the process died"))
+        job_id = await it.submit("fail", quotas=(quota(),))
+        async with it.working(replace(PATIENT, retry_s=0.0)):
+            job = await it.over(job_id)
+            await it.audio_gone(job_id)
+        assert job.error is not None
+        assert (job.attempt, job.error.code, job.error.message) == (4, "engine_error", "the process died")
+        assert await it.storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [0]
+        assert it.metric("scribewire_jobs_ended_total", state="failed", error="engine_error") == 1
+
+
+@in_a_loop
+async def test_a_file_that_no_attempt_could_read_fails_at_once(tmp_path):
+    async with shop(tmp_path) as it:
+        it.batch.scripts["fail"] = raising(UndecodableAudio("no audio"))
+        job_id = await it.submit("fail", quotas=(quota(),))
+        async with it.working():
+            job = await it.over(job_id)
+        assert job.error is not None
+        assert (job.attempt, job.error.code, job.error.retryable) == (1, "unsupported_audio_format", False)
+        assert await it.storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [1]
+
+
+@in_a_loop
+async def test_what_nobody_foresaw_is_told_as_internal_and_spares_the_other_jobs(tmp_path):
+    async with shop(tmp_path) as it:
+        it.batch.scripts["fail"] = raising(ZeroDivisionError("in /secret/path"))
+        bad, good = await it.submit("fail"), await it.submit()
+        async with it.working(replace(PATIENT, retry_s=0.0)):
+            failed, done = await it.over(bad), await it.over(good)
+        assert failed.error is not None
+        assert (failed.error.code, done.state) == ("internal", State.COMPLETED)
+        assert "secret" not in failed.error.message
+
+
+class FullDisk:
+    """The blob store while there is no room."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._blobs = storage.blobs
+        self.tried = asyncio.Event()
+
+    @asynccontextmanager
+    async def create(self, _key: str) -> AsyncIterator[None]:
+        self.tried.set()
+        raise DiskFull("no room left")
+        yield
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._blobs, name)
+
+
+@in_a_loop
+async def test_a_full_disk_costs_no_attempt_and_the_job_is_done_once_there_is_room(tmp_path):
+    async with shop(tmp_path) as it:
+        job_id, full = await it.submit(), FullDisk(it.storage)
+        async with it.working(blobs=full):
+            await asyncio.wait_for(full.tried.wait(), MOST_S)
+            job = await it.until(job_id, lambda job: job.state is State.QUEUED)
+        assert job.attempt == 0
+        it.clock.advance(s=31)
+        async with it.working():
+            assert (await it.over(job_id)).state is State.COMPLETED
+
+
+@pytest.mark.parametrize(("scenario", "state"), [("fail", State.FAILED), ("canceled", State.CANCELED)])
+def test_a_scenario_ends_the_job_as_ordered(tmp_path, scenario, state):
+    async def main() -> None:
+        async with shop(tmp_path) as it:
+            job_id = await it.submit(order=Order(scenario=scenario))
+            async with it.working():
+                assert (await it.over(job_id)).state is state
+
+    asyncio.run(main())
+
+
+# --- addresses -----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def serving_file(data: bytes) -> AsyncIterator[str]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(data) + data)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1") as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/talks/one%20two.wav?x=1"
+
+
+@in_a_loop
+async def test_audio_by_address_is_fetched_looked_at_and_deleted_when_done(tmp_path):
+    async with gated(tmp_path) as (it, gate), serving_file(wav(4.0)) as url:
+        job_id = await it.submit("gate", source=Source(type="url", url=url), audio_s=None)
+        async with it.working():
+            await asyncio.wait_for(gate.reached.wait(), MOST_S)
+            job = await it.until(job_id, lambda job: job.progress > 0)
+            assert (job.source.filename, job.source.format, job.source.bytes) == ("one two.wav", "wav", len(wav(4.0)))
+            assert (job.duration_s, job.progress) == (4.0, 0.25)
+            assert await it.storage.blobs.size(f"{job_id}/source/1") == len(wav(4.0))
+            gate.open.set()
+            await it.over(job_id)
+            await it.audio_gone(job_id)
+            assert await it.storage.blobs.size(f"{job_id}/source/1") is None
+
+
+@in_a_loop
+async def test_audio_by_address_that_is_longer_than_the_plan_takes_is_not_transcribed(tmp_path):
+    async with shop(tmp_path) as it, serving_file(wav(3.0)) as url:
+        account, _ = await open_account(
+            it.storage.accounts,
+            plan="free",
+            environment="production",
+            name=None,
+            limits={"audio_minutes_per_file": 0},
+        )
+        job_id = await it.submit(source=Source(type="url", url=url), account=account.id)
+        async with it.working():
+            job = await it.over(job_id)
+        assert job.error is not None
+        assert (job.error.code, it.batch.options) == ("audio_too_long", [])
+
+
+@in_a_loop
+async def test_a_source_that_is_no_audio_fails_the_job(tmp_path):
+    async with shop(tmp_path) as it, serving_file(b"<html>sorry</html>" * 100) as url:
+        job_id = await it.submit(source=Source(type="url", url=url))
+        async with it.working():
+            job = await it.over(job_id)
+        assert job.error is not None
+        assert job.error.code == "unsupported_audio_format"
+
+
+@in_a_loop
+async def test_audio_of_jobs_that_ended_elsewhere_is_deleted_too(tmp_path):
+    async with shop(tmp_path) as it:
+        job_id = await it.submit()
+        await it.storage.jobs.cancel(job_id)
+        async with it.working(count=0):
+            await it.audio_gone(job_id)
+        rows = await it.storage.jobs.find(JobFilter(account="acct_1", environment="production"), limit=10)
+        assert [row.id for row in rows] == [job_id]
