@@ -29,6 +29,11 @@ def test_each_family_scales_the_count_by_what_was_recorded(family: str, bounds: 
     assert (found.low, found.expected, found.high) == bounds
 
 
+def test_the_point_is_rounded_half_up_the_bounds_outwards() -> None:
+    found = prompt_tokens(FAMILIES["claude"], TextCount(5, exact=True, non_ascii_share=0.0))  # 5, 5.6, 6.35
+    assert (found.low, found.expected, found.high) == (5, 6, 7)
+
+
 def test_foreign_text_widens_every_family_but_openai() -> None:
     foreign = TextCount(1000, exact=True, non_ascii_share=0.21)
     for name, family in FAMILIES.items():
