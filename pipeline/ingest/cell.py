@@ -56,9 +56,10 @@ def serve(control: socket.socket) -> None:
 
 def _forked(order: dict[str, Any], descriptors: list[int], control: socket.socket) -> int:
     """The process id of a child that carries out *order*."""
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _live_and_die(order, descriptors, control)
+        _live_and_die(order, descriptors, control, parent)
     for descriptor in descriptors:
         os.close(descriptor)
     return pid
@@ -82,14 +83,14 @@ def _ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def _live_and_die(asked: dict[str, Any], descriptors: list[int], control: socket.socket) -> NoReturn:
+def _live_and_die(asked: dict[str, Any], descriptors: list[int], control: socket.socket, parent: int) -> NoReturn:
     """All of a child's life."""
     code = 1
     try:
         control.close()
         order = Order.read(asked)
         source, out = descriptors
-        _confine(order)
+        _confine(order, parent)
         _decode(order, source, out)
         code = 0
     except BrokenPipeError:
@@ -102,7 +103,7 @@ def _live_and_die(asked: dict[str, Any], descriptors: list[int], control: socket
         os._exit(code)
 
 
-def _confine(order: Order) -> None:
+def _confine(order: Order, parent: int) -> None:
     """Take from this process what decoding does not need.
 
     With no descriptor to be had it can open no file and no connection, whatever a decoder is tricked into.
@@ -116,8 +117,8 @@ def _confine(order: Order) -> None:
     if sys.platform == "linux":  # others take no such limit, and tell no child of its parent's death
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1:
-            raise ProcessLookupError("the parent is gone already")
+        if os.getppid() != parent:
+            raise ProcessLookupError("the parent died before it could be watched")
 
 
 def _decode(order: Order, source: int, out: int) -> None:
@@ -132,7 +133,7 @@ def _decode(order: Order, source: int, out: int) -> None:
             recording(file, order.limits, live=order.live) as heard,
         ):
             send(Opened(heard.probe))
-            for samples in heard.pieces() if order.live else heard:
+            for samples in heard:
                 send(samples)
             send(Done(heard.notes))
     except PipelineError as error:

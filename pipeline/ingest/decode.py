@@ -5,7 +5,7 @@ with no way to open anything else; and in a process of their own (isolation.py),
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from errno import EPERM
 from itertools import chain, pairwise
@@ -16,6 +16,7 @@ import av.codec.codec
 import av.error
 import av.stream
 import numpy as np
+from av.audio.fifo import AudioFifo
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
 from av.container import InputContainer
@@ -53,6 +54,7 @@ UNKNOWN_RIFF = 0x7FFF_0000
 """Sizes of WAV files from here on are what programs write who do not know it: 2 and 4 GB, more or less."""
 
 _BUFFER_BYTES = 65_536
+_NONE = np.zeros(0, np.float32)
 
 
 class ByteSource(Protocol):
@@ -68,16 +70,21 @@ class ByteSource(Protocol):
 
 
 class Recording:
-    """An open recording, its first frame decoded. Its samples can be taken once; *notes* are whole after that.
+    """An open recording, its first frame decoded. Iterating gives its samples once; *notes* are whole after that.
 
-    Raises while samples are taken: AudioTooLong, one second of audio after the limit; InvalidAudio.
+    The samples of a file come in arrays of RATE, the last one shorter; those of a live stream as soon as they can.
+    Raises while iterating: AudioTooLong, one second of audio after the limit; InvalidAudio.
     """
 
-    def __init__(self, source: "_Nameless", container: InputContainer, limits: DecodeLimits) -> None:
+    def __init__(
+        self, source: "_Nameless", container: InputContainer, limits: DecodeLimits, *, live: bool = False
+    ) -> None:
         """Raise NoAudioStream, UndecodableAudio, and InvalidAudio where not one frame can be decoded."""
         self._container = container
         self._stream = _audio_stream(container, limits)
+        self._tick_s = float(self._stream.time_base or 0)  # of the frames' time stamps
         self._limits = limits
+        self._live = live
         self._truncated = source.cut_off
         self._skipped = 0
         self._filled = 0
@@ -94,35 +101,22 @@ class Recording:
         found = ((TRUNCATED, self._truncated), (SKIPPED, self._skipped), (FILLED, self._filled))
         return tuple(note for note, happened in found if happened)
 
-    def pieces(self) -> Iterator[Samples]:
-        """The samples as they come, frame by frame, in arrays of 1..RATE: for a live stream, where nothing may wait."""
-        longest_s, heard = self._limits.longest_s, 0
-        for samples in self._resampled():
-            for piece in _sliced(samples):
-                heard += len(piece)
-                if longest_s is not None and heard > position(longest_s) + RATE:
-                    message = f"the recording is longer than {longest_s:g} s"
-                    raise AudioTooLong(message, limit_s=longest_s, actual_s=heard / RATE)
-                yield piece
-        self._compare_with_header(heard)
-
     def __iter__(self) -> Iterator[Samples]:
-        """The samples in arrays of RATE; the last one is shorter."""
-        held: list[Samples] = []
-        for piece in self.pieces():
-            held.append(piece)
-            if sum(map(len, held)) >= RATE:
-                joined = np.concatenate(held)
-                yield joined[:RATE]
-                held = [joined[RATE:]]
-        if any(map(len, held)):
-            yield np.concatenate(held)
+        samples = self._resampled()
+        longest_s, heard = self._limits.longest_s, 0
+        for chunk in _sliced(samples) if self._live else _evened(samples):
+            heard += len(chunk)
+            if longest_s is not None and heard > position(longest_s) + RATE:
+                message = f"the recording is longer than {longest_s:g} s"
+                raise AudioTooLong(message, limit_s=longest_s, actual_s=heard / RATE)
+            yield chunk
+        self._compare_with_header(heard)
 
     def _probed(self, first: AudioFrame, *, stated: bool) -> Probe:
         stream, container = self._stream, self._container
         own_s = whole_s = None
-        if stream.duration and stream.time_base:
-            own_s = float(stream.duration * stream.time_base) + _lead(first, container) / RATE
+        if stream.duration and self._tick_s:
+            own_s = stream.duration * self._tick_s + self._lead(first) / RATE
         elif container.duration:
             whole_s = container.duration / av.time_base  # of a film: its sound may end before its pictures
         return Probe(
@@ -139,18 +133,28 @@ class Recording:
         run: _Mono | None = None
         due_s: float | None = None
         for frame in self._frames:
+            at_s = self._at_s(frame)
             if run is None:
-                yield np.zeros(_lead(frame, self._container), np.float32)
-            elif (hole := _hole(frame, due_s)) or not run.takes(frame):
+                yield np.zeros(self._lead(frame), np.float32)
+            elif (hole := _hole(at_s, due_s)) or not run.takes(frame):
                 yield run.end()
                 yield np.zeros(hole, np.float32)
                 self._filled += hole > 0
                 run = None
-            run = run or _Mono(*_kind(frame))
+            run = run or _Mono(*_kind(frame), block=1 if self._live else frame.sample_rate)
+            due_s = None if at_s is None else at_s + frame.samples / frame.sample_rate
             yield run.receive(frame)
-            due_s = _end_s(frame)
         if run is not None:
             yield run.end()
+
+    def _at_s(self, frame: AudioFrame) -> float | None:
+        """Where *frame* says that it begins."""
+        return None if frame.pts is None or not self._tick_s else frame.pts * self._tick_s
+
+    def _lead(self, first: AudioFrame) -> int:
+        """Samples of silence before the first frame: players start at the first time stamp of all streams."""
+        start = self._container.start_time
+        return 0 if start is None else _hole(self._at_s(first), start / av.time_base)
 
     def _decoded(self) -> Iterator[AudioFrame]:
         """The frames that could be decoded. Each is within the limits; what could not be decoded is counted."""
@@ -186,7 +190,7 @@ class Resampler:
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
-        self._mono = _Mono("flt", "mono", rate)
+        self._mono = _Mono("flt", "mono", rate, block=1)
 
     def receive(self, samples: Samples) -> Samples:
         if not len(samples):
@@ -203,11 +207,15 @@ class Resampler:
 class _Mono:
     """Frames of one sample format, layout and rate -> samples at RATE, within -1..1.
 
+    They pass the filter in blocks of *block* samples or more: for most frames a pass costs more than decoding them.
     PyAV's own AudioResampler starts a thread per core for each stream; this graph needs none.
     """
 
-    def __init__(self, sample_format: str, layout: str, rate: int) -> None:
+    def __init__(self, sample_format: str, layout: str, rate: int, *, block: int) -> None:
         self._kind = (sample_format, layout, rate)
+        self._block = block
+        self._waiting = AudioFifo()
+        self._count = 0  # samples that wait
         self._graph = graph = Graph()
         graph.threads = 1
         steps = (
@@ -225,11 +233,21 @@ class _Mono:
         return _kind(frame) == self._kind
 
     def receive(self, frame: AudioFrame) -> Samples:
-        self._graph.push(frame)
-        return self._pulled()
+        """What comes out of the filter now."""
+        frame.pts = None  # the queue would insist on time stamps without holes
+        self._waiting.write(frame)
+        self._count += frame.samples
+        return self._passed() if self._count >= self._block else _NONE
 
     def end(self) -> Samples:
+        """All the rest."""
+        rest = self._passed() if self._count else _NONE
         self._graph.push(None)
+        return np.concatenate((rest, self._pulled()))
+
+    def _passed(self) -> Samples:
+        self._graph.push(self._waiting.read())
+        self._count = 0
         return self._pulled()
 
     def _pulled(self) -> Samples:
@@ -241,9 +259,10 @@ class _Mono:
                 break
             assert isinstance(frame, AudioFrame)
             arrays.append(frame.to_ndarray()[0])
-        samples = np.concatenate(arrays) if arrays else np.zeros(0, np.float32)
+        samples = np.concatenate((_NONE, *arrays))
         # A file of floats may hold anything, and one NaN would stay in the voice detector's memory for ever.
-        return np.clip(np.nan_to_num(samples, copy=False), -1.0, 1.0)
+        samples[np.isnan(samples)] = 0.0
+        return np.clip(samples, -1.0, 1.0, out=samples)
 
 
 class _Nameless:
@@ -282,9 +301,15 @@ def recording(source: ByteSource, limits: DecodeLimits, *, live: bool = False) -
     nameless = _Nameless(source)
     with _opened(nameless, live=live) as container:
         try:
-            yield Recording(nameless, container, limits)
+            yield Recording(nameless, container, limits, live=live)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
+
+
+def missing_demuxers() -> list[str]:
+    """The demuxers that FORMATS promises and the installed FFmpeg lacks."""
+    installed = {name for names in av.formats_available for name in names.split(",")}
+    return sorted({kind.demuxer for kind in FORMATS} - installed)
 
 
 def _opened(source: _Nameless, *, live: bool) -> InputContainer:
@@ -339,47 +364,39 @@ def _admit(rate: int, channels: int, limits: DecodeLimits) -> None:
         raise InvalidAudio(f"{channels} channels are more than {limits.most_channels}")
 
 
-def _sliced(samples: Samples) -> Iterator[Samples]:
-    for at in range(0, len(samples), RATE):
-        yield samples[at : at + RATE]
+def _sliced(arrays: Iterable[Samples]) -> Iterator[Samples]:
+    """The same samples in arrays of 1..RATE."""
+    for samples in arrays:
+        for at in range(0, len(samples), RATE):
+            yield samples[at : at + RATE]
+
+
+def _evened(arrays: Iterable[Samples]) -> Iterator[Samples]:
+    """The same samples in arrays of RATE; the last one is shorter."""
+    held = _NONE
+    for samples in _sliced(arrays):
+        held = np.concatenate((held, samples))
+        if len(held) >= RATE:
+            yield held[:RATE]
+            held = held[RATE:]
+    if len(held):
+        yield held
 
 
 def _kind(frame: AudioFrame) -> tuple[str, str, int]:
     return frame.format.name, frame.layout.name, frame.sample_rate
 
 
-def _at_s(frame: AudioFrame) -> float | None:
-    return None if frame.pts is None or frame.time_base is None else float(frame.pts * frame.time_base)
-
-
-def _end_s(frame: AudioFrame) -> float | None:
-    at_s = _at_s(frame)
-    return None if at_s is None else at_s + frame.samples / frame.sample_rate
-
-
-def _hole(frame: AudioFrame, due_s: float | None) -> int:
-    """Samples between where *frame* was due and where it says that it begins, where that is time that passed."""
-    at_s = _at_s(frame)
+def _hole(at_s: float | None, due_s: float | None) -> int:
+    """Samples between where a frame was due and where it says that it begins, where that is time that passed."""
     gap = 0 if at_s is None or due_s is None else position(at_s - due_s)
     return gap if HOLE <= gap <= LONGEST_HOLE else 0
-
-
-def _lead(first: AudioFrame, container: InputContainer) -> int:
-    """Samples of silence before the first frame: players start at the first time stamp of all streams."""
-    return 0 if container.start_time is None else _hole(first, container.start_time / av.time_base)
 
 
 def _states_length(source: _Nameless, container: InputContainer) -> bool:
     if container.format.name == "mp3":
         return any(mark in source.head for mark in MP3_LENGTHS)
     return container.format.name not in GUESSED_LENGTH
-
-
-def missing_demuxers() -> list[str]:
-    """Of the demuxers that FORMATS promises, those that the installed FFmpeg lacks."""
-    return sorted(
-        {row.demuxer for row in FORMATS} - {name for known in av.formats_available for name in known.split(",")}
-    )
 
 
 def _audio_decoders() -> Iterator[str]:

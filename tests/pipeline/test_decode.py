@@ -26,7 +26,7 @@ from pipeline.errors import (
     UndecodableAudio,
 )
 from pipeline.ingest.containers import DEMUXERS, FORMATS, DecodeLimits, Probe
-from pipeline.ingest.decode import FILLED, SKIPPED, TRUNCATED, recording
+from pipeline.ingest.decode import FILLED, SKIPPED, TRUNCATED, missing_demuxers, recording
 from tests.pipeline.sounds import CLIP, encoded, film, read, tone
 
 ANY = DecodeLimits()
@@ -135,6 +135,7 @@ LOSSY = [  # container, codec, rate, layout, ms of the encoder's delay and paddi
 
 def test_there_are_48_extensions_and_the_installed_ffmpeg_reads_each_of_them() -> None:
     assert len(FORMATS) == len({kind.extension for kind in FORMATS}) == 48
+    assert missing_demuxers() == []
     for demuxer in DEMUXERS:
         assert av.ContainerFormat(demuxer, "r").is_input
     for decoder in ("ape", "musepack7", "musepack8", "dsd_lsbf_planar", "amrwb", "dca", "cook", "gsm", "wmapro"):
@@ -410,7 +411,7 @@ def test_a_growing_stream_is_heard_while_it_grows(clip: Samples, container: str,
     writer = threading.Thread(target=write)
     writer.start()
     with os.fdopen(inner, "rb", buffering=0) as pipe, recording(pipe, ANY, live=True) as heard:
-        listen(heard.pieces())
+        listen(iter(heard))
     writer.join()
     samples = np.concatenate(first + rest)
     assert len(samples) == pytest.approx(len(clip), abs=position(0.13))

@@ -300,7 +300,7 @@ def test_a_confined_process_can_open_and_write_nothing(tmp_path: Path) -> None:
         from pipeline.ingest.containers import DecodeLimits
         from pipeline.ingest.crossing import Order
         held = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
-        cell._confine(Order(limits=DecodeLimits(longest_s=10), live=False, stall_s=1))
+        cell._confine(Order(limits=DecodeLimits(longest_s=10), live=False, stall_s=1), os.getppid())
         for attempt in (lambda: open("/etc/hostname"), lambda: socket.socket(), lambda: os.pipe(),
                         lambda: os.write(held, b"x")):
             try:
