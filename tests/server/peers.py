@@ -1,0 +1,79 @@
+"""Scripted HTTP servers on loopback: what the service calls when it fetches audio or delivers a webhook."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]  # names in lower case
+    body: bytes
+
+
+Script: TypeAlias = Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass
+class Peer:
+    """A server whose every answer is what *script* writes."""
+
+    script: Script
+    url: str = ""
+    asked: list[Asked] = field(default_factory=list)
+    connections: int = 0
+    most_connections: int = 0
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.most_connections = max(self.most_connections, self.connections)
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            method, target, _ = head.split(" ", 2)
+            lines = [line.partition(":") for line in head.split("\r\n")[1:] if line]
+            headers = {name.lower(): value.strip() for name, _, value in lines}
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            self.asked.append(Asked(method, target, headers, body))
+            await self.script(self.asked[-1], writer)
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the caller has left: some scripts are made for that
+        finally:
+            self.connections -= 1
+            writer.close()
+
+
+@asynccontextmanager
+async def peer(script: Script, *, host: str = "127.0.0.1") -> AsyncIterator[Peer]:
+    it = Peer(script)
+    server = await asyncio.start_server(it._serve, host)
+    it.url = f"http://{host}:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        yield it
+
+
+def answer(status: int = 200, body: bytes = b"", **headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status} It", f"Content-Length: {len(body)}", "Connection: close"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+def saying(*answers: bytes) -> Script:
+    """One after the other; the last for ever."""
+    left = list(answers)
+
+    async def script(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(left.pop(0) if len(left) > 1 else left[0])
+
+    return script
+
+
+async def silence(_asked: Asked, _writer: asyncio.StreamWriter) -> None:
+    """Accept, read, never answer."""
+    await asyncio.sleep(60)

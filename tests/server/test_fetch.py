@@ -1,0 +1,202 @@
+"""Audio by address: what is kept, what is refused, and what a job is told of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from server.delivery.egress import Egress
+from server.delivery.targets import parse_target
+from server.jobs import fetch as fetch_module
+from server.jobs.fetch import Fetcher, FetchError
+from server.jobs.states import Source
+from server.storage.interfaces import DiskFull
+from server.storage.open import Storage
+from tests.server.peers import Asked, answer, peer, saying, silence
+from tests.server.storing import in_a_loop, stored
+
+BLOB = "job_1/source/1"
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+MOST = 100_000
+
+
+@asynccontextmanager
+async def fetching(folder: Path, *, allow_http: bool = True) -> AsyncIterator[tuple[Fetcher, Storage]]:
+    async with stored(folder) as storage:
+        egress = Egress(allowed=LOOPBACK, allow_http=allow_http)
+        yield Fetcher(egress, storage.blobs), storage
+        await egress.close()
+
+
+async def refusal(fetcher: Fetcher, url: str, *, most: int = MOST) -> FetchError:
+    with pytest.raises(FetchError) as caught:
+        await fetcher.fetch(Source(type="url", url=url), blob=BLOB, most=most)
+    return caught.value
+
+
+async def nothing_left(storage: Storage) -> bool:
+    return await storage.blobs.size(BLOB) is None and await storage.blobs.prefixes() == []
+
+
+@in_a_loop
+async def test_the_bytes_are_stored_and_told_of(tmp_path):
+    data = bytes(range(256)) * 300
+    async with fetching(tmp_path) as (fetcher, storage), peer(saying(answer(200, data))) as source:
+        asked = Source(type="url", url=source.url + "/a/talk%20one.mp3?sig=x")
+        found = await fetcher.fetch(asked, blob=BLOB, most=MOST)
+        assert (found.bytes, found.filename, found.url) == (len(data), "talk one.mp3", asked.url)
+        assert b"".join([piece async for piece in storage.blobs.read(BLOB)]) == data
+        assert source.asked[0].headers["accept-encoding"] == "identity"
+
+
+@in_a_loop
+async def test_three_redirects_are_followed_and_a_fourth_is_not(tmp_path):
+    async def around(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        left = int(asked.target[1:])
+        writer.write(answer(302, Location=f"/{left - 1}") if left else answer(200, b"here"))
+
+    async with fetching(tmp_path) as (fetcher, storage), peer(around) as source:
+        found = await fetcher.fetch(Source(type="url", url=f"{source.url}/3"), blob=BLOB, most=MOST)
+        assert (found.bytes, found.filename) == (4, "0")
+        await storage.blobs.delete("job_1")
+        error = await refusal(fetcher, f"{source.url}/4")
+        assert (error.code, error.retryable) == ("source_http_error", False)
+
+
+@pytest.mark.parametrize(
+    ("location", "code"),
+    [
+        ("http://10.0.0.1/", "source_not_allowed"),
+        ("http://169.254.169.254/latest/meta-data", "source_not_allowed"),
+        ("http://[64:ff9b::7f00:1]/", "source_not_allowed"),
+        ("file:///etc/passwd", "source_not_allowed"),
+        ("ftp://127.0.0.1/", "source_not_allowed"),
+        ("https://u:p@127.0.0.1/", "source_not_allowed"),
+        ("http://1]/", "source_http_error"),
+        ("", "source_http_error"),
+    ],
+)
+def test_a_redirect_is_judged_like_the_address_itself(tmp_path, location, code):
+    async def main() -> None:
+        async with fetching(tmp_path) as (fetcher, storage), peer(saying(answer(302, Location=location))) as source:
+            error = await refusal(fetcher, source.url)
+            assert (error.code, error.retryable) == (code, False)
+            assert await nothing_left(storage)
+
+    asyncio.run(main())
+
+
+@in_a_loop
+async def test_a_redirect_never_leads_from_https_to_http(tmp_path):
+    async with fetching(tmp_path) as (fetcher, _):
+        secure = parse_target("https://127.0.0.1/", allow_http=True, allowed=LOOPBACK)
+        response = fetch_module.httpx.Response(302, headers={"location": "http://127.0.0.1/"})
+        with pytest.raises(FetchError) as caught:
+            fetcher._redirected(secure, response)
+        assert caught.value.code == "source_not_allowed"
+
+
+@in_a_loop
+async def test_an_address_that_may_not_be_called_is_not_called(tmp_path):
+    async with fetching(tmp_path, allow_http=False) as (fetcher, _), peer(saying(answer())) as source:
+        assert (await refusal(fetcher, source.url)).code == "source_not_allowed"
+        assert source.asked == []
+
+
+@pytest.mark.parametrize(("status", "retryable"), [(404, False), (403, False), (204, False), (500, True), (429, True)])
+def test_a_status_other_than_200_is_the_sources_error(tmp_path, status, retryable):
+    async def main() -> None:
+        async with fetching(tmp_path) as (fetcher, storage), peer(saying(answer(status))) as source:
+            error = await refusal(fetcher, source.url)
+            assert (error.code, error.retryable) == ("source_http_error", retryable)
+            assert str(status) in str(error)
+            assert await nothing_left(storage)
+
+    asyncio.run(main())
+
+
+@in_a_loop
+async def test_too_many_bytes_declared_are_not_even_begun(tmp_path):
+    async def declared(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100001\r\n\r\n")
+        await writer.drain()
+        await silence(_asked, writer)
+
+    async with fetching(tmp_path) as (fetcher, storage), peer(declared) as source:
+        assert (await refusal(fetcher, source.url)).code == "source_too_large"
+        assert await nothing_left(storage)
+
+
+@in_a_loop
+async def test_an_endless_body_is_cut_off_at_the_cap(tmp_path):
+    async def endless(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"2710\r\n" + bytes(10_000) + b"\r\n")
+            await writer.drain()
+
+    async with fetching(tmp_path) as (fetcher, storage), peer(endless) as source:
+        error = await refusal(fetcher, source.url)
+        assert (error.code, error.retryable) == ("source_too_large", False)
+        assert await nothing_left(storage)
+
+
+@in_a_loop
+async def test_a_source_that_dribbles_is_given_up_after_the_total_time(tmp_path):
+    async def dribble(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        while True:
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetch_module, "TOTAL_S", 0.2)
+        async with fetching(tmp_path) as (fetcher, storage), peer(dribble) as source:
+            error = await refusal(fetcher, source.url)
+            assert (error.code, error.retryable) == ("source_timeout", True)
+            assert await nothing_left(storage)
+
+
+@in_a_loop
+async def test_a_connection_that_breaks_off_leaves_nothing_and_may_be_tried_again(tmp_path):
+    async def half(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf")
+
+    async with fetching(tmp_path) as (fetcher, storage), peer(half) as source:
+        error = await refusal(fetcher, source.url)
+        assert (error.code, error.retryable) == ("source_unreachable", True)
+        assert await nothing_left(storage)
+
+
+@in_a_loop
+async def test_nobody_listening_may_be_tried_again(tmp_path):
+    async with fetching(tmp_path) as (fetcher, _):
+        async with peer(saying(answer())) as gone:
+            url = gone.url
+        error = await refusal(fetcher, url)
+        assert (error.code, error.retryable) == ("source_unreachable", True)
+
+
+@in_a_loop
+async def test_what_is_no_http_is_unreachable(tmp_path):
+    async with fetching(tmp_path) as (fetcher, _), peer(saying(b"SSH-2.0-OpenSSH_9.6\r\n")) as source:
+        assert (await refusal(fetcher, source.url)).code == "source_unreachable"
+
+
+@in_a_loop
+async def test_a_full_disk_is_not_the_sources_fault(tmp_path):
+    async with fetching(tmp_path) as (fetcher, storage), peer(saying(answer(200, b"x" * 10))) as source:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(storage.blobs), "create", _no_room)
+            with pytest.raises(DiskFull):
+                await fetcher.fetch(Source(type="url", url=source.url), blob=BLOB, most=MOST)
+
+
+@asynccontextmanager
+async def _no_room(_self: object, _key: str) -> AsyncIterator[None]:
+    raise DiskFull("no room left")
+    yield
