@@ -24,6 +24,8 @@ from server.accounts.signed import SigningKeys
 from server.clock import now_ms
 from server.config import Config
 from server.delivery.egress import Egress
+from server.delivery.following import Following
+from server.delivery.partials import Partials
 from server.delivery.webhooks import Courier, Deliveries
 from server.door import Door
 from server.ids import CHANCE_BYTES, Prefix, new_id
@@ -34,25 +36,34 @@ from server.jobs.sweeping import Sweeper
 from server.jobs.uploads import Uploads
 from server.jobs.worker import Transcriber, WorkerRules, Workers
 from server.links import Links
+from server.live.desk import Desk, DeskParts
+from server.live.hearing import Hearing
+from server.live.session import LiveRules
 from server.metrics import Metrics
 from server.records import Records
+from server.routes.accepting import Accepting, Offer
 from server.routes.accounts import Accounts, SignUp
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams, Seats
 from server.routes.jobs import Jobs
+from server.routes.live import Live
 from server.routes.operation import Operation, Resource, not_found
 from server.routes.ops import Ops
-from server.routes.transcriptions import Offer, Transcriptions, Waiting
+from server.routes.transcriptions import Transcriptions, Waiting
 from server.routes.webhooks import Webhooks
 from server.storage.open import Storage
 from server.transport import dressed
 
 
+LIVE_RULES = LiveRules()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """One environment's engine: how its files are transcribed, and what may be asked of it."""
+    """One environment's engine: how its files and its live sessions are heard, and what may be asked of it."""
 
     batch: Transcriber
+    hearing: Hearing
     offer: Offer
 
 
@@ -70,6 +81,7 @@ class Service:
         app: ASGIApp,
         *,
         closing: asyncio.Event,
+        desk: Desk,
         workers: Workers,
         deliveries: Deliveries,
         sweeper: Sweeper,
@@ -77,6 +89,7 @@ class Service:
     ) -> None:
         self.app = app
         self._closing = closing
+        self._desk = desk
         self._workers = workers
         self._deliveries = deliveries
         self._sweeper = sweeper
@@ -93,6 +106,7 @@ class Service:
     async def running(self) -> AsyncIterator[None]:
         """Jobs, webhooks and sweeps are worked on inside the block; what was begun is ended at its end."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._desk.run(), name="live sessions")
             tasks.create_task(self._workers.run(), name="workers")
             tasks.create_task(self._deliveries.run(), name="webhooks")
             tasks.create_task(self._sweeper.run(), name="sweeper")
@@ -112,18 +126,33 @@ def build(
     isolation: Isolation,
     estimator: Estimator,
     public_base_url: str,
+    live_rules: LiveRules = LIVE_RULES,
 ) -> Service:
     """*benches* are by environment, production and sandbox. Nothing runs yet."""
     metrics = Metrics()
     closing = asyncio.Event()
     keys = SigningKeys(storage.secrets.by_kid, storage.secrets.current)
     links = Links(public_base_url, keys)
-    records = Records(storage.jobs, links)
     plans = Plans(storage.accounts, limits)
+    partials = Partials()
+    name = f"{os.uname().nodename}:{os.getpid()}"
+    desk = Desk(
+        DeskParts(
+            worker=name, jobs=storage.jobs, events=storage.events, blobs=storage.blobs, partials=partials,
+            hearings={environment: bench.hearing for environment, bench in benches.items()}, isolation=isolation,
+            plans=plans, metrics=metrics, closing=closing, rules=live_rules,
+        )
+    )  # fmt: skip
+    records = Records(storage.jobs, links, desk)
+    following = Following(events=storage.events, partials=partials, jobs=storage.jobs, records=records, closing=closing)
+    seats = Seats(limits.streams)
     egress = Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
     courier = Courier(egress, limits.webhooks)
     prober = Prober(isolation, storage.blobs)
     holding = Holding(storage.jobs, closing)
+    accepting = Accepting(
+        storage.jobs, storage.outbox, egress, {environment: bench.offer for environment, bench in benches.items()}
+    )
     door = Door(
         accounts=storage.accounts, counters=storage.counters, limits=limits, keys=keys,
         trusted_proxies=config.trusted_proxies,
@@ -132,17 +161,22 @@ def build(
         jobs=storage.jobs, outbox=storage.outbox, metrics=metrics, base_url=public_base_url,
         ready=lambda: None if closing.is_set() else _running(benches["production"]),
     )  # fmt: skip
+    live = Live(
+        door=door, jobs=storage.jobs, events=storage.events, desk=desk, following=following, accepting=accepting,
+        holding=holding, records=records, links=links, seats=seats, metrics=metrics, origins=config.cors_origins,
+        finish_wait_s=config.wait_default,
+    )  # fmt: skip
     routes: list[HasOperations] = [
         Transcriptions(
             uploads=Uploads(storage.blobs), prober=prober, jobs=storage.jobs, holding=holding,
-            outbox=storage.outbox, egress=egress, records=records, links=links,
-            offers={name: bench.offer for name, bench in benches.items()},
+            accepting=accepting, records=records, links=links,
             waiting=Waiting(default_s=config.wait_default, most_s=config.wait_max), closing=closing,
         ),
         Jobs(door=door, jobs=storage.jobs, holding=holding, blobs=storage.blobs, records=records, links=links,
              wait_max_s=config.wait_max),
-        EventStreams(door=door, jobs=storage.jobs, events=storage.events, records=records, metrics=metrics,
-                     seats=Seats(limits.streams), closing=closing),
+        EventStreams(door=door, jobs=storage.jobs, events=storage.events, following=following, metrics=metrics,
+                     seats=seats),
+        live,
         Webhooks(jobs=storage.jobs, outbox=storage.outbox, egress=egress, courier=courier, records=records),
         Accounts(door=door, accounts=storage.accounts, counters=storage.counters, jobs=storage.jobs, limits=limits,
                  keys=keys, signup=SignUp(mode=config.signup, token=config.signup_token)),
@@ -153,7 +187,7 @@ def build(
     operations = [operation for route in routes for operation in route.operations()]
     ops.describe(operations)
     app = dressed(
-        Router(_resources(operations, door), redirect_slashes=False, default=not_found),
+        Router([*_resources(operations, door), *live.sockets()], redirect_slashes=False, default=not_found),
         cors_origins=config.cors_origins, metrics=metrics, new_request_id=_new_request_id,
         sandbox_host=config.sandbox_host,
     )  # fmt: skip
@@ -161,8 +195,9 @@ def build(
         app,
         closing=closing,
         egress=egress,
+        desk=desk,
         workers=Workers(
-            name=f"{os.uname().nodename}:{os.getpid()}", jobs=storage.jobs, blobs=storage.blobs, plans=plans,
+            name=name, jobs=storage.jobs, blobs=storage.blobs, plans=plans,
             batches={name: bench.batch for name, bench in benches.items()},
             fetcher=Fetcher(egress, storage.blobs), prober=prober, metrics=metrics, rules=WorkerRules(),
             count=config.workers,

@@ -13,8 +13,9 @@ from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from server.app import Bench
 from server.config import Config
+from server.live.hearing import Hearing
 from server.logs import log
-from server.routes.transcriptions import Offer
+from server.routes.accepting import Offer
 
 EMBEDDED = {
     "code": "embedded_engine",
@@ -60,4 +61,14 @@ def _bench(
 ) -> Bench:
     scheduler = stack.enter_context(closing(Scheduler(engine)))
     batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)
-    return Bench(batch=batch, offer=Offer(languages=engine.languages, models={engine.model}, warnings=warnings))
+    hearing = Hearing(
+        engine=engine.name,
+        model=engine.model,
+        incremental=engine.incremental,
+        listener=scheduler,
+        admission=scheduler,
+        voice=voice,
+    )
+    return Bench(
+        batch=batch, hearing=hearing, offer=Offer(languages=engine.languages, models={engine.model}, warnings=warnings)
+    )

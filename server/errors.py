@@ -16,6 +16,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "invalid_cursor": (400, "Invalid cursor"),
     "invalid_last_event_id": (400, "Invalid Last-Event-ID"),
     "invalid_idempotency_key": (400, "Invalid Idempotency-Key"),
+    "invalid_message": (400, "Invalid message"),
     # who
     "missing_credentials": (401, "Missing credentials"),
     "invalid_key": (401, "Invalid API key"),
@@ -26,6 +27,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "invalid_signature": (403, "Invalid signature"),
     "url_expired": (403, "Link expired"),
     "signup_closed": (403, "Sign-up is closed"),
+    "origin_not_allowed": (403, "Origin not allowed"),
     # where
     "not_found": (404, "Not found"),
     "job_not_found": (404, "Job not found"),
@@ -35,6 +37,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "method_not_allowed": (405, "Method not allowed"),
     "not_acceptable": (406, "Not acceptable"),
     # not now
+    "ingest_idle": (408, "No audio arrived"),
     "job_active": (409, "Job is still active"),
     "job_not_cancelable": (409, "Job can no longer be canceled"),
     "job_not_completed": (409, "Job is not completed"),
@@ -66,6 +69,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "quota_exceeded": (429, "Quota exceeded"),
     "concurrency_limited": (429, "Too many active jobs"),
     "too_many_connections": (429, "Too many connections"),
+    "audio_too_fast": (429, "Audio too fast"),
     # ours
     "internal": (500, "Internal error"),
     "not_implemented": (501, "Not implemented"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from server.accounts.signed import SigningKeys, check_link, link_query
+from server.accounts.signed import Scope, SigningKeys, check_link, link_query, make_token
 from server.clock import now_ms
 from server.jobs.states import Job
 
@@ -30,6 +30,15 @@ class Links:
 
     def events(self, job: Job) -> str:
         return f"{self.job(job)}/events"
+
+    def ingest(self, job: Job) -> str:
+        """Where a live job's audio is sent in HTTP requests."""
+        return f"{self.job(job)}/audio"
+
+    def ingest_socket(self, job: Job, *, expires_s: int) -> str:
+        """The WebSocket of a live job's audio, open without a key until the second *expires_s* (since 1970)."""
+        token = make_token(self.keys, job_id=job.id, scope=Scope.INGEST, expires_s=expires_s)
+        return f"ws{self.ingest(job).removeprefix('http')}?token={token}"
 
     def output(self, job: Job, name: str, *, ttl_s: int = DOWNLOAD_TTL_S) -> str:
         """A link to a finished output that works without a key for *ttl_s* seconds from now."""

@@ -29,6 +29,24 @@ class Metrics:
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
             registry=r,
         )
+        self.live_sessions = Gauge("scribewire_live_sessions", "Live sessions in this process", registry=r)
+        self.live_words = Counter("scribewire_live_words_total", "Final words of live sessions", registry=r)
+        self.live_partials = Counter("scribewire_live_partials_total", "Partials of live sessions", registry=r)
+        self.live_dropped = Counter(
+            "scribewire_live_writers_dropped_total", "Writers whose connection ended before their audio", registry=r
+        )
+        self.live_takeovers = Counter(
+            "scribewire_live_takeovers_total", "Writers whose silent connection gave way to a new one", registry=r
+        )
+        self.word_lag = Histogram(
+            "scribewire_word_lag_seconds",
+            "From the arrival of a word's last sound to the decision that it is final",
+            buckets=(0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30),
+            registry=r,
+        )
+        self.final_words_changed = Counter(
+            "scribewire_final_words_changed_total", "Final words changed later: must stay 0", registry=r
+        )
         self.webhook_backlog = Gauge("scribewire_webhook_backlog", "Deliveries still to be made", registry=r)
         self.webhook_attempts = Counter(
             "scribewire_webhook_attempts_total", "Webhook attempts", ["outcome"], registry=r

@@ -1,32 +1,43 @@
 """A Job as clients see it: the same record in answers, lists, events and webhooks."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Protocol
 
 from pipeline.documents.formats import SCHEMA, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import Word
 from server.clock import iso, iso_or_none
-from server.jobs.states import Job, JobError, Source, State
+from server.jobs.states import CONTAINER, Job, JobError, LiveOptions, Source, Standing, State
 from server.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
 from server.storage.interfaces import JobStore
 
 MOST_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
 
 
-class Records:
-    """Shows jobs; reads from storage what the job's row does not hold."""
+class Standings(Protocol):
+    """What knows how far live jobs are: the desk."""
 
-    def __init__(self, jobs: JobStore, links: Links) -> None:
+    async def standing(self, job: Job) -> Standing: ...
+
+
+class Records:
+    """Shows jobs; reads from storage, and asks those who are live, what the job's row does not hold."""
+
+    def __init__(self, jobs: JobStore, links: Links, standings: Standings) -> None:
         self._jobs = jobs
         self._links = links
+        self._standings = standings
 
     async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, Any]:
         """The record with the words that its order asked for; links hold for *ttl_s* seconds."""
         words = None
         if job.state is State.COMPLETED and job.order.word_timestamps:
             words = [word for body in await self._jobs.chunks(job.id) for word in words_of(body)]
-        return record(job, self._links, ttl_s=ttl_s, words=words)
+        shown = record(job, self._links, ttl_s=ttl_s, words=words)
+        if job.order.live is not None:
+            shown["live"] |= (await self._standings.standing(job)).to_json()
+        return shown
 
     def listed(self, job: Job) -> dict[str, Any]:
         shown = record(job, self._links)
@@ -82,10 +93,20 @@ def record(
     }
     if completed and "json" in order.output_formats:
         shown["schema"] = SCHEMA
+    if order.live is not None:
+        shown["live"] = _live(job, order.live)
     shown["text"] = job.text
     if words is not None:
         shown["words"] = [word_object(word) for word in words]
     return shown
+
+
+def _live(job: Job, options: LiveOptions) -> dict[str, Any]:
+    """How a live session was ordered, and what arrived, as far as the job's row knows: once it has ended."""
+    shown: dict[str, Any] = asdict(options)
+    if options.encoding == CONTAINER:
+        del shown["sample_rate"], shown["channels"]
+    return shown | Standing(job.source.bytes, job.duration_s).to_json()
 
 
 def _source(source: Source) -> Mapping[str, Any]:

@@ -9,12 +9,17 @@ from typing import Any
 from pipeline.documents.schema import service_v1_schema
 from server.errors import CODES, JOB_CODES
 from server.jobs.orders import (
+    CHANNELS,
+    ENCODINGS,
+    ENDPOINTING_MS,
     FORMATS,
     MOST_METADATA_CHARS,
     MOST_METADATA_KEYS,
     MOST_PROMPT_CHARS,
     MOST_URL_CHARS,
+    RATES,
     SCENARIOS,
+    UTTERANCE_S,
     WEBHOOK_EVENTS,
 )
 from server.jobs.states import State
@@ -31,6 +36,10 @@ def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = No
 
 def _list_of(item: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return _object({"data": {"type": "array", "items": item}, **more})
+
+
+def _between(least: int, most: int, default: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": most, "default": default}
 
 
 TEXT = {"type": "string"}
@@ -136,6 +145,7 @@ SCHEMAS: Mapping[str, Any] = {
         },
         {
             "schema": {"const": "service_v1", "description": "Present once completed, when json was asked for"},
+            "live": ref("LiveState"),
             "text": MAYBE_TEXT,
             "words": {
                 "type": "array",
@@ -174,6 +184,52 @@ SCHEMAS: Mapping[str, Any] = {
             "sandbox_scenario": {"enum": [*SCENARIOS]},
         },
         description="Exactly one of url and audio_url",
+    ),
+    "LiveRequest": _object(
+        {},
+        {
+            "encoding": {"enum": [*ENCODINGS], "default": "pcm_s16le"},
+            "sample_rate": _between(RATES[0], RATES[-1], 16_000),
+            "channels": _between(CHANNELS[0], CHANNELS[-1], 1),
+            "interim_results": {**SWITCH, "default": True},
+            "endpointing_ms": _between(ENDPOINTING_MS[0], ENDPOINTING_MS[-1], 500),
+            "max_utterance_s": {"type": "number", "minimum": UTTERANCE_S[0], "maximum": UTTERANCE_S[1], "default": 15},
+            "record": {**SWITCH, "default": False, "description": "Keep the audio as FLAC with the job"},
+            **_ORDER_MEMBERS,
+            "output_formats": {"type": "array", "items": {"enum": [*FORMATS]}, "default": ["json"], "minItems": 1},
+            "word_timestamps": {"type": "boolean", "default": True},
+            "webhook_events": {"type": "array", "items": {"enum": [*WEBHOOK_EVENTS]}},
+            "metadata": METADATA,
+        },
+    ),
+    "LiveState": _object(
+        {
+            "encoding": {"enum": [*ENCODINGS]},
+            "interim_results": SWITCH,
+            "endpointing_ms": WHOLE,
+            "max_utterance_s": NUMBER,
+            "record": SWITCH,
+            "received_bytes": {**MAYBE_WHOLE, "description": "Where the next writer goes on"},
+            "received_seconds": MAYBE_NUMBER,
+            "lag_ms": {**MAYBE_WHOLE, "description": "From the last final word's sound to its decision"},
+        },
+        {
+            "sample_rate": WHOLE,
+            "channels": WHOLE,
+            "ingest_ws": {"type": "string", "format": "uri", "description": "Only in the answer of POST /v1/live"},
+            "ingest_http": {"type": "string", "format": "uri"},
+            "events_url": {"type": "string", "format": "uri"},
+            "expires_at": {**INSTANT, "description": "Until when ingest_ws opens"},
+        },
+    ),
+    "Received": _object(
+        {
+            "job_id": TEXT,
+            "status": {"enum": [*State]},
+            "received_bytes": MAYBE_WHOLE,
+            "received_seconds": MAYBE_NUMBER,
+            "lag_ms": MAYBE_WHOLE,
+        }
     ),
     "KeyRequest": _object(
         {}, {"name": {"type": ["string", "null"], "maxLength": 100}, "environment": ENVIRONMENT}

@@ -15,7 +15,6 @@ from typing import Any
 import uvicorn
 
 from estimator import EstimateError, Estimator
-
 from pipeline.batch import BatchOptions
 from pipeline.words import written
 from server.accounts.issuing import open_account
@@ -31,6 +30,7 @@ from server.storage.open import Storage, open_storage
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
 OPERATOR_KEY = "operator-key"  # file in the data folder
+MOST_FRAME_BYTES = 1024 * 1024  # of one WebSocket message; a larger one is closed with 1009
 GRACE_S = 20  # after which open connections are cut at shutdown
 
 
@@ -104,6 +104,10 @@ async def _answer(service: Any, listening: socket.socket, ready: str) -> None:
             lifespan="off",
             timeout_keep_alive=75,
             timeout_graceful_shutdown=GRACE_S,
+            ws_max_size=MOST_FRAME_BYTES,
+            ws_ping_interval=20,
+            ws_ping_timeout=20,
+            ws_per_message_deflate=False,  # audio does not get smaller, and every connection would keep its windows
         ),
         ready,
     )

@@ -5,13 +5,13 @@ a typing error is seen and a newer client still works.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
 import orjson
 
 from server.errors import FieldError, Problem, invalid
-from server.jobs.states import Order
+from server.jobs.states import CONTAINER, LiveOptions, Order
 
 Fields: TypeAlias = Mapping[str, Sequence[object]]
 """Member name -> every value given for it: text from forms, any JSON value from JSON."""
@@ -26,8 +26,14 @@ MOST_URL_CHARS = 2048
 MOST_PROMPT_CHARS = 1000
 MOST_METADATA_KEYS = 16
 MOST_METADATA_CHARS = 512
+ENCODINGS = ("pcm_s16le", "pcm_f32le", "mulaw", "alaw", CONTAINER)
+RATES = range(8_000, 48_001)
+CHANNELS = range(1, 3)
+ENDPOINTING_MS = range(200, 5001)  # below, words of one sentence would be torn apart
+UTTERANCE_S = (3.0, 20.0)
 
 COMMON = frozenset({"output_formats", "language", "model", "prompt", "webhook_url", "webhook_events", "metadata"})
+LIVE_ONLY = frozenset({*LiveOptions.__slots__, "word_timestamps"})
 FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema"})
 
 
@@ -95,6 +101,28 @@ def parse_order(
         raise Problem("missing_input", "give the audio as a multipart part named file, or its address as url")
     known = COMMON | FILE_ONLY
     return Asked(order, url, wait_s, unknown_members(fields, known if sandbox else known - {"sandbox_scenario"}))
+
+
+def parse_live_order(
+    fields: Fields, *, languages: Collection[str], models: Collection[str]
+) -> tuple[Order, tuple[Mapping[str, str], ...]]:
+    """The order of a live session and what to warn of. Raises Problem invalid_parameter."""
+    members = Members(fields)
+    default = LiveOptions()
+    live = LiveOptions(
+        encoding=members.take("encoding", _one_of(ENCODINGS), default.encoding),
+        sample_rate=members.take("sample_rate", _whole_in(RATES), default.sample_rate),
+        channels=members.take("channels", _whole_in(CHANNELS), default.channels),
+        interim_results=members.take("interim_results", _boolean, default.interim_results),
+        endpointing_ms=members.take("endpointing_ms", _whole_in(ENDPOINTING_MS), default.endpointing_ms),
+        max_utterance_s=members.take("max_utterance_s", _number_in(*UTTERANCE_S), default.max_utterance_s),
+        record=members.take("record", _boolean, default.record),
+    )
+    timed = members.take("word_timestamps", _boolean, True)  # live words have their times anyway
+    order = common_order(members, languages=languages, models=models, word_timestamps=timed)
+    if members.errors:
+        raise invalid(members.errors)
+    return replace(order, live=live), unknown_members(fields, COMMON | LIVE_ONLY)
 
 
 def common_order(
@@ -173,6 +201,26 @@ def whole_seconds(values: Sequence[object]) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) <= 9):  # noqa: PLR2004  nine digits: 31 years
         raise _Wrong("invalid_type", "must be a whole number of seconds")
     return int(value)
+
+
+def _whole_in(allowed: range) -> Callable[[Sequence[object]], int]:
+    def parse(values: Sequence[object]) -> int:
+        value = _single(values)
+        if not isinstance(value, int) or isinstance(value, bool) or value not in allowed:
+            raise _Wrong("out_of_range", f"must be a whole number from {allowed[0]} to {allowed[-1]}")
+        return value
+
+    return parse
+
+
+def _number_in(least: float, most: float) -> Callable[[Sequence[object]], float]:
+    def parse(values: Sequence[object]) -> float:
+        value = _single(values)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+            raise _Wrong("out_of_range", f"must be a number from {least:g} to {most:g}")
+        return float(value)
+
+    return parse
 
 
 def _one_of(allowed: Sequence[str]) -> Callable[[Sequence[object]], str]:

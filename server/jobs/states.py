@@ -64,6 +64,9 @@ class Source:
     format: str | None = None  # as found in the bytes, never as claimed by a name
 
 
+CONTAINER = "container"  # the encoding that says itself what it is; the others are raw samples
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOptions:
     """How a live session's audio arrives and when its words close. Units are in the names."""
@@ -75,6 +78,22 @@ class LiveOptions:
     endpointing_ms: int = 500
     max_utterance_s: float = 15.0
     record: bool = False  # keep the audio as FLAC
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a live job's audio has come. None: not known (any more)."""
+
+    received_bytes: int | None
+    received_s: float | None
+    lag_s: float | None = None  # of the last final word behind the arrival of its sound
+
+    def to_json(self) -> dict[str, float | int | None]:
+        return {
+            "received_bytes": self.received_bytes,
+            "received_seconds": self.received_s,
+            "lag_ms": None if self.lag_s is None else round(self.lag_s * 1000),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

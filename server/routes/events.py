@@ -1,36 +1,29 @@
-"""GET /v1/jobs/{job_id}/events: a job's log as Server-Sent Events, from any point on, for batch and live jobs alike.
+"""GET /v1/jobs/{job_id}/events: a job's log as Server-Sent Events, from any point on, for batch and live jobs alike."""
 
-A stream reads the log page by page as fast as its reader takes it, so a slow reader costs a page of memory and holds
-up nobody.
-"""
-
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import orjson
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
 
 from server.accounts.limits import Streams
 from server.accounts.signed import Scope
 from server.clock import now_ms
+from server.delivery.following import Following
+from server.delivery.partials import Partial
 from server.delivery.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
 from server.door import Caller, Door
 from server.errors import Problem
 from server.jobs.states import Job
 from server.metrics import Metrics
-from server.records import Records
 from server.routes.jobs import JOB_ID, no_such_job, own_job
 from server.routes.operation import Answer, Auth, Operation, Parameter
 from server.storage.interfaces import Event, EventLog, JobStore
 
 MEDIA_TYPE = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-
-TERMINAL_EVENTS = frozenset({"job.completed", "job.failed", "job.canceled"})
 
 
 @dataclass(slots=True)
@@ -69,18 +62,16 @@ class EventStreams:
         door: Door,
         jobs: JobStore,
         events: EventLog,
-        records: Records,
+        following: Following,
         seats: Seats,
         metrics: Metrics,
-        closing: asyncio.Event,
     ) -> None:
         self._door = door
         self._jobs = jobs
         self._events = events
-        self._records = records
+        self._following = following
         self._seats = seats
         self._metrics = metrics
-        self._closing = closing  # set when the server stops: streams end, clients come back by their last id
 
     def operations(self) -> list[Operation]:
         return [
@@ -108,7 +99,7 @@ class EventStreams:
     async def stream(self, request: Request, _caller: Caller) -> Response:
         if not _accepted(request.headers.get("accept", "*/*")):
             raise Problem("not_acceptable", f"this resource is {MEDIA_TYPE}")
-        job, caller = await self._admitted(request)
+        job, caller = await admitted(request, Scope.EVENTS, door=self._door, jobs=self._jobs)
         after = last_event_id(request.headers.get("last-event-id"), request.query_params.get("last_event_id"))
         last = await self._events.last(job.id)
         if after > last:
@@ -121,64 +112,37 @@ class EventStreams:
             return Response(headers=headers)
         return StreamingResponse(self._lines(job.id, after, caller), headers=headers)
 
-    async def _admitted(self, request: Request) -> tuple[Job, str]:
-        """The job and who reads it: the owner by key, or whoever holds a token for this very job."""
-        job_id = request.path_params["job_id"]
-        token = request.query_params.get("token")
-        if token is None:
-            caller = await self._door.identify(request)
-            return await own_job(self._jobs, caller, job_id), caller.key_id
-        self._door.check_token(token, job_id=job_id, scope=Scope.EVENTS)
-        job = await self._jobs.get(job_id)
-        if job is None:
-            raise no_such_job()
-        return job, f"token of {job.account}"
-
     async def _lines(self, job_id: str, after: int, caller: str) -> AsyncIterator[bytes]:
         began = now_ms()
         with self._seats.taken(job_id, caller), self._metrics.subscribers.track_inprogress():
             yield retry(self._seats.rules.retry_ms)
-            async for logged in self._followed(job_id, after):
-                if logged is None:
-                    yield KEEP_ALIVE
-                    continue
-                if logged.at > began:
-                    self._metrics.event_lag.observe((now_ms() - logged.at) / 1000)
-                yield event(logged.type, await self._shown(logged), seq=logged.seq)
-
-    async def _followed(self, job_id: str, after: int) -> AsyncIterator[Event | None]:
-        """The log behind *after* as it grows, None whenever it was silent for long; ends when we close."""
-        tail = self._events.tail(job_id, after=after)
-        closed = asyncio.ensure_future(self._closing.wait())
-        following = None
-        try:
-            while not closed.done():
-                following = following or asyncio.ensure_future(anext(tail, None))
-                await asyncio.wait(
-                    {following, closed}, timeout=self._seats.rules.keep_alive_s, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not following.done():
-                    yield None
-                elif (logged := following.result()) is None:
-                    return
-                else:
-                    following = None
-                    yield logged
-        finally:
-            for task in filter(None, (closed, following)):
-                task.cancel()
-
-    async def _shown(self, logged: Event) -> bytes:
-        """The event's data. A terminal event tells the record as it is now, with links that hold."""
-        if logged.type in TERMINAL_EVENTS and (job := await self._jobs.get(logged.stream)) is not None:
-            return orjson.dumps({**self._records.notice(job), "job_id": logged.stream, "seq": logged.seq})
-        return with_place(logged)
+            async for seen in self._following.follow(job_id, after=after, quiet_s=self._seats.rules.keep_alive_s):
+                match seen:
+                    case None:
+                        yield KEEP_ALIVE
+                    case Partial():
+                        yield event("partial", await self._following.body(job_id, seen))
+                    case Event():
+                        if seen.at > began:
+                            self._metrics.event_lag.observe((now_ms() - seen.at) / 1000)
+                        yield event(seen.type, await self._following.body(job_id, seen), seq=seen.seq)
 
 
-def with_place(logged: Event) -> bytes:
-    """The event's JSON body with the job and the number that it has in the log."""
-    place = f'{{"job_id":"{logged.stream}","seq":{logged.seq}'.encode()
-    return place + (b"," + logged.body[1:] if len(logged.body) > len(b"{}") else b"}")
+async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs: JobStore) -> tuple[Job, str]:
+    """The job of the path and who asks for it: its owner by key, or whoever holds a token of *scope* for this job.
+
+    Raises Problem and what Door.check_token() raises.
+    """
+    job_id = connection.path_params["job_id"]
+    token = connection.query_params.get("token")
+    if token is None:
+        caller = await door.identify(connection)
+        return await own_job(jobs, caller, job_id), caller.key_id
+    door.check_token(token, job_id=job_id, scope=scope)
+    job = await jobs.get(job_id)
+    if job is None:
+        raise no_such_job()
+    return job, f"token of {job.account}"
 
 
 def _accepted(accept: str) -> bool:

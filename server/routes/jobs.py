@@ -115,10 +115,13 @@ class Jobs:
         wait_s = query_seconds(request, "wait", most=self._wait_max_s) or 0
         ttl_s = query_number(request, "url_ttl", least=1, most=MOST_TTL_S) or DOWNLOAD_TTL_S
         job = await self._holding.until_over(await self.mine(request, caller), wait_s=wait_s)
-        headers = {"ETag": _etag(job, ttl_s)} | ({} if job.terminal else {"Retry-After": str(POLL_S)})
+        record = await self._records.full(job, ttl_s=ttl_s)
+        headers = {"ETag": _etag(job, ttl_s, record.get("live"))} | (
+            {} if job.terminal else {"Retry-After": str(POLL_S)}
+        )
         if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
             return Response(status_code=304, headers=headers)
-        return json_response(await self._records.full(job, ttl_s=ttl_s), headers=headers)
+        return json_response(record, headers=headers)
 
     async def list(self, request: Request, caller: Caller) -> Response:
         which, limit = _filter(request, caller, self._links.keys)
@@ -220,14 +223,14 @@ def no_such_job() -> Problem:
     return Problem("job_not_found", "there is no such job")
 
 
-def _etag(job: Job, ttl_s: int) -> str:
+def _etag(job: Job, ttl_s: int, live: object) -> str:
     """Changes with everything that a reader sees.
 
     The links are signed anew for every answer, which changes nothing for him; but half their life after he got his,
     the answer counts as changed, so that who polls never holds links that are about to end.
     """
     age = now_ms() // (ttl_s * 500)
-    return f'W/"{hashlib.sha256(f"{job!r}{ttl_s}{age}".encode()).hexdigest()[:32]}"'
+    return f'W/"{hashlib.sha256(f"{job!r}{live}{ttl_s}{age}".encode()).hexdigest()[:32]}"'
 
 
 # --- queries ---------------------------------------------------------------------------------------------------------

@@ -1,22 +1,19 @@
 """POST /v1/transcribe: audio in, a job out, and its result too when it is done within the time the client holds."""
 
 import asyncio
-import hashlib
-import math
 import secrets
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.accounts.limits import Plan, month_of
+from server.accounts.limits import Plan
 from server.clock import now_ms
-from server.delivery.egress import Egress
 from server.door import Caller
-from server.errors import FieldError, Problem
+from server.errors import Problem
 from server.ids import CHANCE_BYTES, Prefix, new_id
 from server.jobs.holding import Holding
 from server.jobs.orders import Asked, parse_order
@@ -26,27 +23,12 @@ from server.jobs.states import Source
 from server.jobs.uploads import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
 from server.links import Links
 from server.records import Records
+from server.routes.accepting import Accepting, fingerprinted, job_quotas
 from server.routes.jobs import JOB, POLL_S, query_seconds
 from server.routes.operation import Answer, Operation, Parameter, json_response
 from server.schemas import ref
-from server.storage.interfaces import (
-    IdempotencyKey,
-    JobStore,
-    NewJob,
-    Outbox,
-    Quota,
-    Submitted,
-)
-from server.wire import Preference, idempotency_key, preference
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """What an environment's engine can be asked for."""
-
-    languages: Collection[str]
-    models: Collection[str]
-    warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of
+from server.storage.interfaces import JobStore, NewJob, Submitted
+from server.wire import Preference, preference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +55,9 @@ class Transcriptions:
         prober: Prober,
         jobs: JobStore,
         holding: Holding,
-        outbox: Outbox,
-        egress: Egress,
+        accepting: Accepting,
         records: Records,
         links: Links,
-        offers: Mapping[str, Offer],  # environment -> what it offers
         waiting: Waiting,
         closing: asyncio.Event,
     ) -> None:
@@ -85,11 +65,9 @@ class Transcriptions:
         self._prober = prober
         self._jobs = jobs
         self._holding = holding
-        self._outbox = outbox
-        self._egress = egress
+        self._accepting = accepting
         self._records = records
         self._links = links
-        self._offers = offers
         self._waiting = waiting
         self._closing = closing
 
@@ -129,27 +107,17 @@ class Transcriptions:
         if self._closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
         wish = preference(request.headers.getlist("prefer"))
-        key = _idempotency(request, caller)
+        key = self._accepting.key(request, caller)
         job_id = new_id(Prefix.JOB, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
-        async with self._reserved(key), self._received(request, caller, job_id) as received:
+        async with self._accepting.reserved(key), self._received(request, caller, job_id) as received:
             asked = self._parsed(received, caller)
             hold = self._hold(request, asked, wish)
             new = await self._new_job(job_id, caller, asked, received)
-            submitted = await self._jobs.submit(new, idempotency=_fingerprinted(key, asked, received))
+            said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
+            content = received.file.sha256.encode() if received.file else b""
+            submitted = await self._jobs.submit(new, idempotency=fingerprinted(key, said, content))
             received.keep = not submitted.replayed
         return await self._answer(submitted, hold)
-
-    @asynccontextmanager
-    async def _reserved(self, key: IdempotencyKey | None) -> AsyncIterator[None]:
-        """The idempotency key is ours while the block runs, and free again when the block made no job."""
-        if key is None or await self._jobs.begin(key) is not None:
-            yield
-            return
-        try:
-            yield
-        except BaseException:
-            await self._jobs.abandon(key)
-            raise
 
     @asynccontextmanager
     async def _received(self, request: Request, caller: Caller, job_id: str) -> AsyncIterator[Received]:
@@ -158,7 +126,7 @@ class Transcriptions:
             yield received
 
     def _parsed(self, received: Received, caller: Caller) -> Asked:
-        offer = self._offers[caller.environment]
+        offer = self._accepting.offers[caller.environment]
         asked = parse_order(
             received.fields,
             languages=offer.languages,
@@ -187,11 +155,7 @@ class Transcriptions:
 
     async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
         account, _, plan = caller.known()
-        warnings = [*asked.warnings, *self._offers[caller.environment].warnings]
-        if asked.order.webhook_url:
-            await self._allowed("webhook_url", asked.order.webhook_url)
-            if await self._outbox.disabled(account.id, asked.order.webhook_url):
-                warnings.append({"code": "webhook_disabled", "param": "webhook_url"})
+        warnings = await self._accepting.warnings(caller, asked.order, asked.warnings)
         source, audio_s = await self._source(asked, received, plan)
         return NewJob(
             id=job_id,
@@ -205,28 +169,18 @@ class Transcriptions:
             retention_ms=plan.retention_ms,
             quotas=job_quotas(plan, audio_s) if caller.environment == "production" else (),
             most_active=plan.active_jobs,
-            warnings=tuple(warnings),
+            warnings=warnings,
         )
 
     async def _source(self, asked: Asked, received: Received, plan: Plan) -> tuple[Source, float | None]:
         """Where the audio is and how long it says to be. Audio that cannot become words is refused here."""
         if received.file is None:
             assert asked.url is not None
-            await self._allowed("url", asked.url)
+            await self._accepting.check_url("url", asked.url)
             return Source(type="url", url=asked.url), None
         probe = await self._prober.probe(received.file.blob, longest_s=plan.audio_s_per_file)
         source = Source(type="upload", filename=received.file.filename, bytes=received.file.bytes, format=probe.format)
         return source, probe.duration_s
-
-    async def _allowed(self, param: str, url: str) -> None:
-        try:
-            await self._egress.check(url)
-        except Exception as error:
-            if getattr(error, "code", None) != "url_not_allowed":
-                raise
-            raise Problem(
-                "url_not_allowed", f"{param}: {error}", errors=[FieldError(param, "not_allowed", str(error))]
-            ) from None
 
     async def _answer(self, submitted: Submitted, hold: Hold) -> Response:
         job = await self._holding.until_over(submitted.job, wait_s=hold.seconds)
@@ -239,33 +193,3 @@ class Transcriptions:
             return json_response(record, headers={**headers, "Content-Location": place})
         headers |= {"Location": place, "Retry-After": str(POLL_S)}
         return json_response(record, 202, headers=headers)
-
-
-def job_quotas(plan: Plan, audio_s: float | None) -> tuple[Quota, ...]:
-    """What accepting a job of *audio_s* seconds takes from the account's month."""
-    month = month_of(now_ms())
-    taken = (
-        ("transcriptions", plan.transcriptions_per_month, 1),
-        ("audio_seconds", plan.audio_seconds_per_month, math.ceil(audio_s or 0)),
-    )
-    return tuple(
-        Quota(name=name, window=month.name, limit=limit, amount=amount, resets_at=month.resets_at)
-        for name, limit, amount in taken
-    )
-
-
-def _idempotency(request: Request, caller: Caller) -> IdempotencyKey | None:
-    header = request.headers.get("idempotency-key")
-    if header is None:
-        return None
-    path: str = request.scope["path"]
-    return IdempotencyKey(account=caller.account_id, path=f"{caller.environment} {path}", key=idempotency_key(header))
-
-
-def _fingerprinted(key: IdempotencyKey | None, asked: Asked, received: Received) -> IdempotencyKey | None:
-    """The key with what tells this request from another: all that was asked, and the file's bytes."""
-    if key is None:
-        return None
-    said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
-    content = received.file.sha256 if received.file else ""
-    return replace(key, fingerprint=hashlib.sha256(said + content.encode()).hexdigest())

@@ -1,0 +1,91 @@
+"""One reader's view of a job: its log from any point on, and between its events the newest partial.
+
+The log is read page by page as fast as the reader takes it, so a slow reader costs a page of memory and holds up
+nobody. Server-Sent Events and WebSockets are written from the same view.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, TypeAlias
+
+import orjson
+
+from server.delivery.partials import Partial, Partials
+from server.records import Records
+from server.storage.interfaces import Event, EventLog, JobStore
+
+TERMINAL_EVENTS = frozenset({"job.completed", "job.failed", "job.canceled"})
+
+Seen: TypeAlias = Event | Partial | None
+"""What a reader is given next; None: nothing happened for a while."""
+
+
+class Following:
+    def __init__(
+        self, *, events: EventLog, partials: Partials, jobs: JobStore, records: Records, closing: asyncio.Event
+    ) -> None:
+        self._events = events
+        self._partials = partials
+        self._jobs = jobs
+        self._records = records
+        self._closing = closing  # set when the server stops: readers leave, and come back by their last id
+
+    async def follow(self, job_id: str, *, after: int, quiet_s: float) -> AsyncIterator[Seen]:
+        """Every event behind *after* once and in order, partials in their places, None after *quiet_s* of nothing.
+
+        Ends after the terminal event, when the job is deleted, and when the server stops.
+        """
+        tail = self._events.tail(job_id, after=after)
+        shown = 0
+        with self._partials.watch(job_id) as news:
+            closed = asyncio.ensure_future(self._closing.wait())
+            following: asyncio.Future[Event | None] | None = None
+            partial_news: asyncio.Future[bool] | None = None
+            try:
+                while not closed.done():
+                    news.clear()
+                    partial = self._partials.newest(job_id)
+                    if partial is not None and partial.number != shown and partial.after == after:
+                        shown = partial.number
+                        yield partial
+                        continue
+                    following = following or asyncio.ensure_future(anext(tail, None))
+                    partial_news = partial_news or asyncio.ensure_future(news.wait())
+                    waiting: set[asyncio.Future[Any]] = {following, partial_news, closed}
+                    await asyncio.wait(waiting, timeout=quiet_s, return_when=asyncio.FIRST_COMPLETED)
+                    if following.done():
+                        event, following = following.result(), None
+                        if event is None:
+                            return
+                        after = event.seq
+                        yield event
+                    elif not partial_news.done() and not closed.done():
+                        yield None
+                    if partial_news.done():
+                        partial_news = None
+            finally:
+                for task in (closed, following, partial_news):
+                    if task is not None:
+                        task.cancel()
+
+    async def body(self, job_id: str, seen: Event | Partial) -> bytes:
+        """The JSON of what was seen, with its job and number; a partial has none.
+
+        A terminal event tells the record as it is now, with links that hold.
+        """
+        if isinstance(seen, Partial):
+            return _joined(f'"job_id":"{job_id}"', seen.body)
+        if seen.type in TERMINAL_EVENTS and (job := await self._jobs.get(job_id)) is not None:
+            return orjson.dumps({**self._records.notice(job), "job_id": job_id, "seq": seen.seq})
+        return _joined(f'"job_id":"{job_id}","seq":{seen.seq}', seen.body)
+
+    async def typed(self, job_id: str, seen: Event | Partial) -> bytes:
+        """The same with its type inside: Server-Sent Events have it outside, WebSockets have no such place."""
+        body = await self.body(job_id, seen)
+        kind = "partial" if isinstance(seen, Partial) else seen.type
+        return body if kind in TERMINAL_EVENTS else _joined(f'"type":"{kind}"', body)
+
+
+def _joined(members: str, body: bytes) -> bytes:
+    """The JSON object *body* with *members* before its own."""
+    return b"{" + members.encode() + (b"," + body[1:] if len(body) > len(b"{}") else b"}")

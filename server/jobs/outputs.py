@@ -1,0 +1,23 @@
+"""A finished transcript -> the files that were asked for."""
+
+import asyncio
+import hashlib
+
+from pipeline.documents.formats import FORMATS, Heading
+from pipeline.words import Transcript
+from server.clock import iso
+from server.jobs.states import Job
+from server.storage.interfaces import Artifact, BlobStore
+
+
+async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: int, blobs: BlobStore) -> Artifact:
+    """The output *name* of the job, stored under a key that no other epoch's can have."""
+    kind = FORMATS[name]
+    heading = Heading(
+        job_id=job.id, created_at=iso(job.created_at), metadata=job.order.metadata, words=job.order.word_timestamps
+    )
+    data = await asyncio.to_thread(kind.render, transcript, heading)
+    key = f"{job.id}/{epoch}.{kind.extension}"
+    async with blobs.create(key) as sink:
+        await sink.write(data)
+    return Artifact(kind=name, blob=key, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))

@@ -1,0 +1,193 @@
+"""The live sessions of this process: who writes is led to the job's session, which is made for the first who comes."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pipeline.audio import seconds
+from pipeline.errors import PipelineError
+from pipeline.ingest.isolation import Isolation
+from server.accounts.plans import Plans
+from server.delivery.partials import Partials
+from server.errors import Problem
+from server.jobs.states import CONTAINER, Job, Standing
+from server.jobs.worker import LeaseLost
+from server.live.ending import Endings, Heard
+from server.live.hearing import Hearing
+from server.live.intake import bytes_up_to
+from server.live.journal import Held, Journal
+from server.live.resuming import Past, past
+from server.live.session import LiveRules, LiveSession, finished
+from server.logs import log
+from server.metrics import Metrics
+from server.storage.interfaces import BlobStore, Event, EventLog, JobStore, Lease
+
+PAGE = 500  # events of a log that are read at once
+STALE_AT_ONCE = 20
+RETRY_AFTER_S = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskParts:
+    """What sessions are made of."""
+
+    worker: str
+    jobs: JobStore
+    events: EventLog
+    blobs: BlobStore
+    partials: Partials
+    hearings: Mapping[str, Hearing]  # by environment
+    isolation: Isolation
+    plans: Plans
+    metrics: Metrics
+    closing: asyncio.Event
+    rules: LiveRules
+
+
+class Desk:
+    """run() is open meanwhile; sessions end with it."""
+
+    def __init__(self, parts: DeskParts) -> None:
+        self._parts = parts
+        self._endings = Endings(parts.jobs, parts.blobs, parts.hearings, parts.metrics)
+        self._lives: dict[str, LiveSession] = {}
+        self._opening = asyncio.Lock()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @property
+    def rules(self) -> LiveRules:
+        return self._parts.rules
+
+    def admit(self, environment: str) -> None:
+        """Returns iff there is room for one more session. Raises Problem queue_full, shutting_down."""
+        if self._parts.closing.is_set() or self._tasks is None:
+            raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
+        try:
+            self._parts.hearings[environment].admission.admit()
+        except PipelineError as error:
+            self._parts.metrics.refused.labels("queue_full").inc()
+            raise Problem("queue_full", str(error), headers={"Retry-After": str(RETRY_AFTER_S)}) from None
+
+    async def run(self) -> None:
+        """Sessions live, and those that nobody came back to are finished, until the server stops and all are over."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            while not self._parts.closing.is_set():
+                try:
+                    await self._finish_stale()
+                except Exception:  # noqa: BLE001  the next round may succeed
+                    log.exception("finishing forgotten live sessions failed")
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._parts.closing.wait(), self.rules.stale_s)
+        self._tasks = None
+
+    async def open(self, job: Job) -> LiveSession:
+        """The job's session, a new one if it has none here.
+
+        Raises Problem: ingest_finished, ingest_busy (it is in another process), queue_full, shutting_down.
+        """
+        async with self._opening:
+            live = self._lives.get(job.id)
+            return await self._opened(job) if live is None or live.over.is_set() else live
+
+    async def standing(self, job: Job) -> Standing:
+        """How far the job's audio has come: what the next writer is told."""
+        assert job.order.live is not None
+        live = self._lives.get(job.id)
+        if live is not None and not live.over.is_set():
+            return live.standing()
+        if job.terminal:
+            return Standing(job.source.bytes, job.duration_s or 0.0, None)
+        before = await self._past(job.id, await self._parts.jobs.chunks(job.id))
+        return Standing(bytes_up_to_past(job, before), seconds(before.origin.position), None)
+
+    async def _opened(self, job: Job) -> LiveSession:
+        self.admit(job.environment)
+        asked = time.monotonic()
+        lease = await self._parts.jobs.claim_live(job.id, self._parts.worker, lease_s=self.rules.lease_s)
+        if lease is None:
+            now = await self._parts.jobs.get(job.id)
+            if now is None or now.terminal:
+                raise finished()
+            raise Problem("ingest_busy", "the session is held elsewhere; try again soon", headers={"Retry-After": "5"})
+        before = await self._closed_past(lease)
+        assert job.order.live is not None
+        if job.order.live.encoding == CONTAINER and before.origin.position > 0:
+            await self._complete(lease, before)  # what follows in the container means nothing without what came before
+            raise finished()
+        live = await self._made(lease, before, asked)
+        self._lives[job.id] = live
+        assert self._tasks is not None
+        self._tasks.create_task(self._lived(live), name=f"live session {job.id}")
+        return live
+
+    async def _made(self, lease: Lease, before: Past, asked: float) -> LiveSession:
+        parts, order = self._parts, lease.job.order
+        assert order.live is not None
+        session = parts.hearings[lease.job.environment].session(
+            order,
+            tenant=lease.job.account,
+            name=f"{lease.job.id}/{lease.epoch}",
+            language=order.language or before.language,
+            origin=before.origin.position,
+        )
+        held = Held(lease, self.rules.lease_s, asked + self.rules.lease_s)
+        journal = Journal(
+            held,
+            before,
+            jobs=parts.jobs,
+            events=parts.events,
+            partials=parts.partials,
+            interim=order.live.interim_results,
+            metrics=parts.metrics,
+        )
+        return LiveSession(
+            held,
+            before,
+            session,
+            journal=journal,
+            endings=self._endings,
+            isolation=parts.isolation,
+            plan=await parts.plans.of_id(lease.job.account, environment=lease.job.environment),
+            metrics=parts.metrics,
+            rules=self.rules,
+            closing=parts.closing,
+        )
+
+    async def _lived(self, live: LiveSession) -> None:
+        try:
+            await live.run()
+        finally:
+            if self._lives.get(live.job.id) is live:
+                del self._lives[live.job.id]
+
+    async def _finish_stale(self) -> None:
+        """Jobs that lost their process and whose writer did not come back end with what was heard."""
+        for job in await self._parts.jobs.stale_live(limit=STALE_AT_ONCE):
+            async with self._opening:
+                lease = await self._parts.jobs.claim_live(job.id, self._parts.worker, lease_s=self.rules.lease_s)
+                if lease is not None:
+                    with suppress(LeaseLost):  # then it is somebody else's to finish
+                        await self._complete(lease, await self._closed_past(lease))
+
+    async def _complete(self, lease: Lease, before: Past) -> None:
+        await self._endings.complete(lease, Heard(chunks=before.chunks, duration=before.end))
+
+    async def _closed_past(self, lease: Lease) -> Past:
+        return await self._endings.close_open_words(lease, await self._past(lease.job.id, lease.chunks))
+
+    async def _past(self, job_id: str, chunks: Sequence[bytes]) -> Past:
+        log: list[Event] = []
+        while page := await self._parts.events.read(job_id, after=log[-1].seq if log else 0, limit=PAGE):
+            log += page
+        return past(chunks, log)
+
+
+def bytes_up_to_past(job: Job, before: Past) -> int | None:
+    """Where a writer of raw audio would go on; a container's bytes say nothing about time."""
+    assert job.order.live is not None
+    if job.order.live.encoding == CONTAINER:
+        return None if before.origin.position else 0
+    return bytes_up_to(before.origin.position, job.order.live)

@@ -1,0 +1,65 @@
+"""One environment's engine, as live sessions use it."""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pipeline.audio import position
+from pipeline.ingest.framer import Windows
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.recognition.turns import TurnOptions
+from pipeline.session import Listener, Session
+from server.jobs.states import Order
+
+
+class Admission(Protocol):
+    """What knows whether there is room for one more live session: the scheduler."""
+
+    def admit(self) -> None:
+        """Returns iff there is. Raises a PipelineError that says why not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearing:
+    engine: str
+    model: str
+    incremental: bool  # what the engine says of itself
+    listener: Listener
+    admission: Admission
+    voice: VoiceDetector | None  # None: everything counts as speech
+
+    def session(self, order: Order, *, tenant: str, name: str, language: str | None, origin: int) -> Session:
+        """A session for *order*, whose first sample stands at *origin* on the stream's clock.
+
+        What it reports counts from its own first sample; what the engine is asked for, from the stream's.
+        """
+        assert order.live is not None
+        options = StreamOptions(
+            language=language,
+            hint=order.prompt,
+            longest=position(order.live.max_utterance_s),
+            incremental=self.incremental,
+            turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
+        )
+        vad = self.voice.stream() if self.voice else _all_speech
+        listener = _Later(self.listener, origin) if origin else self.listener
+        return Session(StreamCore(options, name=name), vad=vad, listener=listener, tenant=tenant)
+
+
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """A listener for a session that began *by* samples into its stream."""
+
+    listener: Listener
+    by: int
+
+    async def hear(self, request: DecodeRequest, *, tenant: str) -> Heard:
+        heard = await self.listener.hear(replace(request, start=request.start + self.by), tenant=tenant)
+        words = tuple(replace(word, start=word.start - self.by, end=word.end - self.by) for word in heard.words)
+        return replace(heard, words=words)
+
+
+def _all_speech(windows: Windows) -> list[float]:
+    return [1.0] * len(windows)

@@ -1,0 +1,142 @@
+"""A writer's bytes -> samples, as they come: raw audio here, containers in a decoding process.
+
+intake.take(data)        # waits while the session has enough; a cancelled wait loses and repeats nothing
+intake.received_bytes    # all that was ever taken
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from typing import Any, Protocol, TypeAlias, cast
+
+from pipeline.audio import RATE, Samples
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.isolation import Isolation, LiveDecoding
+from pipeline.ingest.pcm import Encoding, PcmDecoder
+from server.jobs.states import LiveOptions
+
+PIECE_S = 0.5  # of raw audio that is taken at once: more would hold up the event loop
+PIECE_BYTES = 64 * 1024  # of a container: what a pipe holds
+
+FRAME_BYTES = {"pcm_s16le": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}
+
+Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
+"""Takes samples in before its first wait, so that cancelling it loses none."""
+
+
+class Intake(Protocol):
+    """What takes a session's bytes. One caller at a time."""
+
+    @property
+    def received_bytes(self) -> int: ...
+
+    async def take(self, data: bytes) -> None: ...
+
+    async def end(self) -> None:
+        """No more will come: what is still held goes to the sink, before run() ends."""
+        ...
+
+    async def run(self) -> None:
+        """Work until end() and everything is with the sink. Raises PipelineError for what cannot be decoded."""
+        ...
+
+
+def raw_frame_bytes(live: LiveOptions) -> int:
+    """Bytes of one instant of a raw encoding, all channels."""
+    return FRAME_BYTES[live.encoding] * live.channels
+
+
+def bytes_up_to(position: int, live: LiveOptions) -> int:
+    """How many bytes of a raw stream end at *position*."""
+    return position * live.sample_rate // RATE * raw_frame_bytes(live)
+
+
+class RawIntake:
+    def __init__(self, live: LiveOptions, sink: Sink, *, received_bytes: int = 0) -> None:
+        self._decoder = PcmDecoder(cast(Encoding, live.encoding), rate=live.sample_rate, channels=live.channels)
+        self._piece = int(PIECE_S * live.sample_rate) * raw_frame_bytes(live)
+        self._sink = sink
+        self._ended = asyncio.Event()
+        self.received_bytes = received_bytes
+
+    async def take(self, data: bytes) -> None:
+        for at in range(0, len(data), self._piece):
+            piece = data[at : at + self._piece]
+            samples = self._decoder.receive(piece)
+            self.received_bytes += len(piece)
+            if len(samples):
+                await self._sink(samples)
+
+    async def end(self) -> None:
+        if not self._ended.is_set():
+            self._ended.set()
+            if len(samples := self._decoder.end()):
+                await self._sink(samples)
+
+    async def run(self) -> None:
+        await self._ended.wait()
+
+
+class ContainerIntake:
+    """One thread writes into the decoder's pipe, one reads what comes out; both stand still when the session does."""
+
+    def __init__(self, isolation: Isolation, sink: Sink) -> None:
+        self._isolation = isolation
+        self._sink = sink
+        self._threads = ThreadPoolExecutor(3, thread_name_prefix="live")  # the third ends what the others wait for
+        self._opened = asyncio.Event()  # also when there will be no decoder
+        self._decoding: LiveDecoding | None = None
+        self._feeding: Future[bool] | None = None
+        self._reading: Future[Samples | None] | None = None
+        self.received_bytes = 0
+
+    async def take(self, data: bytes) -> None:
+        await self._opened.wait()
+        for at in range(0, len(data), PIECE_BYTES):
+            await self._fed()
+            if self._decoding is None:
+                return  # why, run() tells
+            piece = data[at : at + PIECE_BYTES]
+            self._feeding = self._threads.submit(self._decoding.feed, piece)
+            self.received_bytes += len(piece)
+        await self._fed()
+
+    async def end(self) -> None:
+        await self._opened.wait()
+        await self._fed()
+        if self._decoding is not None:
+            self._decoding.finish()
+
+    async def run(self) -> None:
+        stack = ExitStack()
+        opening = self._threads.submit(stack.enter_context, self._isolation.live(DecodeLimits()))
+        try:
+            self._decoding = await asyncio.wrap_future(opening)
+            self._opened.set()
+            items = iter(self._decoding)
+            while (samples := await self._next(items)) is not None:
+                await self._sink(samples)
+        finally:
+            self._decoding = None
+            self._opened.set()
+            self._threads.submit(self._close, stack, opening)
+            self._threads.shutdown(wait=False)
+
+    async def _next(self, items: Iterator[Samples]) -> Samples | None:
+        self._reading = self._threads.submit(next, items, None)
+        return await asyncio.wrap_future(self._reading)
+
+    async def _fed(self) -> None:
+        """What was given to the decoder is with it, also what a cancelled take() gave."""
+        if self._feeding is not None:
+            await asyncio.shield(asyncio.wrap_future(self._feeding))
+            self._feeding = None
+
+    def _close(self, stack: ExitStack, opening: "Future[LiveDecoding]") -> None:
+        """Kill the decoder; its pipes are closed once no thread uses them."""
+        with stack:
+            if not opening.cancel() and opening.exception() is None:
+                opening.result().kill()
+            busy: list[Future[Any]] = [future for future in (self._feeding, self._reading) if future is not None]
+            wait(busy)

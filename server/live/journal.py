@@ -1,0 +1,144 @@
+"""What a live session says, made durable before anyone sees it: events into the log, closed segments into chunks.
+
+Partials are the exception: they are shown, and forgotten.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.documents.stored import stored
+from pipeline.session import Happened
+from pipeline.words import Chunk
+from server.delivery.partials import Partials
+from server.jobs.worker import LeaseLost
+from server.live.resuming import Past
+from server.live.telling import Told, told
+from server.metrics import Metrics
+from server.storage.interfaces import EventLog, JobStore, Lease, Renewal
+
+
+@dataclass(slots=True)
+class Held:
+    """A lease, and until when it surely is ours by the process's own clock."""
+
+    lease: Lease
+    lease_s: float
+    until: float
+
+    def extended(self, asked: float) -> None:
+        """The store was asked at *asked* and agreed."""
+        self.until = asked + self.lease_s
+
+    def check(self) -> None:
+        """Raises LeaseLost when somebody else may have the job."""
+        if time.monotonic() >= self.until:
+            raise LeaseLost
+
+    async def renew(self, jobs: JobStore) -> Renewal:
+        asked = time.monotonic()
+        answer = await jobs.renew(self.lease, lease_s=self.lease_s)
+        if answer is Renewal.OK:
+            self.extended(asked)
+        return answer
+
+
+class Journal:
+    """Its methods raise LeaseLost when the job is no longer ours; nothing was written then."""
+
+    def __init__(
+        self,
+        held: Held,
+        past: Past,
+        *,
+        jobs: JobStore,
+        events: EventLog,
+        partials: Partials,
+        interim: bool,
+        metrics: Metrics,
+    ) -> None:
+        self.chunks = list(past.chunks)
+        self.warnings: dict[str, Mapping[str, str]] = {}
+        self._held = held
+        self._job_id = held.lease.job.id
+        self._origin = past.origin
+        self._jobs = jobs
+        self._events = events
+        self._partials = partials
+        self._interim = interim
+        self._metrics = metrics
+        self._language = held.lease.job.order.language or past.language
+        self._language_probability = past.language_probability
+        self._last = 0  # the log's last event; under the lease nobody else writes there
+
+    async def open(self) -> None:
+        """Find the end of the log; before everything else."""
+        self._last = await self._events.last(self._job_id)
+
+    async def write(self, happened: Sequence[Happened], *, heard: int) -> None:
+        """Keep what happened, then show it. *heard*: up to where audio was taken in, on the stream's clock."""
+        batch = told(happened, self._origin)
+        self._count(batch)
+        for warning in batch.warnings:
+            self.warn(warning.code, warning.message)
+        if batch.language is not None:
+            self._language, self._language_probability = batch.language.language, batch.language.probability
+        if batch.events:
+            await self._keep(batch, heard)
+        if batch.partial is not None and self._interim:
+            self._partials.show(self._job_id, batch.partial, after=self._last)
+        elif batch.partial_ended:
+            self._partials.end(self._job_id)
+        else:
+            self._partials.move(self._job_id, after=self._last)
+
+    def warn(self, code: str, message: str) -> None:
+        """Say so in the job's record; the first message of a code stands."""
+        self.warnings.setdefault(code, {"code": code, "message": message})
+
+    def close(self) -> None:
+        """Nothing more will be said: what may still change is shown no longer."""
+        self._partials.end(self._job_id)
+
+    async def _keep(self, batch: Told, heard: int) -> None:
+        self._held.check()
+        if batch.segments:
+            await self._checkpoint(batch, heard)
+            return
+        logged = await self._jobs.log(self._held.lease, batch.events)
+        if logged is None:
+            raise LeaseLost
+        self._last = logged[-1].seq
+
+    async def _checkpoint(self, batch: Told, heard: int) -> None:
+        """Closed segments are a chunk, in one commit with the events that tell of them."""
+        start = self.chunks[-1].end if self.chunks else 0
+        chunk = Chunk(
+            index=len(self.chunks),
+            jobs_done=0,
+            start=start,
+            end=max(start, min(batch.segments[-1].end, heard)),
+            segments=tuple(batch.segments),
+            language=self._language,
+            language_probability=self._language_probability,
+        )
+        asked = time.monotonic()
+        kept = await self._jobs.checkpoint(
+            self._held.lease,
+            index=chunk.index,
+            body=stored(chunk),
+            events=batch.events,
+            progress=0.0,
+            lease_s=self._held.lease_s,
+        )
+        if not kept:
+            raise LeaseLost
+        self._held.extended(asked)
+        self.chunks.append(chunk)
+        self._last = await self._events.last(self._job_id)
+
+    def _count(self, batch: Told) -> None:
+        self._metrics.live_partials.inc(batch.partials)
+        self._metrics.live_words.inc(len(batch.lags_s))
+        for lag_s in batch.lags_s:
+            self._metrics.word_lag.observe(lag_s)

@@ -1,0 +1,79 @@
+"""Where a live session goes on after its server died: everything said so far stands in the log. Pure.
+
+Closed segments are chunks of the job. Words that were committed after the last of them are only in the log; they become
+a segment of their own, because a committed word neither changes nor goes away. The stream goes on behind the last word.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from pipeline.audio import position
+from pipeline.documents.stored import restored
+from pipeline.words import Chunk, Segment, Word
+from server.live.telling import Origin
+from server.storage.interfaces import Event
+
+LEAST_PROBABILITY = 1e-3  # of a word, in the log-probability of a segment that was never closed
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a live job has said so far. *open_words* were committed but their segment was never closed."""
+
+    chunks: tuple[Chunk, ...] = ()
+    open_words: tuple[Word, ...] = ()
+
+    @property
+    def origin(self) -> Origin:
+        """Where the stream goes on once the open words are a segment."""
+        return Origin(
+            position=self.open_words[-1].end if self.open_words else self.end,
+            words=self.words + len(self.open_words),
+            segments=self.segments + bool(self.open_words),
+        )
+
+    @property
+    def end(self) -> int:
+        """Of the last closed segment."""
+        return self.chunks[-1].end if self.chunks else 0
+
+    @property
+    def words(self) -> int:
+        return sum(len(segment.words) for chunk in self.chunks for segment in chunk.segments)
+
+    @property
+    def segments(self) -> int:
+        return sum(len(chunk.segments) for chunk in self.chunks)
+
+    @property
+    def language(self) -> str | None:
+        return self.chunks[-1].language if self.chunks else None
+
+    @property
+    def language_probability(self) -> float | None:
+        return self.chunks[-1].language_probability if self.chunks else None
+
+    @property
+    def last_segment(self) -> Segment | None:
+        """The open words as a segment."""
+        if not self.open_words:
+            return None
+        logs = [math.log(max(word.probability, LEAST_PROBABILITY)) for word in self.open_words]
+        return Segment(self.open_words, avg_logprob=sum(logs) / len(logs), no_speech_prob=0.0)
+
+
+def past(bodies: Sequence[bytes], log: Iterable[Event]) -> Past:
+    """From the bodies of a job's chunks and its log."""
+    closed = Past(tuple(restored(body) for body in bodies))
+    said = [orjson.loads(event.body) for event in log if event.type == "word"]
+    return Past(closed.chunks, tuple(_word(body, closed.end) for body in said if body["index"] >= closed.words))
+
+
+def _word(body: Mapping[str, Any], least: int) -> Word:
+    """A word as the log tells it: in milliseconds, which may round to before the end of the last segment."""
+    start, end = (max(position(body[name]), least) for name in ("start", "end"))
+    return Word(body["word"], start, end, body["probability"], body.get("spaced", True))

@@ -1,0 +1,354 @@
+"""One live job while this process holds it: from its writers' bytes to its end.
+
+The session lives on when its writer goes, and takes the next one in where the last stopped.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from pipeline.audio import RATE, Samples, seconds
+from pipeline.errors import PipelineError
+from pipeline.ingest.isolation import Isolation
+from pipeline.session import Session
+from server.accounts.limits import Plan
+from server.errors import Problem
+from server.jobs.states import CONTAINER, JobError, LiveOptions, Standing
+from server.jobs.worker import LeaseLost
+from server.live.ending import Endings, Heard
+from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
+from server.live.journal import Held, Journal
+from server.live.resuming import Past
+from server.logs import log
+from server.metrics import Metrics
+from server.storage.interfaces import Renewal, StorageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRules:
+    """How long things may take in a live session. Seconds."""
+
+    lease_s: float = 30.0
+    renew_s: float = 10.0
+    look_s: float = 1.0  # how often it is looked whether the job was canceled or its writer forgotten
+    idle_s: float = 30.0  # a writer that sends neither audio nor keep_alive for so long ends the session
+    writerless_s: float = 60.0  # and so does having no writer for so long
+    takeover_s: float = 10.0  # a writer silent for so long may be a dead connection: the next one takes its place
+    ack_s: float = 1.0  # how often a writer is told what arrived
+    frame_s: float = 30.0  # audio in one message; more cannot be live
+    stale_s: float = 5.0  # how often jobs are looked for that lost their process and their writer
+
+
+class _Verdict(Enum):
+    """Why a session must stop before its audio has ended."""
+
+    CANCELED = auto()
+    LEASE_LOST = auto()
+    CLOSING = auto()
+
+
+class LiveSession:
+    """run() is its life; seat() lets a writer in. For one event loop."""
+
+    def __init__(
+        self,
+        held: Held,
+        past: Past,
+        session: Session,
+        *,
+        journal: Journal,
+        endings: Endings,
+        isolation: Isolation,
+        plan: Plan,
+        metrics: Metrics,
+        rules: LiveRules,
+        closing: asyncio.Event,
+    ) -> None:
+        """*session* begins where *past* ends, and *past* has no open words."""
+        self.job = held.lease.job
+        assert self.job.order.live is not None
+        self.options: LiveOptions = self.job.order.live
+        self.rules = rules
+        self.over = asyncio.Event()  # its job has ended, or is no longer in this process
+        self.ended_by: Problem | None = None  # why it ended, where its writer did not wish so
+        self._held = held
+        self._session = session
+        self._journal = journal
+        self._endings = endings
+        self._plan = plan
+        self._metrics = metrics
+        self._closing = closing
+        self._heard = past.origin.position  # end of the audio that was taken in, on the stream's clock
+        self._ending = asyncio.Event()
+        self._deaf = False  # what the intake still gives is of no use
+        self._seat: Seat | None = None
+        self._taking = False
+        self._sign_of_life = time.monotonic()
+        self._renew_at = time.monotonic() + rules.renew_s
+        self._intake: Intake = (
+            ContainerIntake(isolation, self._take_in)
+            if self.options.encoding == CONTAINER
+            else RawIntake(self.options, self._take_in, received_bytes=bytes_up_to(self._heard, self.options))
+        )
+
+    # --- for writers -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def seat(self) -> Iterator["Seat"]:
+        """The right to write while the block lasts. Raises Problem ingest_finished, ingest_busy."""
+        if self.ending:
+            raise finished()
+        if self._seat is not None:
+            if self._taking or self._silent_s < self.rules.takeover_s:
+                raise Problem("ingest_busy", "another writer is connected to this session")
+            self._seat.lost.set()
+            self._metrics.live_takeovers.inc()
+        seat = self._seat = Seat(self)
+        self.keep_alive()
+        try:
+            yield seat
+        finally:
+            if self._seat is seat:
+                self._seat = None
+                self.keep_alive()
+
+    @property
+    def ending(self) -> bool:
+        """It takes no more audio; what it has is still being heard."""
+        return self._ending.is_set()
+
+    async def take(self, data: bytes) -> bool:
+        """Take the next bytes in, as fast as they are heard; False: the session takes no more."""
+        if self.ending:
+            return False
+        self._taking = True
+        try:
+            await self._intake.take(data)
+        finally:
+            self._taking = False
+            self.keep_alive()
+        if self._intake.received_bytes > self._plan.upload_bytes:
+            self.end(Problem("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
+        return not self.ending
+
+    def keep_alive(self) -> None:
+        """The writer is there, or was until now."""
+        self._sign_of_life = time.monotonic()
+
+    def finalize(self) -> None:
+        """Decide what was sent so far as if the speaker had stopped."""
+        self.keep_alive()
+        if not self.ending:
+            self._session.finalize()
+
+    def end(self, why: Problem | None = None) -> None:
+        """Take no more audio and finish what was heard. *why*: not because the writer said so."""
+        if not self.ending:
+            self.ended_by = why
+            self._ending.set()
+
+    def standing(self) -> Standing:
+        statistics = self._session.statistics()
+        return Standing(
+            self._intake.received_bytes, seconds(self._heard), statistics.lag_s if statistics.counts.words else None
+        )
+
+    @property
+    def _silent_s(self) -> float:
+        return time.monotonic() - self._sign_of_life
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until the job is over, handed back or no longer ours. Errors are logged and told to the writer."""
+        try:
+            with self._metrics.live_sessions.track_inprogress():
+                await self._journal.open()
+                await self._live_and_end()
+        except LeaseLost:
+            self._metrics.leases_lost.inc()
+            log.warning("live session lost", extra={"job": self.job.id})
+        except Exception:  # noqa: BLE001  one session's surprise must not end the others
+            log.exception("live session broke", extra={"job": self.job.id})
+            self.ended_by = Problem("internal", "the server failed; connect again to go on")
+        finally:
+            self._metrics.final_words_changed.inc(self._session.statistics().retractions)
+            self._deaf = True
+            self._ending.set()
+            self._journal.close()
+            self.over.set()
+
+    async def _live_and_end(self) -> None:
+        work = asyncio.create_task(self._work(), name=f"live {self.job.id}")
+        mind = asyncio.create_task(self._mind(), name=f"mind {self.job.id}")
+        try:
+            await asyncio.wait({work, mind}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                await self._end(work.result())
+                return
+        finally:
+            for task in (work, mind):
+                task.cancel()
+            await asyncio.wait({work, mind})
+        match mind.result():
+            case _Verdict.CANCELED:
+                await self._endings.cancel(self._held.lease, duration=self._heard)
+            case _Verdict.CLOSING:
+                await self._endings.jobs.release(self._held.lease, delay_s=0, error=None, count=False)
+            case _Verdict.LEASE_LOST:
+                raise LeaseLost
+
+    async def _work(self) -> PipelineError | None:
+        """Hear everything until the audio ends; what was wrong with it, if it ended for that."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._hear(), name="hear")
+                tasks.create_task(self._tell(), name="tell")
+                tasks.create_task(self._end_intake(), name="end intake")
+                broken = await tasks.create_task(self._receive(), name="receive")
+                self._session.end()
+        except BaseExceptionGroup as group:
+            if group.subgroup(LeaseLost):
+                raise LeaseLost from group
+            raise
+        return broken
+
+    async def _hear(self) -> None:
+        try:
+            await self._session.run()
+        finally:
+            self._deaf = True
+            self._ending.set()
+
+    async def _receive(self) -> PipelineError | None:
+        try:
+            await self._intake.run()
+        except PipelineError as error:
+            self.end(Problem(error.code, str(error)))
+            return error
+        return None
+
+    async def _end_intake(self) -> None:
+        await self._ending.wait()
+        await self._intake.end()
+
+    async def _tell(self) -> None:
+        """Write down what happens, all that is there at once."""
+        events = self._session.events()
+        async for first in events:
+            unread = self._session.statistics().unread
+            await self._journal.write([first, *[await anext(events) for _ in range(unread)]], heard=self._heard)
+
+    async def _take_in(self, samples: Samples) -> None:
+        """What the intake gives: into the session, up to what the plan allows."""
+        if self._deaf:
+            return
+        room = self._plan.audio_s_per_file * RATE - self._heard
+        if len(samples) > room:
+            samples = samples[:room]
+            most_s = self._plan.audio_s_per_file
+            self._journal.warn("audio_truncated", f"the audio was cut at {most_s} s, the plan's most")
+            self.end(Problem("audio_too_long", f"the plan takes {most_s} s of audio"))
+        if len(samples):
+            self._heard += len(samples)
+            await self._session.feed(samples)
+
+    async def _end(self, broken: PipelineError | None) -> None:
+        """The job is over: with what was heard, or failed when there was nothing that could be."""
+        lease, received_bytes = self._held.lease, self._intake.received_bytes
+        if broken is not None and self._heard == 0:
+            error = JobError(code=broken.code, message=str(broken), retryable=broken.retryable)
+            await self._endings.fail(lease, error, received_bytes=received_bytes)
+            return
+        if broken is not None:
+            self._journal.warn(broken.code, str(broken))
+        heard = Heard(
+            chunks=self._journal.chunks,
+            duration=self._heard,
+            received_bytes=received_bytes,
+            warnings=tuple(self._journal.warnings.values()),
+        )
+        await self._endings.complete(lease, heard)
+
+    # --- the lease, the clock and the client's wishes ----------------------------------------------------------------
+
+    async def _mind(self) -> _Verdict:
+        """Keep the lease and end what is forgotten; returns why the session must stop."""
+        while True:
+            if self._closing.is_set() and (verdict := self._close()) is not None:
+                return verdict
+            try:
+                if (verdict := await self._look()) is not None:
+                    return verdict
+            except StorageError:
+                log.exception("live session cannot reach its storage", extra={"job": self.job.id})
+            self._held.check()
+            self._end_if_forgotten()
+            await self._pause()
+
+    def _close(self) -> _Verdict | None:
+        """The server stops: raw audio goes on after its restart, a container can only be finished."""
+        if self.options.encoding != CONTAINER:
+            return _Verdict.CLOSING
+        self.end(Problem("shutting_down", "the server is restarting"))
+        return None
+
+    async def _look(self) -> _Verdict | None:
+        if time.monotonic() >= self._renew_at:
+            self._renew_at = time.monotonic() + self.rules.renew_s
+            if await self._held.renew(self._endings.jobs) is Renewal.LOST:
+                return _Verdict.LEASE_LOST
+        job = await self._endings.jobs.get(self.job.id)
+        if job is None:
+            self.ended_by = Problem("job_not_found", "the job was deleted")
+            return _Verdict.LEASE_LOST
+        return None if job.cancel_requested_at is None else _Verdict.CANCELED
+
+    def _end_if_forgotten(self) -> None:
+        if self._taking:
+            return
+        if self._seat is None and self._silent_s > self.rules.writerless_s:
+            self.end(Problem("ingest_idle", f"no writer came back within {self.rules.writerless_s:g} s"))
+        elif self._seat is not None and self._silent_s > self.rules.idle_s:
+            self.end(Problem("ingest_idle", f"neither audio nor keep_alive came for {self.rules.idle_s:g} s"))
+
+    async def _pause(self) -> None:
+        """Until the next look; the server's stop ends the wait once."""
+        if self._closing.is_set():
+            await asyncio.sleep(self.rules.look_s)
+        else:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self.rules.look_s)
+
+
+class Seat:
+    """One writer's place at a session. Its methods raise Problem ingest_busy once another writer has it."""
+
+    def __init__(self, live: LiveSession) -> None:
+        self._live = live
+        self.lost = asyncio.Event()
+        """Another writer came, when this one had not been heard of for long."""
+
+    async def take(self, data: bytes) -> bool:
+        return await self._ours().take(data)
+
+    def finalize(self) -> None:
+        self._ours().finalize()
+
+    def keep_alive(self) -> None:
+        self._ours().keep_alive()
+
+    def end(self) -> None:
+        self._ours().end()
+
+    def _ours(self) -> LiveSession:
+        if self.lost.is_set():
+            raise Problem("ingest_busy", "another writer has taken over")
+        return self._live
+
+
+def finished() -> Problem:
+    return Problem("ingest_finished", "the session takes no more audio")

@@ -1,0 +1,109 @@
+"""What a session reports -> what goes into the log and to readers. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
+
+import orjson
+
+from pipeline.audio import seconds
+from pipeline.documents.formats import segment_object, word_object
+from pipeline.events import (
+    LanguageDetected,
+    Partial,
+    SegmentClosed,
+    SpeechEnded,
+    SpeechStarted,
+    Warned,
+    WordsCommitted,
+)
+from pipeline.session import Happened
+from pipeline.words import Segment, Word, written
+from server.clock import iso
+from server.storage.interfaces import NewEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where on its stream's clock a session began, and what had been said before. Not zero after a restart."""
+
+    position: int = 0
+    words: int = 0
+    segments: int = 0
+
+
+@dataclass(slots=True)
+class Told:
+    """Some events in a row, ready for the wire. Positions are on the stream's clock."""
+
+    events: list[NewEvent] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)  # that were closed
+    partial: bytes | None = None  # the newest, if one came behind the last word
+    partial_ended: bool = False  # what was shown before is in the log now
+    partials: int = 0  # that were reported, shown or not
+    lags_s: list[float] = field(default_factory=list)  # of the words
+    language: LanguageDetected | None = None
+    warnings: list[Warned] = field(default_factory=list)
+
+
+def told(happened: Iterable[Happened], origin: Origin) -> Told:
+    batch = Told()
+    for one in happened:
+        match one.event:
+            case WordsCommitted(words, index, segment):
+                _end_partial(batch)
+                first = origin.words + index
+                at = iso(round(one.at_s * 1000))
+                for number, (word, lag_s) in enumerate(zip(words, one.lags_s, strict=True), first):
+                    body = {"index": number, "segment": origin.segments + segment, **_word(shifted(word, origin))}
+                    _log(batch, "word", {**body, "emitted_at": at, "lag_ms": round(lag_s * 1000)})
+                batch.lags_s += one.lags_s
+            case SegmentClosed(number, segment, forced):
+                _end_partial(batch)
+                moved = replace(segment, words=tuple(shifted(word, origin) for word in segment.words))
+                batch.segments.append(moved)
+                _log(batch, "segment", closed_segment(origin.segments + number, moved, forced=forced))
+            case Partial(words, segment):
+                batch.partials += 1
+                batch.partial = _partial([shifted(word, origin) for word in words], origin.segments + segment)
+            case SpeechStarted(at):
+                _log(batch, "speech.started", {"at": seconds(origin.position + at)})
+            case SpeechEnded(at):
+                _log(batch, "speech.ended", {"at": seconds(origin.position + at)})
+            case LanguageDetected(language, probability):
+                batch.language = one.event
+                _log(batch, "language", {"language": language, "probability": round(probability, 4)})
+            case Warned(code, message):
+                batch.warnings.append(one.event)
+                _log(batch, "warning", {"code": code, "message": message})
+            case _:
+                assert_never(one.event)
+    return batch
+
+
+def shifted(word: Word, origin: Origin) -> Word:
+    """A word of the session on the stream's clock."""
+    return replace(word, start=origin.position + word.start, end=origin.position + word.end)
+
+
+def closed_segment(number: int, segment: Segment, *, forced: bool) -> dict[str, Any]:
+    """The body of a segment's event."""
+    return {**segment_object(number, segment), "forced": forced}
+
+
+def _word(word: Word) -> dict[str, Any]:
+    """Who joins the words himself has to know where no space belongs."""
+    return word_object(word) if word.spaced else {**word_object(word), "spaced": False}
+
+
+def _partial(words: list[Word], segment: int) -> bytes:
+    start, end = (seconds(words[0].start), seconds(words[-1].end)) if words else (None, None)
+    return orjson.dumps({"segment": segment, "text": written(words), "start": start, "end": end})
+
+
+def _end_partial(batch: Told) -> None:
+    batch.partial, batch.partial_ended = None, True
+
+
+def _log(batch: Told, kind: str, body: dict[str, Any]) -> None:
+    batch.events.append(NewEvent(kind, orjson.dumps(body)))

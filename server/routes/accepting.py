@@ -1,0 +1,97 @@
+"""What files and live sessions share on their way to becoming a job."""
+
+import hashlib
+import math
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from starlette.requests import Request
+
+from server.accounts.limits import Plan, month_of
+from server.clock import now_ms
+from server.delivery.egress import Egress
+from server.door import Caller
+from server.errors import FieldError, Problem
+from server.jobs.states import Order
+from server.storage.interfaces import IdempotencyKey, JobStore, Outbox, Quota
+from server.wire import idempotency_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What an environment's engine can be asked for."""
+
+    languages: Collection[str]
+    models: Collection[str]
+    warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of
+
+
+@dataclass(frozen=True, slots=True)
+class Accepting:
+    jobs: JobStore
+    outbox: Outbox
+    egress: Egress
+    offers: Mapping[str, Offer]  # environment -> what it offers
+
+    def key(self, request: Request, caller: Caller) -> IdempotencyKey | None:
+        """The request's Idempotency-Key, without a fingerprint. Raises InvalidIdempotencyKey."""
+        header = request.headers.get("idempotency-key")
+        if header is None:
+            return None
+        path: str = request.scope["path"]
+        return IdempotencyKey(
+            account=caller.account_id, path=f"{caller.environment} {path}", key=idempotency_key(header)
+        )
+
+    @asynccontextmanager
+    async def reserved(self, key: IdempotencyKey | None) -> AsyncIterator[None]:
+        """The idempotency key is ours while the block runs, and free again when the block made no job."""
+        if key is None or await self.jobs.begin(key) is not None:
+            yield
+            return
+        try:
+            yield
+        except BaseException:
+            await self.jobs.abandon(key)
+            raise
+
+    async def warnings(
+        self, caller: Caller, order: Order, asked: Sequence[Mapping[str, str]]
+    ) -> tuple[Mapping[str, str], ...]:
+        """All that a job of *order* is warned of, *asked* first. Raises Problem url_not_allowed for its webhook."""
+        found = [*asked, *self.offers[caller.environment].warnings]
+        if order.webhook_url:
+            await self.check_url("webhook_url", order.webhook_url)
+            if await self.outbox.disabled(caller.account_id, order.webhook_url):
+                found.append({"code": "webhook_disabled", "param": "webhook_url"})
+        return tuple(found)
+
+    async def check_url(self, param: str, url: str) -> None:
+        """Raises Problem url_not_allowed where this server may not call *url*."""
+        try:
+            await self.egress.check(url)
+        except Exception as error:
+            if getattr(error, "code", None) != "url_not_allowed":
+                raise
+            raise Problem(
+                "url_not_allowed", f"{param}: {error}", errors=[FieldError(param, "not_allowed", str(error))]
+            ) from None
+
+
+def fingerprinted(key: IdempotencyKey | None, *said: bytes) -> IdempotencyKey | None:
+    """The key with what tells its request from another."""
+    return None if key is None else replace(key, fingerprint=hashlib.sha256(b"".join(said)).hexdigest())
+
+
+def job_quotas(plan: Plan, audio_s: float | None) -> tuple[Quota, ...]:
+    """What accepting a job of *audio_s* seconds takes from the account's month."""
+    month = month_of(now_ms())
+    taken = (
+        ("transcriptions", plan.transcriptions_per_month, 1),
+        ("audio_seconds", plan.audio_seconds_per_month, math.ceil(audio_s or 0)),
+    )
+    return tuple(
+        Quota(name=name, window=month.name, limit=limit, amount=amount, resets_at=month.resets_at)
+        for name, limit, amount in taken
+    )

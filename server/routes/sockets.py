@@ -1,0 +1,122 @@
+"""WebSockets as this service speaks them: JSON text out, refusals told in full before the close.
+
+A client that came with a key can read HTTP, so it is refused before the WebSocket opens. A browser cannot: whoever came
+with a token is let in, told in an error frame, and closed.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+
+import orjson
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from server.errors import Problem
+from server.logs import log
+from server.problems import problem_of
+from server.routes.operation import problem_response
+
+NORMAL = 1000
+GOING_AWAY = 1001
+MOST_REASON_BYTES = 123  # what a close frame holds; a longer one never reaches the peer
+CLOSING_S = 10.0  # a peer that does not read its last words is left after so long
+
+_CODES = {
+    "ingest_finished": 4410,
+    "shutting_down": GOING_AWAY,
+    "unsupported_audio_format": 4415,
+    "invalid_audio": 4415,
+    "no_audio_stream": 4415,
+    "decode_timeout": 4415,
+}
+SERVER_ERROR, UNAVAILABLE = 500, 503
+
+
+def close_code(problem: Problem) -> int:
+    """4000 + the HTTP status, but where the WebSocket protocol has a code of its own."""
+    if problem.code in _CODES:
+        return _CODES[problem.code]
+    if problem.status == UNAVAILABLE:
+        return 1013
+    return 1011 if problem.status >= SERVER_ERROR else 4000 + problem.status
+
+
+def cut_reason(text: str) -> str:
+    """As much of *text* as a close frame holds."""
+    return text.encode()[:MOST_REASON_BYTES].decode(errors="ignore")
+
+
+class Socket:
+    """One WebSocket. send() may be called from several tasks."""
+
+    def __init__(self, websocket: WebSocket) -> None:
+        self.websocket = websocket
+        self._code: int | None = None
+
+    async def serve(self, work: Awaitable[None]) -> None:
+        """Do *work*; whatever it raises is told to the peer, and the WebSocket is closed at the end."""
+        try:
+            await work
+        except WebSocketDisconnect as left:
+            self._code = left.code
+        except Exception as error:  # noqa: BLE001  the outermost edge: every error becomes an answer
+            await self._refuse(error)
+        else:
+            await self.close(NORMAL)
+        log.info(
+            "websocket",
+            extra={
+                "request_id": self.websocket.state.request_id,
+                "path": self.websocket.scope["path"],
+                "code": self._code,
+                "account": getattr(self.websocket.state, "account", None),
+            },
+        )
+
+    async def accept(self) -> None:
+        if self._connecting:
+            await self.websocket.accept()
+
+    async def send(self, body: bytes) -> None:
+        """Raises WebSocketDisconnect."""
+        await self.websocket.send({"type": "websocket.send", "text": body.decode()})
+
+    async def close(self, code: int, reason: str = "") -> None:
+        if self._code is None:
+            self._code = code
+            if not self._gone:
+                await self.websocket.close(code, cut_reason(reason))
+
+    async def _refuse(self, error: Exception) -> None:
+        if self._connecting and "token" not in self.websocket.query_params:
+            response = problem_response(self.websocket, error)
+            response.headers["X-Request-Id"] = self.websocket.state.request_id
+            self._code = response.status_code
+            await self.websocket.send_denial_response(response)
+            return
+        problem = problem_of(error)
+        if problem is None:
+            log.error("websocket broke", exc_info=error, extra={"request_id": self.websocket.state.request_id})
+            problem = Problem("internal", "the server failed; it has been logged")
+        try:
+            async with asyncio.timeout(CLOSING_S):
+                await self._tell_and_close(problem)
+        except (WebSocketDisconnect, TimeoutError):
+            self._code = self._code or close_code(problem)
+
+    async def _tell_and_close(self, problem: Problem) -> None:
+        await self.accept()
+        code = close_code(problem)
+        if code != GOING_AWAY and not self._gone:
+            path, request_id = self.websocket.scope["path"], self.websocket.state.request_id
+            shown = problem.to_json(instance=path, request_id=request_id)
+            await self.send(orjson.dumps({"type": "error", "error": shown}))
+        await self.close(code, f"{problem.code}: {problem.detail}")
+
+    @property
+    def _connecting(self) -> bool:
+        return self.websocket.application_state is WebSocketState.CONNECTING
+
+    @property
+    def _gone(self) -> bool:
+        states = (self.websocket.client_state, self.websocket.application_state)
+        return WebSocketState.DISCONNECTED in states
