@@ -1,0 +1,312 @@
+"""A client of the service, for programs and for our own command line.
+
+async with Client("http://127.0.0.1:8000", key) as client:
+    record = await client.transcribe(Path("talk.mp3"), output_formats=["srt"], word_timestamps=True)
+    async for event in client.events(record["job_id"]): ...
+    async with client.live(sample_rate=16_000) as stream:
+        await stream.send(pcm)
+
+Whatever breaks on the way is taken up where it broke: uploads by their Idempotency-Key, event streams by their last
+id, live audio by the number of bytes that the server has.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import orjson
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+TERMINAL = frozenset({"completed", "failed", "canceled"})
+TERMINAL_EVENTS = frozenset({"job.completed", "job.failed", "job.canceled"})
+POLL_S = 30
+TRIES = 6  # of anything that the network broke, before its error is the caller's
+FIRST_PAUSE_S = 0.5  # before the second try; doubles
+FRAME_BYTES = 32 * 1024  # most audio in one message
+MOST_UNSENT = 64 * FRAME_BYTES  # bytes that may wait before send() does
+REFUSED = range(4400, 4500)  # close codes with which the server says that trying again will not help
+SECOND_WRITER = 4409  # except this one: our own broken connection may still be open on its side
+
+
+class ServiceError(Exception):
+    """The service said no. *status* is HTTP's, or a close code of a WebSocket; *code* is the problem's stable name."""
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(f"{code} ({status}): {detail}")
+        self.status = status
+        self.code = code
+
+
+class Client:
+    """One account's way to the service. Use it as `async with`."""
+
+    def __init__(self, base_url: str, key: str) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {key}"}
+        timeout = httpx.Timeout(30, read=POLL_S + 60)
+        self._http = httpx.AsyncClient(base_url=self._base_url, headers=self._headers, timeout=timeout)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    async def transcribe(self, source: Path | str, **fields: Any) -> dict[str, Any]:
+        """The finished record of *source*, a file's path or an https address. *fields* are the request's members.
+
+        Raises ServiceError, and httpx.TransportError where the service stays out of reach.
+        """
+        return await self.wait((await self.submit(source, **fields))["job_id"])
+
+    async def submit(self, source: Path | str, **fields: Any) -> dict[str, Any]:
+        """The record of a new job. A request that the network broke is sent again and makes no second job."""
+        headers = {"Idempotency-Key": secrets.token_hex(16), "Prefer": "respond-async"}
+        if isinstance(source, str):
+            return await self._asked("POST", "/v1/transcribe", headers=headers, json={"url": source, **fields})
+        data = await asyncio.to_thread(source.read_bytes)
+        form = {name: _form_text(value) for name, value in fields.items()}
+        return await self._asked(
+            "POST", "/v1/transcribe", headers=headers, files={"file": (source.name, data)}, data=form
+        )
+
+    async def job(self, job_id: str, *, wait_s: int = 0) -> dict[str, Any]:
+        return await self._asked("GET", f"/v1/jobs/{job_id}", params={"wait": wait_s})
+
+    async def wait(self, job_id: str) -> dict[str, Any]:
+        """The record once the job is over, however long that takes."""
+        while (record := await self.job(job_id, wait_s=POLL_S))["status"] not in TERMINAL:
+            pass
+        return record
+
+    async def output(self, record: Mapping[str, Any], name: str) -> bytes:
+        """The bytes of a finished output."""
+        answer = await self._send("GET", record["formats"][name])
+        return answer.content
+
+    async def events(self, job_id: str, *, after: int = 0) -> AsyncIterator[dict[str, Any]]:
+        """Every event behind *after*, each with its "type", until the job is over, however often the stream breaks."""
+        tries = 0
+        while True:
+            try:
+                async for seq, event in self._stream(job_id, after):
+                    tries, after = 0, max(after, seq)
+                    yield event
+                    if event["type"] in TERMINAL_EVENTS:
+                        return
+            except httpx.TransportError:
+                if tries >= TRIES:
+                    raise
+            await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
+            tries += 1
+
+    @asynccontextmanager
+    async def live(self, **options: Any) -> AsyncIterator["LiveStream"]:
+        """A new live session; *options* are the members of POST /v1/live. Left in any way, it is finished."""
+        record = await self._asked("POST", "/v1/live", json=options)
+        stream = LiveStream(record["job_id"], record["live"]["ingest_ws"])
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(stream.run(), name=f"live {stream.job_id}")
+            try:
+                yield stream
+            finally:
+                stream.close()
+
+    async def _stream(self, job_id: str, after: int) -> AsyncIterator[tuple[int, dict[str, Any]]]:
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": str(after)} if after else {})}
+        async with self._http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers) as answer:
+            if answer.is_error:
+                await answer.aread()
+            _check(answer)
+            seq, kind = 0, ""
+            async for line in answer.aiter_lines():
+                name, _, value = line.partition(": ")
+                if name == "id":
+                    seq = int(value)
+                elif name == "event":
+                    kind = value
+                elif name == "data":
+                    yield seq, {"type": kind, **orjson.loads(value)}
+                    seq, kind = 0, ""
+
+    async def _asked(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = (await self._send(method, path, **request)).json()
+        return answer
+
+    async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        for tries in range(TRIES):
+            try:
+                answer = await self._http.request(method, path, **request)
+            except httpx.TransportError:
+                if tries + 1 == TRIES:
+                    raise
+            else:
+                if not _passing(answer) or tries + 1 == TRIES:
+                    return _check(answer)
+            await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
+        raise AssertionError("the last try returns or raises")
+
+
+class LiveStream:
+    """Audio on its way to a live session, and what comes back. Its connection may break; nothing of it is lost.
+
+    Audio that the server has not acknowledged is kept and sent again after a reconnect.
+    """
+
+    def __init__(self, job_id: str, address: str) -> None:
+        self.job_id = job_id
+        self._address = address
+        self._kept: deque[bytes] = deque()  # what the server may not have yet
+        self._kept_from = 0  # the number of the first byte that is kept
+        self._sent_to = 0  # the number of the next byte to send
+        self._ended = False
+        self._over = False
+        self._news = asyncio.Event()
+        self._room = asyncio.Condition()
+        self._events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._last_seq = 0
+
+    async def send(self, audio: bytes) -> None:
+        """Take more audio; waits while much is unsent, so that a fast source does not fill the memory."""
+        self._kept.append(audio)
+        self._news.set()
+        async with self._room:
+            await self._room.wait_for(lambda: self._kept_to - self._sent_to <= MOST_UNSENT or self._over)
+
+    def close(self) -> None:
+        """No more audio will come. Calling it again does nothing."""
+        self._ended = True
+        self._news.set()
+
+    async def events(self) -> AsyncIterator[dict[str, Any]]:
+        """What the session says, each with its "type": every durable event once, partials as they come."""
+        while (event := await self._events.get()) is not None:
+            yield event
+
+    async def run(self) -> None:
+        """Send and receive until the session is over. Raises ServiceError, OSError where it cannot go on."""
+        tries = 0
+        try:
+            while True:
+                try:
+                    async with connect(self._place(), max_size=None) as socket:
+                        tries = 0
+                        if await self._converse(socket):
+                            return
+                except (OSError, InvalidHandshake, ConnectionClosed) as error:
+                    if (refusal := _refusal(error)) is not None:
+                        raise refusal from error
+                    if tries + 1 >= TRIES:
+                        raise
+                await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
+                tries += 1
+        finally:
+            self._over = True
+            async with self._room:
+                self._room.notify_all()
+            self._events.put_nowait(None)
+
+    @property
+    def _kept_to(self) -> int:
+        return self._kept_from + sum(map(len, self._kept))
+
+    def _place(self) -> str:
+        return f"{self._address}&last_event_id={self._last_seq}"
+
+    async def _converse(self, socket: ClientConnection) -> bool:
+        """One connection's life; True once the session is over."""
+        started = orjson.loads(await socket.recv())
+        if started["type"] == "error":
+            raise ServiceError(started["error"]["status"], started["error"]["code"], started["error"]["detail"])
+        self._received(started["received_bytes"])
+        self._sent_to = started["received_bytes"]
+        sending = asyncio.create_task(self._send_all(socket))
+        try:
+            return await self._listen(socket)
+        finally:
+            sending.cancel()
+            with suppress(asyncio.CancelledError, ConnectionClosed):
+                await sending
+
+    async def _listen(self, socket: ClientConnection) -> bool:
+        async for frame in socket:
+            event = orjson.loads(frame)
+            if event["type"] == "ack":
+                self._received(event["received_bytes"])
+                continue
+            if event["type"] == "error":
+                problem = event["error"]
+                raise ServiceError(problem["status"], problem["code"], problem["detail"])
+            self._last_seq = max(self._last_seq, event.get("seq", 0))
+            self._events.put_nowait(event)
+            if event["type"] in TERMINAL_EVENTS:
+                return True
+        return False
+
+    async def _send_all(self, socket: ClientConnection) -> None:
+        told_end = False
+        while True:
+            while (piece := self._unsent()) is not None:
+                await socket.send(piece)
+                self._sent_to += len(piece)
+                async with self._room:
+                    self._room.notify_all()
+            if self._ended and not told_end:
+                await socket.send('{"type":"close"}')
+                told_end = True
+            self._news.clear()
+            try:
+                await asyncio.wait_for(self._news.wait(), 10)
+            except TimeoutError:
+                if not told_end:
+                    await socket.send('{"type":"keep_alive"}')
+
+    def _unsent(self) -> bytes | None:
+        at = self._kept_from
+        for piece in self._kept:
+            if at + len(piece) > self._sent_to:
+                return piece[self._sent_to - at :][:FRAME_BYTES]
+            at += len(piece)
+        return None
+
+    def _received(self, count: int) -> None:
+        """The server has *count* bytes: what lies before is not kept any longer."""
+        while self._kept and self._kept_from + len(self._kept[0]) <= count:
+            self._kept_from += len(self._kept.popleft())
+
+
+def _check(answer: httpx.Response) -> httpx.Response:
+    if not answer.is_error:
+        return answer
+    try:
+        problem = answer.json()
+        raise ServiceError(answer.status_code, problem["code"], problem["detail"])
+    except (ValueError, KeyError, TypeError):
+        raise ServiceError(answer.status_code, "unknown", answer.reason_phrase) from None
+
+
+def _passing(answer: httpx.Response) -> bool:
+    """A refusal that another try may not meet."""
+    return answer.status_code in (502, 503, 504)
+
+
+def _refusal(error: Exception) -> ServiceError | None:
+    """What the server said no with, if it meant it for good."""
+    if not isinstance(error, ConnectionClosed) or error.rcvd is None:
+        return None
+    code, reason = error.rcvd.code, error.rcvd.reason
+    return ServiceError(code, "closed", reason) if code in REFUSED and code != SECOND_WRITER else None
+
+
+def _form_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(str, value))
+    return orjson.dumps(value).decode() if isinstance(value, Mapping) else str(value)

@@ -1,0 +1,119 @@
+"""scribewire live: stream a file, or a microphone, to a server at the speed of speech and print the words."""
+
+import argparse
+import asyncio
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from pipeline.audio import RATE, Samples
+from pipeline.batch import on_thread
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.isolation import Isolation
+from server.client import Client, LiveStream, ServiceError
+from server.config import Config, ConfigError
+
+FRAME = RATE // 10
+RECORDERS = (  # programs that write 16 kHz mono s16le of the default microphone to standard output
+    ("arecord", "-q", "-f", "S16_LE", "-r", str(RATE), "-c", "1", "-t", "raw"),
+    ("parec", "--raw", "--format=s16le", f"--rate={RATE}", "--channels=1"),
+    ("rec", "-q", "-t", "raw", "-r", str(RATE), "-c", "1", "-b", "16", "-e", "signed", "-"),
+)
+
+
+def add(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser("live", help="stream audio to a server, print its words")
+    parser.add_argument("source", metavar="FILE|mic", help="a recording, sent at the speed of speech, or mic")
+    parser.add_argument("--server", default="http://127.0.0.1:8000", help="address of the server")
+    parser.add_argument("--key", help="API key; left out, the operator key of the data folder is used")
+    parser.add_argument("--language", help="what is spoken, such as en; left out, it is heard")
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace, config: Config) -> int:
+    key = given.key or _operator_key(config)
+    if given.source != "mic" and not Path(given.source).is_file():
+        raise ConfigError(f"FILE must be an existing file or mic, got {given.source!r}")
+    try:
+        asyncio.run(_stream(given, key))
+    except ServiceError as error:
+        print(f"scribewire: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"scribewire: {given.server} cannot be reached: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _operator_key(config: Config) -> str:
+    path = config.data_dir / "operator-key"
+    if not path.is_file():
+        raise ConfigError("--key must be given where there is no operator key in the data folder, got none")
+    return path.read_text().strip()
+
+
+async def _stream(given: argparse.Namespace, key: str) -> None:
+    async with (
+        Client(given.server, key) as client,
+        client.live(encoding="pcm_s16le", sample_rate=RATE, language=given.language) as stream,
+    ):
+        printing = asyncio.create_task(_print(stream))
+        async for frame in _microphone() if given.source == "mic" else _played(Path(given.source)):
+            await stream.send((np.clip(frame, -1, 1) * 32767).astype("<i2").tobytes())
+        stream.close()
+        await printing
+
+
+async def _played(path: Path) -> AsyncIterator[Samples]:
+    """The recording in frames of 0.1 s, each when it would have been heard."""
+    clock = asyncio.get_running_loop()
+    began, sent = clock.time(), 0
+    with Isolation() as isolation, isolation.decoding(path, DecodeLimits()) as audio, ThreadPoolExecutor(1) as threads:
+        async with on_thread(iter(audio), threads) as pieces:
+            async for piece in pieces:
+                for at in range(0, len(piece), FRAME):
+                    frame = piece[at : at + FRAME]
+                    sent += len(frame)
+                    await asyncio.sleep(max(0.0, began + sent / RATE - clock.time()))
+                    yield frame
+
+
+async def _microphone() -> AsyncIterator[Samples]:
+    """The default microphone until Ctrl-C, through a recorder that the system has."""
+    command = next((command for command in RECORDERS if shutil.which(command[0])), None)
+    if command is None:
+        names = ", ".join(command[0] for command in RECORDERS)
+        raise ConfigError(f"mic needs one of the programs {names}, got none; or open the server's page in a browser")
+    recorder = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert recorder.stdout is not None
+    try:
+        while data := await recorder.stdout.read(2 * FRAME):
+            yield np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(32768)
+    finally:
+        recorder.terminate()
+        await recorder.wait()
+
+
+async def _print(stream: LiveStream) -> None:
+    """Final words as they come, a line a segment; on a terminal also what is still being decided, dimmed."""
+    console = Console()
+    said: list[str] = []
+    with Live(console=console, refresh_per_second=10, transient=True, auto_refresh=console.is_terminal) as view:
+        async for event in stream.events():
+            match event["type"]:
+                case "word":
+                    said.append(event["word"])
+                    view.update(Text(" ".join(said)))
+                case "partial":
+                    view.update(Text(" ".join(said)) + Text(" " + event["text"], style="dim"))
+                case "segment":
+                    console.print(Text(event["text"]))
+                    said.clear()
