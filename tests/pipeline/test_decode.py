@@ -72,7 +72,7 @@ def likeness(samples: Samples, original: Samples, lag: int) -> float:
 
 @pytest.fixture(scope="module")
 def clip() -> Samples:
-    return read(CLIP)
+    return read(CLIP)[: position(5.7)]
 
 
 Made: TypeAlias = tuple[str, str, int, str, int]
@@ -175,9 +175,8 @@ def test_a_lossy_file_gives_the_same_sound_at_the_same_time(clip: Samples, made:
         ("mpg", "-f lavfi -i testsrc=d=11.5:s=64x64:r=25 -map 1:v -map 0:a -c:v mpeg2video -c:a mp2 -ar 48000"),
     ],
 )
-def test_formats_that_only_the_ffmpeg_program_writes_are_read(
-    clip: Samples, tmp_path: Path, suffix: str, how: str
-) -> None:
+def test_formats_that_only_the_ffmpeg_program_writes_are_read(tmp_path: Path, suffix: str, how: str) -> None:
+    clip = read(CLIP)
     program = shutil.which("ffmpeg")
     if program is None:
         pytest.skip("the ffmpeg program is not installed, and PyAV has no encoder for this")
@@ -218,7 +217,7 @@ def test_frames_may_change_rate_and_layout_on_the_way(clip: Samples) -> None:
     second = encoded(clip, "mp3", "libmp3lame", rate=22050)
     samples, _ = decoded(first + second)
     assert abs(len(samples) - 2 * len(clip)) < position(0.2)
-    assert likeness(samples[-len(clip) :], clip, 0) > 0.9
+    assert max(likeness(samples[-len(clip) :], clip, lag) for lag in range(-9, 10)) > 0.93  # both keep their padding
 
 
 @pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("matroska", "libopus"), ("mpegts", "aac")])
@@ -234,7 +233,8 @@ def test_a_voice_that_comes_in_after_the_pictures_keeps_its_time(clip: Samples, 
 
 
 @pytest.mark.parametrize(("container", "codec"), [("ipod", "aac"), ("matroska", "flac"), ("ogg", "vorbis")])
-def test_what_follows_a_hole_keeps_its_time(clip: Samples, container: str, codec: str) -> None:
+def test_what_follows_a_hole_keeps_its_time(container: str, codec: str) -> None:
+    clip = read(CLIP)
     data = encoded(clip, container, codec, rate=44100, layout="stereo")
     hole = len(data) // 4
     samples, notes = decoded(data[:hole] + bytes(3000) + data[hole + 3000 :])
@@ -267,7 +267,8 @@ def test_broken_frames_are_left_out_and_noted(clip: Samples, container: str, cod
         ("adts", "aac"),
     ],
 )
-def test_a_file_that_is_cut_off_gives_what_it_holds_and_says_so(clip: Samples, container: str, codec: str) -> None:
+def test_a_file_that_is_cut_off_gives_what_it_holds_and_says_so(container: str, codec: str) -> None:
+    clip = read(CLIP)
     data = encoded(clip, container, codec)
     samples, notes = decoded(data[: len(data) * 2 // 3])
     assert len(clip) // 3 < len(samples) < len(clip)
@@ -423,7 +424,7 @@ def test_a_live_stream_that_cannot_be_read_without_seeking_is_refused(clip: Samp
 
     def write() -> None:
         with suppress(BrokenPipeError), os.fdopen(outer, "wb", buffering=0) as pipe:
-            pipe.write(encoded(np.tile(clip, 4), "ipod", "aac"))
+            pipe.write(encoded(np.tile(clip, 8), "ipod", "aac"))
 
     writer = threading.Thread(target=write)
     writer.start()
