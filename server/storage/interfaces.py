@@ -238,9 +238,11 @@ class JobStore(Protocol):
         """
         ...
 
-    async def checkpoint(  # heartbeat + chunk + its events, one commit
+    async def checkpoint(
         self, lease: Lease, *, index: int, body: bytes, events: Sequence[NewEvent], progress: float, lease_s: float
-    ) -> bool: ...
+    ) -> bool:
+        """Heartbeat, chunk and its events in one commit. *index*: how many chunks there are before this one."""
+        ...
 
     async def log(self, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
         """Append events under the lease; None when it is lost. Many logs may share one commit."""

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from server.jobs.states import TERMINAL, Job, JobError, Source, State
@@ -20,6 +21,7 @@ from server.storage.interfaces import (
     NewJob,
     Outcome,
     Renewal,
+    StorageError,
     Submitted,
 )
 from server.storage.rows import job_of
@@ -76,9 +78,10 @@ class SqliteJobs:
         try:
             return await asyncio.shield(claiming)
         except asyncio.CancelledError:  # a lease that nobody holds would keep its job waiting until it runs out
-            lease, _ = await claiming
-            if lease is not None:
-                await self.release(lease, delay_s=0.0, error=None, count=False)
+            with suppress(StorageError):  # then nothing was claimed, or the lease runs out by itself
+                lease, _ = await claiming
+                if lease is not None:
+                    await self.release(lease, delay_s=0.0, error=None, count=False)
             raise
 
     async def claim_live(self, job_id: str, worker: str, *, lease_s: float) -> Lease | None:

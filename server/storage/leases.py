@@ -139,8 +139,8 @@ def reap(tx: Transaction, limit: int) -> int:
     for row in expired:
         lapse(tx, row)
     too_old = tx.all(
-        "SELECT * FROM jobs WHERE state = 'queued' AND (class = :batch AND queued_at <= :before"
-        " OR class = :live AND created_at <= :before) LIMIT :limit",
+        "SELECT * FROM jobs WHERE state = 'queued' AND class = :batch AND queued_at <= :before UNION ALL"
+        " SELECT * FROM jobs WHERE state = 'queued' AND class = :live AND created_at <= :before LIMIT :limit",
         {"batch": BATCH, "live": LIVE, "before": tx.now - QUEUE_BOUND_MS, "limit": limit - len(expired)},
     )
     for row in too_old:

@@ -52,9 +52,10 @@ MIGRATIONS = (
         warnings TEXT NOT NULL
     );
     CREATE INDEX jobs_queue ON jobs (class, virtual_time, id) WHERE state = 'queued';
-    CREATE INDEX jobs_waiting ON jobs (class, queued_at) WHERE state = 'queued';
+    -- With *state* as a column they answer counts alone: SQLite does not infer it from the condition.
+    CREATE INDEX jobs_waiting ON jobs (class, queued_at, state) WHERE state = 'queued';
+    CREATE INDEX jobs_active ON jobs (account, environment, class, state) WHERE state IN ('queued', 'processing');
     CREATE INDEX jobs_leased ON jobs (lease_until) WHERE state = 'processing';
-    CREATE INDEX jobs_active ON jobs (account, environment, class) WHERE state IN ('queued', 'processing');
     CREATE INDEX jobs_listed ON jobs (account, environment, created_at, id);
     CREATE INDEX jobs_spent ON jobs (id) WHERE finished_at IS NOT NULL AND blob IS NOT NULL;
     CREATE INDEX jobs_expiring ON jobs (expires_at) WHERE expires_at IS NOT NULL;

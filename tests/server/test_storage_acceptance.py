@@ -123,6 +123,24 @@ async def test_an_account_that_was_away_gets_no_credit_for_it(tmp_path):
 
 
 @in_a_loop
+async def test_a_job_taken_a_second_time_does_not_turn_the_queue_back(tmp_path):
+    async with stored(tmp_path) as storage:
+        await submit(storage, "job_a0", account="a", audio_s=10.0)
+        await submit(storage, "job_a1", account="a", audio_s=500.0)
+        first = await claim(storage)
+        await claim(storage)
+        await storage.jobs.release(first, delay_s=0, error=None, count=True)
+        assert (await claim(storage)).job.id == "job_a0"
+        await submit(storage, "job_b", account="b", audio_s=10.0)  # at 520, where the queue was, not at 20
+        await submit(storage, "job_c", account="c", audio_s=5.0)
+        assert [(await claim(storage)).job.id for _ in range(2)] == ["job_c", "job_b"]
+        order = await storage._database.read(
+            lambda tx: [row["virtual_time"] for row in tx.all("SELECT virtual_time FROM jobs ORDER BY id")]
+        )
+        assert order == [10.0, 510.0, 520.0, 515.0]
+
+
+@in_a_loop
 async def test_a_plan_with_twice_the_weight_gets_twice_the_turns(tmp_path):
     async with stored(tmp_path) as storage:
         for number in range(4):

@@ -211,6 +211,7 @@ async def test_the_next_worker_goes_on_after_the_last_chunk(tmp_path):
         assert await storage.jobs.reap(limit=10) == 1
         lease = await claim(storage, "w2")
         assert (lease.chunks, lease.epoch, lease.job.attempt, lease.job.progress) == ((b"chunk 0",), 2, 2, 0.5)
+        assert lease.job.started_at == NOON  # when its first worker took it
 
 
 @in_a_loop
