@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from estimator import EstimateError, Estimator
 from pipeline.batch import BatchOptions
@@ -94,23 +95,7 @@ def open_estimator(config: Config) -> Estimator:
 
 async def _answer(service: Any, listening: socket.socket, ready: str) -> None:
     """Serve HTTP until a signal comes."""
-    server = _Uvicorn(
-        uvicorn.Config(
-            service.app,
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,  # X-Forwarded-For is judged by the door, and only from trusted proxies
-            server_header=False,
-            lifespan="off",
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=GRACE_S,
-            ws_max_size=MOST_FRAME_BYTES,
-            ws_ping_interval=20,
-            ws_ping_timeout=20,
-            ws_per_message_deflate=False,  # audio does not get smaller, and every connection would keep its windows
-        ),
-        ready,
-    )
+    server = _Uvicorn(transport(service.app), ready)
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -122,6 +107,24 @@ async def _answer(service: Any, listening: socket.socket, ready: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     await server.serve(sockets=[listening])
+
+
+def transport(app: ASGIApp) -> uvicorn.Config:
+    """How HTTP and WebSockets are spoken."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # X-Forwarded-For is judged by the door, and only from trusted proxies
+        server_header=False,
+        lifespan="off",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=GRACE_S,
+        ws_max_size=MOST_FRAME_BYTES,
+        ws_ping_interval=20,
+        ws_ping_timeout=20,
+        ws_per_message_deflate=False,  # audio does not get smaller, and every connection would keep its tables
+    )
 
 
 class _Uvicorn(uvicorn.Server):

@@ -28,11 +28,13 @@ from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
-from server.app import Bench, Service, build
+from server.app import LIVE_RULES, Bench, Service, build
 from server.clock import now_ms
+from server.commands.serve import transport
 from server.config import PREFIX, Config
 from server.limits_file import read_limits
 from server.live.hearing import Hearing
+from server.live.session import LiveRules
 from server.routes.accepting import Offer
 from server.storage.open import Storage, open_storage
 from tests.server.conforming import Description
@@ -153,7 +155,9 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, *, limits: Limits = LIMITS, **variables: str) -> Iterator[Served]:
+def served(
+    folder: Path, *, limits: Limits = LIMITS, live: LiveRules = LIVE_RULES, **variables: str
+) -> Iterator[Served]:
     """The server with its storage in *folder*; *variables* as in config()."""
     started = threading.Event()
     out: list[Served] = []
@@ -161,7 +165,7 @@ def served(folder: Path, *, limits: Limits = LIMITS, **variables: str) -> Iterat
     stop = threading.Event()
 
     async def main() -> None:
-        async with _serving(folder, limits, variables) as server:
+        async with _serving(folder, limits, live, variables) as server:
             out.append(server)
             started.set()
             await asyncio.to_thread(stop.wait)
@@ -189,7 +193,9 @@ def served(folder: Path, *, limits: Limits = LIMITS, **variables: str) -> Iterat
 
 
 @asynccontextmanager
-async def _serving(folder: Path, limits: Limits, variables: Mapping[str, str]) -> AsyncIterator[Served]:
+async def _serving(
+    folder: Path, limits: Limits, live: LiveRules, variables: Mapping[str, str]
+) -> AsyncIterator[Served]:
     settings = config(**{"EGRESS_ALLOW_CIDRS": "127.0.0.0/8", "ALLOW_HTTP_SOURCES": "1", "WORKERS": "2", **variables})
     batch, engine = ScriptedBatch(), ScriptedEngine()
     storage = open_storage(folder / "data", clock=now_ms)
@@ -223,12 +229,9 @@ async def _serving(folder: Path, limits: Limits, variables: Mapping[str, str]) -
             isolation=isolation(),
             estimator=Estimator(),
             public_base_url=settings.public_base_url or base,
+            live_rules=live,
         )
-        answering = uvicorn.Server(
-            uvicorn.Config(
-                service.app, log_config=None, access_log=False, proxy_headers=False, server_header=False, lifespan="off"
-            )
-        )
+        answering = uvicorn.Server(transport(service.app))
         try:
             async with service.running():
                 serving = asyncio.create_task(answering._serve(sockets=[listening]))

@@ -1,0 +1,141 @@
+"""Live clients: a key's HTTP, a writer's WebSocket, readers of events; and audio whose words are known.
+
+The scripted engine says word number n of its text from 0.4 n s on, whatever the audio holds, so silence is enough.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from pipeline.recognition.engines.scripted import TEXT
+from tests.server.serving import Served
+
+SECOND = 32_000  # bytes of pcm_s16le at 16 kHz
+Frame = Mapping[str, Any]
+
+
+def silence(duration_s: float) -> bytes:
+    """In the default encoding."""
+    return bytes(2 * round(16_000 * duration_s))
+
+
+def spoken(duration_s: float) -> list[str]:
+    """What the scripted engine says in so much audio: every word that fits into it."""
+    count = int((duration_s - 0.32 + 1e-9) / 0.4) + 1
+    return [TEXT[number % len(TEXT)] for number in range(count)]
+
+
+@dataclass
+class Caller:
+    """Somebody with a key."""
+
+    served: Served
+    secret: str
+    plan: str = "pro"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.secret}"}
+
+    def client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self.served.base, headers=self.headers, timeout=30)
+
+    async def start(self, **order: object) -> dict[str, Any]:
+        """A new session's record."""
+        async with self.client() as client:
+            answer = await client.post("/v1/live", json=order)
+            assert answer.status_code == 201, answer.text
+            record: dict[str, Any] = answer.json()
+            return record
+
+    async def job(self, job_id: str, **query: object) -> dict[str, Any]:
+        async with self.client() as client:
+            record: dict[str, Any] = (await client.get(f"/v1/jobs/{job_id}", params=query)).json()
+            return record
+
+    async def token(self, job_id: str, scope: str, **more: object) -> str:
+        async with self.client() as client:
+            answer = await client.post("/v1/tokens", json={"job_id": job_id, "scope": scope, **more})
+            return str(answer.json()["token"])
+
+    async def events(self, job_id: str, *, after: int = 0) -> list[tuple[int | None, str, Frame]]:
+        """What Server-Sent Events say until the stream ends: (id, event, data)."""
+        return [event async for event in self.sse(job_id, after=after)]
+
+    async def sse(self, job_id: str, *, after: int = 0) -> AsyncIterator[tuple[int | None, str, Frame]]:
+        async with (
+            self.client() as client,
+            client.stream("GET", f"/v1/jobs/{job_id}/events", params={"last_event_id": after}) as answer,
+        ):
+            assert answer.status_code == 200, await answer.aread()
+            seen: dict[str, str] = {}
+            async for line in answer.aiter_lines():
+                name, _, value = line.partition(": ")
+                if line:
+                    seen[name] = value
+                elif "data" in seen:
+                    yield int(seen["id"]) if "id" in seen else None, seen["event"], json.loads(seen["data"])
+                    seen = {}
+                else:
+                    seen = {}
+
+    def socket(self, record: Mapping[str, Any], path: str = "audio") -> str:
+        """The address of the session's WebSocket, to be opened with the key."""
+        return f"ws{self.served.base.removeprefix('http')}/v1/jobs/{record['job_id']}/{path}"
+
+
+@dataclass
+class Talk:
+    """One WebSocket and all that came over it."""
+
+    socket: ClientConnection
+    frames: list[Frame] = field(default_factory=list)
+
+    async def next(self) -> Frame:
+        frame: Frame = json.loads(await asyncio.wait_for(self.socket.recv(), 20))
+        self.frames.append(frame)
+        return frame
+
+    async def until(self, holds: Callable[[Frame], bool] | str) -> Frame:
+        """The first frame from now on that *holds*, or has that type."""
+        while True:
+            frame = await self.next()
+            if frame["type"] == holds if isinstance(holds, str) else holds(frame):
+                return frame
+
+    async def send(self, data: bytes, *, piece_s: float = 0.1) -> None:
+        size = round(SECOND * piece_s)
+        for at in range(0, len(data), size):
+            await self.socket.send(data[at : at + size])
+
+    async def say(self, kind: str) -> None:
+        await self.socket.send(json.dumps({"type": kind}))
+
+    async def to_the_end(self) -> tuple[int, str]:
+        """Everything that still comes; how it was closed."""
+        try:
+            while True:
+                await self.next()
+        except ConnectionClosed as closed:
+            assert closed.rcvd is not None, "the connection broke"
+            return closed.rcvd.code, closed.rcvd.reason
+
+    def of(self, kind: str) -> list[Frame]:
+        return [frame for frame in self.frames if frame["type"] == kind]
+
+    @property
+    def words(self) -> list[str]:
+        return [frame["word"] for frame in self.of("word")]
+
+
+@asynccontextmanager
+async def talking(url: str, headers: Mapping[str, str] | None = None, **more: Any) -> AsyncIterator[Talk]:
+    async with connect(url, additional_headers=headers, proxy=None, **more) as socket:
+        yield Talk(socket)
