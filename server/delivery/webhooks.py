@@ -189,18 +189,17 @@ class Deliveries:
         state = "delivered" if reply.error is None else "pending" if delay_s is not None else "failed"
         if reply.status_code == GONE:
             state = "disabled"
+            await self._outbox.disable(delivery.account, delivery.url, reason="answered 410")
         await self._outbox.record(delivery.id, attempt, state=state)
         self._metrics.webhook_attempts.labels("ok" if reply.error is None else "failed").inc()
-        await self._judge(delivery, state)
+        if state in ("delivered", "failed"):
+            await self._count(delivery, ok=state == "delivered")
 
-    async def _judge(self, delivery: Delivery, state: str) -> None:
-        """Give an address up that says it is gone, or that let ten deliveries run out in a row."""
-        if state == "disabled":
-            await self._outbox.disable(delivery.account, delivery.url, reason="answered 410")
-        elif state in ("delivered", "failed"):
-            count = await self._outbox.exhausted(delivery.account, delivery.url, ok=state == "delivered")
-            if count >= self._rules.exhausted_before_disable:
-                await self._outbox.disable(delivery.account, delivery.url, reason=f"{count} deliveries ran out")
+    async def _count(self, delivery: Delivery, *, ok: bool) -> None:
+        """Give an address up that let ten deliveries run out in a row."""
+        count = await self._outbox.exhausted(delivery.account, delivery.url, ok=ok)
+        if count >= self._rules.exhausted_before_disable:
+            await self._outbox.disable(delivery.account, delivery.url, reason=f"{count} deliveries ran out")
 
 
 def signing_secrets(account: Account) -> list[str]:

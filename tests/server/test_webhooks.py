@@ -1,0 +1,454 @@
+"""Deliveries: how one is sent, what its answer means, who waits for whom. Real storage, real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from jsonschema import Draft202012Validator
+from standardwebhooks import Webhook
+
+from server.accounts.issuing import issue_webhook_secret, open_account
+from server.accounts.signed import SigningKeys
+from server.clock import now_ms
+from server.delivery import webhooks as webhooks_module
+from server.delivery.egress import Egress
+from server.delivery.webhooks import Courier, Deliveries, signing_secrets
+from server.jobs.states import Job, Order, Standing
+from server.links import Links
+from server.metrics import Metrics
+from server.records import Records
+from server.schemas import SCHEMAS
+from server.storage.interfaces import Account, Crowding, Delivery, WebhookSecret
+from server.storage.open import Storage
+from tests.server.peers import Asked, Peer, answer, peer, saying, silence
+from tests.server.serving import LIMITS
+from tests.server.storing import ManualClock, claim, completed, failed, in_a_loop, stored, submit
+
+MOST_S = 10
+RULES = LIMITS.webhooks
+EVENTS = ("job.completed", "job.failed")
+
+
+class NobodyLive:
+    """The desk of a server without live sessions."""
+
+    async def standing(self, job: Job) -> Standing:
+        raise AssertionError(f"{job.id} is not live")
+
+
+@dataclass
+class Office:
+    """The courier's office of one account."""
+
+    storage: Storage
+    account: Account
+    clock: ManualClock
+    metrics: Metrics
+    deliveries: Callable[..., Deliveries]
+
+    async def ended(self, url: str, outcome: Any = None, **order: Any) -> str:
+        """A job that ended and whose client wanted to be told at *url*."""
+        self.clock.advance(ms=1)  # so that they come due in this order
+        members = {"webhook_url": url, "webhook_events": EVENTS, **order}
+        job_id = await submit(self.storage, account=self.account.id, order=Order(**members))
+        await self.storage.jobs.finish(await claim(self.storage), outcome or completed())
+        return job_id
+
+    async def delivery(self, job_id: str) -> Delivery:
+        [delivery] = await self.storage.outbox.of_job(job_id)
+        return delivery
+
+    async def tried(self, job_id: str, attempts: int = 1) -> Delivery:
+        """The delivery once so many attempts are in its log."""
+        async with asyncio.timeout(MOST_S):
+            while len((delivery := await self.delivery(job_id)).attempts) < attempts:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        return delivery
+
+
+@asynccontextmanager
+async def office(folder: Path, clock: ManualClock | None = None, **rules: Any) -> AsyncIterator[Office]:
+    """*rules* replace those of limits.toml."""
+    settled = replace(RULES, **rules)
+    clock = clock or ManualClock(now_ms())
+    async with stored(folder, clock) as storage:
+        account, _ = await open_account(storage.accounts, plan="pro", environment="production", name=None)
+        egress = Egress(allowed=(ip_network("127.0.0.0/8"),), allow_http=True)
+        metrics = Metrics()
+        links = Links("https://speech.example", SigningKeys({"1": b"k" * 32}, "1"))
+
+        def deliveries(**options: Any) -> Deliveries:
+            return Deliveries(
+                outbox=storage.outbox,
+                jobs=storage.jobs,
+                accounts=storage.accounts,
+                records=Records(storage.jobs, links, NobodyLive()),
+                courier=Courier(egress, settled),
+                metrics=metrics,
+                rules=settled,
+                poll_s=0.05,
+                **options,
+            )
+
+        yield Office(storage, account, clock, metrics, deliveries)
+        await egress.close()
+
+
+@asynccontextmanager
+async def delivering(it: Office) -> AsyncIterator[Deliveries]:
+    loop = it.deliveries()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(loop.run())
+        try:
+            yield loop
+        finally:
+            loop.stop()
+
+
+async def received(target: Peer, count: int = 1) -> list[Asked]:
+    async with asyncio.timeout(MOST_S):
+        while len(target.asked) < count:  # noqa: ASYNC110  the peer tells nobody
+            await asyncio.sleep(0.01)
+    return target.asked
+
+
+def verified(secret: str, asked: Asked) -> Any:
+    """The body, once the library of Standard Webhooks has taken the signature."""
+    return Webhook(secret).verify(asked.body, dict(asked.headers))
+
+
+# --- one attempt -------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_the_receivers_library_takes_what_is_sent(tmp_path):
+    async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
+        job_id = await it.ended(f"{target.url}/hook?who=me", metadata={"order": "17"})
+        [asked] = await received(target)
+        body = verified(it.account.webhook_secret.current, asked)
+        assert (asked.method, asked.target) == ("POST", "/hook?who=me")
+        assert asked.headers["content-type"] == "application/json"
+        assert asked.headers["user-agent"] == "scribewire/1"
+        assert (body["type"], body["data"]["job_id"], body["data"]["metadata"]) == (
+            "job.completed", job_id, {"order": "17"},
+        )  # fmt: skip
+        assert "words" not in body["data"]
+        Draft202012Validator({"$ref": "#/components/schemas/Notice", "components": {"schemas": SCHEMAS}}).validate(body)
+        delivery = await it.tried(job_id)
+        assert (delivery.state, delivery.attempts[0].status_code, delivery.attempts[0].error) == (
+            "delivered",
+            200,
+            None,
+        )
+        assert delivery.webhook_id == asked.headers["webhook-id"]
+
+
+@in_a_loop
+async def test_a_long_text_stays_out_of_the_body(tmp_path):
+    async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
+        await it.ended(target.url, replace(completed(), text="word " * 100_000), metadata={"k": "v" * 500})
+        [asked] = await received(target)
+        assert len(asked.body) < 20_000
+        assert "text" not in orjson.loads(asked.body)["data"]
+
+
+@in_a_loop
+async def test_only_the_events_that_were_chosen_are_sent(tmp_path):
+    async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
+        unwanted = await it.ended(target.url, webhook_events=("job.failed",))
+        wanted = await it.ended(target.url, failed(), webhook_events=("job.failed",))
+        [asked] = await received(target)
+        body = orjson.loads(asked.body)
+        assert (body["type"], body["data"]["job_id"], body["data"]["error"]["code"]) == (
+            "job.failed", wanted, "invalid_audio",
+        )  # fmt: skip
+        assert await it.storage.outbox.of_job(unwanted) == []
+
+
+@in_a_loop
+async def test_during_a_rotation_old_and_new_secret_both_verify(tmp_path):
+    async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
+        old, fresh = it.account.webhook_secret, issue_webhook_secret()
+        rotated = replace(fresh, previous=old.current, previous_expires_at=now_ms() + 60_000)
+        await it.storage.accounts.rotate_webhook_secret(it.account.id, rotated)
+        await it.ended(target.url)
+        [asked] = await received(target)
+        assert len(asked.headers["webhook-signature"].split(" ")) == 2
+        assert verified(old.current, asked) == verified(fresh.current, asked)
+
+
+def test_a_previous_secret_no_longer_signs_once_its_overlap_is_over():
+    def account(expires_at: int | None) -> Account:
+        secret = WebhookSecret(current="new", created_at=0, previous="old", previous_expires_at=expires_at)
+        return Account(id="a", plan="free", created_at=0, webhook_secret=secret)
+
+    assert signing_secrets(account(now_ms() + 60_000)) == ["new", "old"]
+    assert signing_secrets(account(now_ms() - 1)) == ["new"]
+    assert signing_secrets(account(None)) == ["new"]
+
+
+# --- what an answer means ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "error", "state"),
+    [
+        (answer(204), 204, None, "delivered"),
+        (answer(500), 500, "status 500", "pending"),
+        (answer(404), 404, "status 404", "pending"),
+        (answer(302, Location="/elsewhere"), 302, "status 302", "pending"),
+        (answer(410), 410, "status 410", "disabled"),
+        (b"nonsense\r\n\r\n", None, "unreachable", "pending"),
+    ],
+)
+def test_a_reply_is_success_retry_or_the_end(tmp_path, reply, status, error, state):
+    async def main() -> None:
+        async with office(tmp_path) as it, peer(saying(reply)) as target, delivering(it):
+            delivery = await it.tried(await it.ended(target.url))
+            [attempt] = delivery.attempts
+            assert (delivery.state, attempt.status_code) == (state, status)
+            assert (attempt.error or "").startswith(error or "")
+            assert (attempt.error is None) == (error is None)
+            assert [asked.target for asked in target.asked] == ["/"]  # a redirect is not followed
+
+    asyncio.run(main())
+
+
+@in_a_loop
+async def test_a_receiver_that_does_not_answer_in_time_is_a_failure(tmp_path):
+    async with office(tmp_path, timeout_s=0.1) as it, peer(silence) as target, delivering(it):
+        delivery = await it.tried(await it.ended(target.url))
+        assert (delivery.state, delivery.attempts[0].error) == ("pending", "timeout")
+        assert delivery.attempts[0].duration_ms >= 100
+
+
+@in_a_loop
+async def test_no_more_of_a_reply_is_read_than_is_useful(tmp_path):
+    async def endless(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"2710\r\n" + bytes(10_000) + b"\r\n")
+            await writer.drain()
+
+    async with office(tmp_path) as it, peer(endless) as target, delivering(it):
+        assert (await it.tried(await it.ended(target.url))).state == "delivered"
+
+
+@in_a_loop
+async def test_an_address_that_may_not_be_called_is_not_called_at_delivery_either(tmp_path):
+    async with office(tmp_path) as it, delivering(it):
+        delivery = await it.tried(await it.ended("http://10.0.0.1/hook"))
+        assert (delivery.state, delivery.attempts[0].status_code) == ("pending", None)
+        assert "not allowed" in (delivery.attempts[0].error or "")
+
+
+# --- the schedule --------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_failed_delivery_is_tried_again_later_with_its_id_and_a_new_signature(tmp_path):
+    clock = ManualClock(now_ms())
+    async with office(tmp_path, clock) as it, peer(saying(answer(500), answer(200))) as target, delivering(it):
+        job_id = await it.ended(target.url)
+        first = await it.tried(job_id)
+        wait_ms = (first.next_at or 0) - first.attempts[0].at
+        assert 4_000 <= wait_ms <= 6_000
+        assert first.attempts[0].next_attempt_at == first.next_at
+        clock.now = first.next_at or 0
+        second = await it.tried(job_id, 2)
+        assert (second.state, [attempt.n for attempt in second.attempts]) == ("delivered", [1, 2])
+        assert len({asked.headers["webhook-id"] for asked in target.asked}) == 1
+
+
+@pytest.mark.parametrize(("status", "heeded"), [(429, True), (503, True), (500, False)])
+def test_retry_after_is_heeded_where_it_means_something(tmp_path, status, heeded):
+    async def main() -> None:
+        async with office(tmp_path) as it, peer(saying(answer(status, Retry_After="3600"))) as target, delivering(it):
+            delivery = await it.tried(await it.ended(target.url))
+            wait_ms = (delivery.next_at or 0) - delivery.attempts[0].at
+            assert (wait_ms >= 3_600_000) is heeded
+
+    asyncio.run(main())
+
+
+@in_a_loop
+async def test_after_the_last_attempt_a_delivery_is_failed(tmp_path):
+    clock = ManualClock(now_ms())
+    async with office(tmp_path, clock, delays_s=(1.0,)) as it, peer(saying(answer(500))) as target, delivering(it):
+        job_id = await it.ended(target.url)
+        clock.now = (await it.tried(job_id)).next_at or 0
+        delivery = await it.tried(job_id, 2)
+        assert (delivery.state, delivery.next_at, delivery.attempts[-1].next_attempt_at) == ("failed", None, None)
+
+
+@in_a_loop
+async def test_an_address_is_given_up_after_so_many_exhausted_deliveries_in_a_row(tmp_path):
+    async with office(tmp_path, delays_s=(), exhausted_before_disable=3) as it, peer(saying(answer(500))) as target:
+        async with delivering(it):
+            for _ in range(2):
+                await it.tried(await it.ended(target.url))
+            assert not await it.storage.outbox.disabled(it.account.id, target.url)
+            await it.tried(await it.ended(target.url))
+            async with asyncio.timeout(MOST_S):
+                while not await it.storage.outbox.disabled(it.account.id, target.url):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            later = await it.delivery(await it.ended(target.url))
+        assert (later.state, later.attempts) == ("disabled", ())
+        assert len(target.asked) == 3
+
+
+@in_a_loop
+async def test_one_success_starts_the_count_of_exhausted_deliveries_anew(tmp_path):
+    replies = saying(answer(500), answer(200), answer(500), answer(500))
+    async with office(tmp_path, delays_s=(), exhausted_before_disable=2) as it, peer(replies) as target:
+        async with delivering(it):
+            states = [(await it.tried(await it.ended(target.url))).state for _ in range(3)]
+        assert states == ["failed", "delivered", "failed"]
+        assert not await it.storage.outbox.disabled(it.account.id, target.url)
+
+
+@in_a_loop
+async def test_410_disables_the_address_at_once_and_redelivery_can_still_succeed(tmp_path):
+    async with office(tmp_path) as it, peer(saying(answer(410), answer(200))) as target, delivering(it):
+        job_id = await it.ended(target.url)
+        gone = await it.tried(job_id)
+        assert (gone.state, gone.next_at) == ("disabled", None)
+        assert await it.storage.outbox.disabled(it.account.id, target.url)
+        await it.storage.outbox.redeliver(job_id, gone.id)
+        again = await it.tried(job_id, 2)
+        assert (again.state, again.webhook_id) == ("delivered", gone.webhook_id)
+
+
+# --- many ----------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
+    async with office(tmp_path, timeout_s=1.0) as it, peer(silence) as dead, peer(saying(answer(200))) as alive:
+        for _ in range(10):
+            await it.ended(dead.url)
+        waiting = [await it.ended(alive.url) for _ in range(10)]
+        async with delivering(it):
+            await received(alive, 10)
+            assert dead.most_connections == webhooks_module.MOST_PER_HOST  # its first four are still waited for
+            assert len(dead.asked) == webhooks_module.MOST_PER_HOST
+        assert {(await it.delivery(job_id)).state for job_id in waiting} == {"delivered"}
+
+
+@in_a_loop
+async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path):
+    async with office(tmp_path, timeout_s=1.0) as it, peer(silence) as dead, peer(saying(answer(200))) as alive:
+        for number in range(24):
+            await it.ended(dead.url.replace("127.0.0.1", f"127.0.0.{number}"))
+        other, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
+        await replace_account(it, other).ended(alive.url)
+        async with delivering(it):
+            await received(alive)
+        assert 0 < len(dead.asked) <= webhooks_module.MOST_PER_ACCOUNT
+
+
+def replace_account(it: Office, account: Account) -> Office:
+    return replace(it, account=account)
+
+
+@in_a_loop
+async def test_a_claim_passes_over_what_has_no_room_and_takes_what_is_behind_it(tmp_path):
+    async with office(tmp_path) as it:
+        crowded = [await it.ended("https://a.example/hook") for _ in range(4)]
+        free = [await it.ended(f"https://b{n}.example/hook") for n in range(3)]
+        outbox = it.storage.outbox
+        room = Crowding(per_host=2, per_account=4, hosts={"a.example": 1}, accounts={it.account.id: 1})
+        claimed = await outbox.claim_due(limit=10, busy_s=30, crowding=room)
+        assert [delivery.job_id for delivery in claimed] == [crowded[0], *free[:2]]
+        assert [delivery.host for delivery in claimed] == ["a.example", "b0.example", "b1.example"]
+        rest = await outbox.claim_due(limit=10, busy_s=30)
+        assert [delivery.job_id for delivery in rest] == [*crowded[1:], free[2]]
+
+
+@in_a_loop
+async def test_who_waits_for_room_is_woken_when_an_attempt_is_recorded(tmp_path):
+    """And looks at the numbers as they are then, not as they were when the wait began."""
+    async with office(tmp_path) as it, peer(saying(answer(200))) as target:
+        hosts = {target.url.removeprefix("http://"): 4}
+        jobs = [await it.ended(target.url) for _ in range(2)]
+        [first] = await it.storage.outbox.claim_due(limit=1, busy_s=30)
+        crowding = Crowding(per_host=4, per_account=9, hosts=hosts)
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(it.storage.outbox.claim_due(limit=1, busy_s=30, wait_s=60, crowding=crowding))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            hosts.clear()
+            attempt = (await delivered_attempt(it, first)).attempts
+            assert len(attempt) == 1
+            async with asyncio.timeout(MOST_S):
+                assert [delivery.job_id for delivery in await waiting] == jobs[1:]
+
+
+async def delivered_attempt(it: Office, delivery: Delivery) -> Delivery:
+    """*delivery* after an attempt that succeeded."""
+    await it.deliveries()._record(delivery, webhooks_module.Reply(200, 1, None))
+    return await it.delivery(delivery.job_id)
+
+
+@in_a_loop
+async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(webhooks_module, "MOST_AT_ONCE", 2)
+        async with office(tmp_path) as it, peer(saying(answer(200))) as target:
+            jobs = [await it.ended(target.url) for _ in range(7)]
+            async with delivering(it):
+                await received(target, 7)
+                for job_id in jobs:
+                    await it.tried(job_id)
+            assert target.most_connections <= 2
+
+
+@in_a_loop
+async def test_stopping_waits_for_what_is_on_its_way(tmp_path):
+    arrived, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+        arrived.set()
+        await go.wait()
+        writer.write(answer(200))
+
+    async with office(tmp_path) as it, peer(slow) as target:
+        first = await it.ended(target.url)
+        async with delivering(it) as loop:
+            await asyncio.wait_for(arrived.wait(), MOST_S)
+            loop.stop()
+            await asyncio.sleep(0.1)
+            go.set()
+        assert (await it.delivery(first)).state == "delivered"
+        last = await it.ended(target.url)
+        assert (await it.delivery(last)).attempts == ()
+
+
+@in_a_loop
+async def test_a_delivery_whose_job_was_deleted_on_the_way_troubles_nobody(tmp_path):
+    async with office(tmp_path) as it, peer(saying(answer(200))) as target:
+        gone = await it.ended(target.url)
+        [claimed] = await it.storage.outbox.claim_due(limit=1, busy_s=30)
+        await it.storage.jobs.delete(gone)
+        await it.deliveries()._guarded(claimed)
+        assert target.asked == []
+        async with delivering(it):
+            assert (await it.tried(await it.ended(target.url))).state == "delivered"
+
+
+@in_a_loop
+async def test_attempts_are_counted_by_how_they_ended(tmp_path):
+    async with office(tmp_path) as it, peer(saying(answer(500), answer(200))) as target, delivering(it):
+        for _ in range(2):
+            await it.tried(await it.ended(target.url))
+        value = it.metrics.registry.get_sample_value
+        async with asyncio.timeout(MOST_S):
+            while value("scribewire_webhook_attempts_total", {"outcome": "ok"}) != 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert value("scribewire_webhook_attempts_total", {"outcome": "failed"}) == 1
