@@ -1,12 +1,15 @@
 """GET /v1/jobs/{job_id}/events: a job's log as Server-Sent Events, from any point on, for batch and live jobs alike."""
 
+import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from server.accounts.limits import Streams
 from server.accounts.signed import Scope
@@ -23,6 +26,7 @@ from server.routes.operation import Answer, Auth, Operation, Parameter
 from server.storage.interfaces import Event, EventLog, JobStore
 
 MEDIA_TYPE = "text/event-stream"
+_REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)", re.IGNORECASE)  # RFC 9110, 12.4.2
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -34,16 +38,15 @@ class Seats:
     _jobs: Counter[str] = field(default_factory=Counter)
     _callers: Counter[str] = field(default_factory=Counter)
 
-    def check(self, job_id: str, caller: str) -> None:
+    @contextmanager
+    def taken(self, job_id: str, caller: str) -> Iterator[None]:
+        """A seat for as long as the block lasts. Raises Problem where none is free."""
         if self._jobs[job_id] >= self.rules.per_job or self._callers[caller] >= self.rules.per_key:
             raise Problem(
                 "too_many_connections",
                 f"at most {self.rules.per_job} streams per job and {self.rules.per_key} per key may be open",
                 headers={"Retry-After": "5"},
             )
-
-    @contextmanager
-    def taken(self, job_id: str, caller: str) -> Iterator[None]:
         for counter, name in ((self._jobs, job_id), (self._callers, caller)):
             counter[name] += 1
         try:
@@ -53,6 +56,18 @@ class Seats:
                 counter[name] -= 1
                 if not counter[name]:
                     del counter[name]
+
+
+class _Seated(StreamingResponse):
+    """A stream whose reader has a seat until it ends. The seat was taken before the answer began."""
+
+    def __init__(self, lines: AsyncIterator[bytes], seat: ExitStack, *, headers: Mapping[str, str]) -> None:
+        super().__init__(lines, headers=headers)
+        self._seat = seat
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        with self._seat:
+            await super().__call__(scope, receive, send)
 
 
 class EventStreams:
@@ -97,24 +112,25 @@ class EventStreams:
         ]  # fmt: skip
 
     async def stream(self, request: Request, _caller: Caller) -> Response:
-        if not _accepted(request.headers.get("accept", "*/*")):
-            raise Problem("not_acceptable", f"this resource is {MEDIA_TYPE}")
         job, caller = await admitted(request, Scope.EVENTS, door=self._door, jobs=self._jobs)
+        if not _accepted(",".join(request.headers.getlist("accept")) or "*/*"):
+            raise Problem("not_acceptable", f"this resource is {MEDIA_TYPE}")
         after = last_event_id(request.headers.get("last-event-id"), request.query_params.get("last_event_id"))
         last = await self._events.last(job.id)
         if after > last:
             raise InvalidLastEventId("Last-Event-ID is beyond the last event of this stream")
         if job.terminal and after == last:
             return Response(status_code=204)
-        self._seats.check(job.id, caller)
         headers = {**HEADERS, "Content-Type": f"{MEDIA_TYPE}; charset=utf-8"}
-        if request.method == "HEAD":
-            return Response(headers=headers)
-        return StreamingResponse(self._lines(job.id, after, caller), headers=headers)
+        with ExitStack() as seat:
+            seat.enter_context(self._seats.taken(job.id, caller))
+            if request.method == "HEAD":
+                return Response(headers=headers)
+            return _Seated(self._lines(job.id, after), seat.pop_all(), headers=headers)
 
-    async def _lines(self, job_id: str, after: int, caller: str) -> AsyncIterator[bytes]:
+    async def _lines(self, job_id: str, after: int) -> AsyncIterator[bytes]:
         began = now_ms()
-        with self._seats.taken(job_id, caller), self._metrics.subscribers.track_inprogress():
+        with self._metrics.subscribers.track_inprogress():
             yield retry(self._seats.rules.retry_ms)
             async for seen in self._following.follow(job_id, after=after, quiet_s=self._seats.rules.keep_alive_s):
                 match seen:
@@ -140,11 +156,11 @@ async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs
         return await own_job(jobs, caller, job_id), caller.key_id
     door.check_token(token, job_id=job_id, scope=scope)
     job = await jobs.get(job_id)
-    if job is None:
+    if job is None or job.environment != connection.state.environment:
         raise no_such_job()
     return job, f"token of {job.account}"
 
 
 def _accepted(accept: str) -> bool:
-    kinds = {part.split(";")[0].strip().lower() for part in accept.split(",")}
+    kinds = {part.split(";")[0].strip().lower() for part in accept.split(",") if not _REFUSED.search(part)}
     return bool(kinds & {MEDIA_TYPE, "text/*", "*/*", ""})
