@@ -156,8 +156,12 @@ def _origins(_name: str, raw: str) -> tuple[str, ...]:
 def _base_url(name: str, raw: str) -> str | None:
     if not raw:
         return None
-    parts = urlsplit(raw)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in raw:
+    try:
+        parts = urlsplit(raw)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # brackets without an address in them, a port that is no number
+        usable = False
+    if not usable or parts.query or parts.fragment or "@" in raw or not raw.isprintable():
         raise _refuse(name, "an address such as https://speech.example.org", raw)
     return raw.rstrip("/")
 

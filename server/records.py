@@ -1,6 +1,7 @@
 """A Job as clients see it: the same record in answers, lists, events and webhooks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -33,7 +34,8 @@ class Records:
         """The record with the words that its order asked for; links hold for *ttl_s* seconds."""
         words = None
         if job.state is State.COMPLETED and job.order.word_timestamps:
-            words = [word for body in await self._jobs.chunks(job.id) for word in words_of(body)]
+            # A long file has a hundred thousand words: the event loop has others to serve meanwhile.
+            words = await asyncio.to_thread(_all_words, await self._jobs.chunks(job.id))
         shown = record(job, self._links, ttl_s=ttl_s, words=words)
         if job.order.live is not None:
             shown["live"] |= (await self._standings.standing(job)).to_json()
@@ -53,10 +55,9 @@ class Records:
         return {"type": f"job.{job.state.value}", "timestamp": iso(at), "data": data}
 
 
-def words_of(body: bytes) -> Iterator[Word]:
-    """The words of a stored chunk."""
-    for segment in restored(body).segments:
-        yield from segment.words
+def _all_words(bodies: Sequence[bytes]) -> list[Word]:
+    """The words of stored chunks."""
+    return [word for body in bodies for segment in restored(body).segments for word in segment.words]
 
 
 def record(
