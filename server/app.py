@@ -54,7 +54,6 @@ from server.routes.webhooks import Webhooks
 from server.storage.open import Storage
 from server.transport import dressed
 
-
 LIVE_RULES = LiveRules()
 
 

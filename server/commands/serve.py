@@ -31,7 +31,9 @@ from server.storage.open import Storage, open_storage
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
 OPERATOR_KEY = "operator-key"  # file in the data folder
-MOST_FRAME_BYTES = 1024 * 1024  # of one WebSocket message; a larger one is closed with 1009
+MOST_MESSAGE_BYTES = 4 * 1024 * 1024
+"""Of a WebSocket message that is read at all. Routes refuse a quarter of it in good order, here the line is cut."""
+
 GRACE_S = 20  # after which open connections are cut at shutdown
 
 
@@ -120,7 +122,7 @@ def transport(app: ASGIApp) -> uvicorn.Config:
         lifespan="off",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACE_S,
-        ws_max_size=MOST_FRAME_BYTES,
+        ws_max_size=MOST_MESSAGE_BYTES,
         ws_ping_interval=20,
         ws_ping_timeout=20,
         ws_per_message_deflate=False,  # audio does not get smaller, and every connection would keep its tables

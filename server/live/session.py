@@ -5,13 +5,13 @@ The session lives on when its writer goes, and takes the next one in where the l
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from pipeline.audio import RATE, Samples, seconds
-from pipeline.errors import PipelineError
+from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.session import Session
 from server.accounts.limits import Plan
@@ -36,6 +36,7 @@ class LiveRules:
     look_s: float = 1.0  # how often it is looked whether the job was canceled or its writer forgotten
     idle_s: float = 30.0  # a writer that sends neither audio nor keep_alive for so long ends the session
     writerless_s: float = 60.0  # and so does having no writer for so long
+    seat_s: float = 1.0  # how long a writer waits for the one before it to be gone
     takeover_s: float = 10.0  # a writer silent for so long may be a dead connection: the next one takes its place
     ack_s: float = 1.0  # how often a writer is told what arrived
     frame_s: float = 30.0  # audio in one message; more cannot be live
@@ -85,6 +86,7 @@ class LiveSession:
         self._ending = asyncio.Event()
         self._deaf = False  # what the intake still gives is of no use
         self._seat: Seat | None = None
+        self._vacant = asyncio.Event()
         self._taking = False
         self._sign_of_life = time.monotonic()
         self._renew_at = time.monotonic() + rules.renew_s
@@ -96,9 +98,12 @@ class LiveSession:
 
     # --- for writers -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def seat(self) -> Iterator["Seat"]:
+    @asynccontextmanager
+    async def seat(self) -> AsyncIterator["Seat"]:
         """The right to write while the block lasts. Raises Problem ingest_finished, ingest_busy."""
+        if self._seat is not None:  # it may be the same writer, whose broken connection is still being emptied
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._vacant.wait(), self.rules.seat_s)
         if self.ending:
             raise finished()
         if self._seat is not None:
@@ -107,12 +112,14 @@ class LiveSession:
             self._seat.lost.set()
             self._metrics.live_takeovers.inc()
         seat = self._seat = Seat(self)
+        self._vacant.clear()
         self.keep_alive()
         try:
             yield seat
         finally:
             if self._seat is seat:
                 self._seat = None
+                self._vacant.set()
                 self.keep_alive()
 
     @property
@@ -226,8 +233,11 @@ class LiveSession:
     async def _receive(self) -> PipelineError | None:
         try:
             await self._intake.run()
+        except EmptyAudio:
+            return None  # nobody said anything
         except PipelineError as error:
-            self.end(Problem(error.code, str(error)))
+            self.end()
+            self.ended_by = Problem(error.code, str(error))  # also where the writer had ended it before
             return error
         return None
 

@@ -35,11 +35,12 @@ from server.routes.accepting import Accepting, fingerprinted, job_quotas
 from server.routes.events import Seats, admitted
 from server.routes.jobs import JOB, JOB_ID, no_such_job, query_switch
 from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
-from server.routes.sockets import CLOSING_S, Socket
+from server.routes.sockets import CLOSING_S, MessageTooBig, Socket
 from server.schemas import ref
 from server.storage.interfaces import EventLog, JobStore, NewJob
 
 MOST_BODY = 64 * 1024
+MOST_MESSAGE_BYTES = 1024 * 1024  # of a WebSocket
 PIECE_BYTES = 256 * 1024  # of an HTTP body that is taken at once
 TOKEN_MARGIN_S = 3600  # a session's own link to its audio outlives the longest session by so much
 AUDIO_TYPES = (
@@ -169,7 +170,7 @@ class Live:
     async def send_audio(self, request: Request, _caller: Caller) -> Response:
         final = query_switch(request, "final")
         live = await self._desk.open(await self._live_job(request))
-        with live.seat() as seat:
+        async with live.seat() as seat:
             try:
                 await _pour(request, seat)
             except ClientDisconnect:
@@ -177,21 +178,24 @@ class Live:
                 raise
             if final:
                 seat.end()
+        if live.ending:
+            await self._holding.until_over(live.job, wait_s=self._finish_wait_s)
         if live.ended_by is not None:
-            await self._over(live)
             raise live.ended_by
-        return await self._progress(live.job, wait=final)
+        return await self._progress(live.job)
 
     async def finish(self, request: Request, _caller: Caller) -> Response:
         job = await self._live_job(request)
         if not job.terminal:
             live = await self._desk.open(job)
             live.end()
-        return await self._progress(job, wait=True)
+            await self._holding.until_over(job, wait_s=self._finish_wait_s)
+        return await self._progress(job)
 
-    async def _progress(self, job: Job, *, wait: bool) -> Response:
-        job = await self._holding.until_over(job, wait_s=self._finish_wait_s if wait else 0)
-        now = await self._jobs.get(job.id) or job
+    async def _progress(self, job: Job) -> Response:
+        now = await self._jobs.get(job.id)
+        if now is None:
+            raise no_such_job()
         standing = await self._desk.standing(now)
         return json_response(
             {
@@ -200,9 +204,6 @@ class Live:
                 **standing.to_json(),
             }
         )
-
-    async def _over(self, live: LiveSession) -> None:
-        await self._holding.until_over(live.job, wait_s=self._finish_wait_s)
 
     # --- audio by WebSocket ------------------------------------------------------------------------------------------
 
@@ -216,7 +217,7 @@ class Live:
         after = await self._place(socket.websocket, job)
         await socket.accept()
         live = await self._desk.open(job)
-        with live.seat() as seat:
+        async with live.seat() as seat:
             await socket.send(_started(live))
             await self._converse(socket, live, seat, after)
 
@@ -317,7 +318,6 @@ class Live:
         job, reader = await self._admitted(websocket, Scope.EVENTS)
         after = await self._place(websocket, job)
         await socket.accept()
-        self._seats.check(job.id, reader)
         with self._seats.taken(job.id, reader), self._metrics.subscribers.track_inprogress():
             tell = asyncio.create_task(self._tell_reader(socket, job.id, after))
             hear = asyncio.create_task(_refuse_data(websocket))
@@ -400,7 +400,9 @@ def _control(text: str, seat: Seat) -> bool:
 
 
 def _check_length(data: bytes, live: LiveSession) -> None:
-    """Raises Problem audio_too_fast for more audio in one message than anybody could speak meanwhile."""
+    """Raises MessageTooBig, and Problem audio_too_fast for more audio than anybody could speak meanwhile."""
+    if len(data) > MOST_MESSAGE_BYTES:
+        raise MessageTooBig(f"a message may have {MOST_MESSAGE_BYTES} bytes")
     options, most_s = live.options, live.rules.frame_s
     if options.encoding != CONTAINER and len(data) > most_s * options.sample_rate * raw_frame_bytes(options):
         raise Problem("audio_too_fast", f"a message may hold {most_s:g} s of audio; send it as it is spoken")

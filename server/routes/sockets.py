@@ -17,6 +17,7 @@ from server.routes.operation import problem_response
 
 NORMAL = 1000
 GOING_AWAY = 1001
+TOO_BIG = 1009
 MOST_REASON_BYTES = 123  # what a close frame holds; a longer one never reaches the peer
 CLOSING_S = 10.0  # a peer that does not read its last words is left after so long
 
@@ -45,6 +46,10 @@ def cut_reason(text: str) -> str:
     return text.encode()[:MOST_REASON_BYTES].decode(errors="ignore")
 
 
+class MessageTooBig(Exception):
+    """A message of more bytes than we take. Send smaller ones."""
+
+
 class Socket:
     """One WebSocket. send() may be called from several tasks."""
 
@@ -58,6 +63,8 @@ class Socket:
             await work
         except WebSocketDisconnect as left:
             self._code = left.code
+        except MessageTooBig as error:
+            await self.close(TOO_BIG, str(error))
         except Exception as error:  # noqa: BLE001  the outermost edge: every error becomes an answer
             await self._refuse(error)
         else:

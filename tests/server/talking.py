@@ -124,8 +124,9 @@ class Talk:
             while True:
                 await self.next()
         except ConnectionClosed as closed:
-            assert closed.rcvd is not None, "the connection broke"
-            return closed.rcvd.code, closed.rcvd.reason
+            end = closed.rcvd
+        assert end is not None, "the connection broke"
+        return end.code, end.reason
 
     def of(self, kind: str) -> list[Frame]:
         return [frame for frame in self.frames if frame["type"] == kind]

@@ -1,0 +1,654 @@
+"""Live sessions over a real server on loopback: what the contract says of writers, readers, limits and closes."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from server.live.session import LiveRules
+from tests.server.running import CLIP
+from tests.server.serving import Served, served, wav
+from tests.server.storing import in_a_loop
+from tests.server.talking import SECOND, Caller, Frame, Talk, silence, spoken, talking
+
+HASTY = LiveRules(look_s=0.05, idle_s=0.5, writerless_s=0.5, takeover_s=0.2, seat_s=0.1, ack_s=0.05)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("live")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that waits for nobody."""
+    with served(tmp_path_factory.mktemp("hasty"), live=HASTY) as started:
+        yield started
+
+
+@pytest.fixture
+def me(server: Served) -> Caller:
+    return Caller(server, server.key())
+
+
+@pytest.fixture
+def hurried(hasty: Served) -> Caller:
+    return Caller(hasty, hasty.key())
+
+
+def problem(frame: object) -> str:
+    assert isinstance(frame, dict)
+    assert frame["type"] == "error"
+    assert frame["error"]["type"].endswith(frame["error"]["code"])
+    return str(frame["error"]["code"])
+
+
+def durable(frames: Iterable[Frame]) -> list[Frame]:
+    """The events among *frames*; of the last one without the record, whose links are signed anew every time."""
+    return [{name: frame[name] for name in frame if name != "data"} for frame in frames if "seq" in frame]
+
+
+async def refused(talk: Talk, code: int, name: str) -> None:
+    """The next frame but for events is an error of that name, then comes the close of that code."""
+    closed, reason = await talk.to_the_end()
+    assert (closed, problem(talk.frames[-1])) == (code, name)
+    assert reason.startswith(name)
+
+
+async def received(me: Caller, record: Mapping[str, Any], count: int) -> None:
+    """So many bytes are in the session's hands."""
+    async with asyncio.timeout(10):
+        while (await me.job(record["job_id"]))["live"]["received_bytes"] != count:
+            await asyncio.sleep(0.01)
+
+
+# --- starting --------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_session_is_a_job_with_places_to_send_audio_to(me):
+    async with me.client() as client:
+        answer = await client.post("/v1/live", json={"metadata": {"room": "1"}, "typo": 1})
+    record = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/v1/jobs/{record['job_id']}"
+    assert (record["status"], record["source"]) == ("queued", {"type": "live"})
+    assert record["warnings"] == [{"code": "unknown_parameter", "param": "typo"}]
+    assert record["live"]["ingest_ws"].startswith(f"{me.socket(record)}?token=st_")
+    assert record["live"]["ingest_http"] == f"{me.served.base}/v1/jobs/{record['job_id']}/audio"
+    assert record["live"]["events_url"] == record["events_url"]
+    assert (record["live"]["received_bytes"], record["live"]["received_seconds"]) == (0, 0)
+    assert (await me.job(record["job_id"]))["live"]["encoding"] == "pcm_s16le"
+
+
+@pytest.mark.parametrize(
+    ("order", "param"),
+    [
+        ({"encoding": "opus"}, "encoding"),
+        ({"sample_rate": 7999}, "sample_rate"),
+        ({"sample_rate": "16000"}, "sample_rate"),
+        ({"channels": 3}, "channels"),
+        ({"interim_results": "maybe"}, "interim_results"),
+        ({"endpointing_ms": 100}, "endpointing_ms"),
+        ({"max_utterance_s": 60}, "max_utterance_s"),
+        ({"language": "xx"}, "language"),
+        ({"output_formats": ["doc"]}, "output_formats"),
+        ({"webhook_events": ["job.completed"]}, "webhook_events"),
+    ],
+)
+def test_an_order_that_cannot_be_met_names_its_member(server, order, param):
+    with server.new_client() as client:
+        answer = client.post("/v1/live", json=order)
+    assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
+
+
+def test_the_same_idempotency_key_gives_the_same_session(server):
+    with server.new_client("free") as client:
+        first, again = (client.post("/v1/live", json={}, headers={"Idempotency-Key": "k"}) for _ in range(2))
+        other = client.post("/v1/live", json={"channels": 2}, headers={"Idempotency-Key": "k"})
+        usage = client.get("/v1/usage").json()["usage"][0]
+    assert first.json()["job_id"] == again.json()["job_id"]
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert other.json()["code"] == "idempotency_key_reused"
+    assert (usage["name"], usage["used"]) == ("transcriptions", 1)
+
+
+def test_a_plan_has_so_many_sessions_at_once(server):
+    with server.new_client("free") as client:
+        assert client.post("/v1/live", json={}).status_code == 201
+        refusal = client.post("/v1/live", json={})
+    assert (refusal.status_code, refusal.json()["code"]) == (429, "concurrency_limited")
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(me):
+    record = await me.start(output_formats=["json", "txt"], max_utterance_s=3)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        first = await talk.next()
+        assert (first["type"], first["job_id"], first["received_bytes"]) == ("session.started", record["job_id"], 0)
+        await talk.send(silence(4))
+        word = await talk.until("word")
+        assert word == word | {"index": 0, "segment": 0, "word": "This", "start": 0.0, "end": 0.32}
+        assert word["lag_ms"] >= 0
+        assert word["emitted_at"].endswith("Z")
+        await talk.send(silence(6))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(10)
+    assert talk.frames[-1]["type"] == "job.completed"
+    job = await me.job(record["job_id"])
+    assert job["status"] == "completed"
+    assert (job["duration"], job["language"], job["text"]) == (10, "en", " ".join(spoken(10)))
+    assert [word["word"] for word in job["words"]] == spoken(10)
+    assert job["source"] == {"type": "live", "bytes": 10 * SECOND, "format": "pcm_s16le"}
+    assert (job["live"]["received_bytes"], job["live"]["received_seconds"]) == (10 * SECOND, 10)
+    assert set(job["formats"]) == {"json", "txt"}
+    async with httpx.AsyncClient() as client:
+        assert (await client.get(job["formats"]["txt"])).text == " ".join(spoken(10)) + "\n"
+
+
+@in_a_loop
+async def test_events_are_numbered_without_holes_and_partials_stand_between_them(me):
+    record = await me.start(max_utterance_s=3)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(2))
+        partial = await talk.until(lambda frame: frame["type"] == "partial" and frame["text"] != "")
+        assert set(partial) == {"type", "job_id", "segment", "text", "start", "end"}
+        await talk.say("close")
+        await talk.to_the_end()
+    numbers = [frame["seq"] for frame in talk.frames if "seq" in frame]
+    assert numbers == list(range(1, len(numbers) + 1))
+    kinds = {frame["type"] for frame in talk.frames}
+    assert kinds >= {"speech.started", "language", "word", "segment", "speech.ended", "job.completed"}
+    [segment] = talk.of("segment")
+    assert segment == segment | {"id": 0, "text": " ".join(spoken(2)), "forced": False}
+
+
+@in_a_loop
+async def test_partials_are_not_told_to_who_does_not_want_them(me):
+    record = await me.start(interim_results=False)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(3))
+        await talk.say("close")
+        await talk.to_the_end()
+    assert talk.words == spoken(3)
+    assert not talk.of("partial")
+    assert "partial" not in [kind for _, kind, _ in await me.events(record["job_id"])]
+
+
+@in_a_loop
+async def test_finalize_decides_what_was_said_so_far(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(2))
+        await talk.say("finalize")
+        segment = await talk.until("segment")
+        assert segment["text"] == " ".join(spoken(2))
+        await talk.send(silence(1))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(3)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "rate", "channels", "bytes_per_s"),
+    [
+        ("pcm_s16le", 48_000, 2, 192_000),
+        ("pcm_f32le", 16_000, 1, 64_000),
+        ("pcm_f32le", 44_100, 2, 352_800),
+        ("mulaw", 8_000, 1, 8_000),
+        ("alaw", 8_000, 2, 16_000),
+    ],
+)
+@in_a_loop
+async def test_every_raw_encoding_keeps_time(me, encoding, rate, channels, bytes_per_s):
+    record = await me.start(encoding=encoding, sample_rate=rate, channels=channels)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(bytes(3 * bytes_per_s), piece_s=0.333)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(3)
+    job = await me.job(record["job_id"])
+    assert job["duration"] == pytest.approx(3, abs=0.01)
+    assert job["live"]["received_seconds"] == job["duration"]
+
+
+@in_a_loop
+async def test_a_container_is_heard_as_it_comes(me):
+    record = await me.start(encoding="container")
+    clip = CLIP.read_bytes()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(clip, piece_s=0.05)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    job = await me.job(record["job_id"])
+    assert talk.words == spoken(job["duration"])
+    assert job["live"]["received_bytes"] == len(clip)
+    assert job["source"]["format"] == "container"
+    assert "sample_rate" not in job["live"]
+
+
+@pytest.mark.parametrize("rubbish", [b"this is no audio at all " * 1000, b"\x00" * 50_000])
+@in_a_loop
+async def test_what_no_decoder_can_read_is_4415(me, rubbish):
+    record = await me.start(encoding="container")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.socket.send(rubbish)
+        await talk.say("close")
+        await refused(talk, 4415, "unsupported_audio_format")
+    job = await me.job(record["job_id"])
+    assert (job["status"], job["error"]["code"]) == ("failed", "unsupported_audio_format")
+
+
+@pytest.mark.parametrize("encoding", ["pcm_s16le", "container"])
+@in_a_loop
+async def test_a_session_without_audio_is_completed_without_words(me, encoding):
+    record = await me.start(encoding=encoding, output_formats=["json", "srt", "vtt"])
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    job = await me.job(record["job_id"])
+    assert (job["status"], job["text"], job["duration"]) == ("completed", "", 0)
+
+
+# --- writers ---------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_second_writer_is_4409_and_the_first_goes_on(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as first:
+        await first.send(silence(1))
+        await first.until("session.started")
+        async with talking(record["live"]["ingest_ws"]) as second:
+            await refused(second, 4409, "ingest_busy")
+        async with talking(me.socket(record), me.headers) as third:
+            await refused(third, 4409, "ingest_busy")
+        async with me.client() as client:
+            posted = await client.post(f"/v1/jobs/{record['job_id']}/audio", content=silence(1))
+        assert (posted.status_code, posted.json()["code"]) == (409, "ingest_busy")
+        await first.send(silence(1))
+        await first.say("close")
+        assert await first.to_the_end() == (1000, "")
+    assert first.words == spoken(2)
+
+
+@in_a_loop
+async def test_a_writer_that_fell_silent_gives_way_to_the_next(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as dead, talking(record["live"]["ingest_ws"]) as _early:
+        await dead.send(silence(1))
+        await dead.until("ack")
+        await asyncio.sleep(HASTY.takeover_s * 1.5)
+        async with talking(record["live"]["ingest_ws"]) as fresh:
+            assert (await fresh.next())["received_bytes"] == SECOND
+            await refused(dead, 4409, "ingest_busy")
+            await fresh.send(silence(1))
+            await fresh.say("close")
+            assert await fresh.to_the_end() == (1000, "")
+    assert fresh.words == spoken(2)
+
+
+@in_a_loop
+async def test_a_writer_that_comes_back_goes_on_where_it_stopped(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.socket.send(silence(1) + b"\x00")  # half a sample
+        await talk.until(lambda frame: frame.get("received_bytes") == SECOND + 1)
+    async with talking(record["live"]["ingest_ws"] + "&last_event_id=2") as talk:
+        assert (await talk.next())["received_bytes"] == SECOND + 1
+        await talk.socket.send(b"\x00" + silence(2)[2:])
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(3)
+    assert talk.frames[1]["seq"] == 3
+
+
+@in_a_loop
+async def test_a_writer_is_told_what_has_arrived(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(1))
+        ack = await talk.until(lambda frame: frame["type"] == "ack" and frame["received_bytes"] == SECOND)
+        assert ack["received_seconds"] == 1
+        shown = (await hurried.job(record["job_id"]))["live"]
+        assert (shown["received_bytes"], shown["received_seconds"]) == (SECOND, 1)
+
+
+@pytest.mark.parametrize("text", ["not json", "[]", "{}", '{"type":"stop"}', '{"type":["close"]}', "7", ""])
+@in_a_loop
+async def test_a_message_that_means_nothing_is_4400_and_the_session_waits(me, text):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(1))
+        await talk.socket.send(text)
+        await refused(talk, 4400, "invalid_message")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        assert (await talk.next())["received_bytes"] == SECOND
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+
+
+@in_a_loop
+async def test_audio_after_the_end_is_4410(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(1))
+        await talk.say("close")
+        await talk.socket.send(silence(1))
+        code, _ = await talk.to_the_end()
+        assert code in (1000, 4410)  # it may have been over before the audio came
+    await me.job(record["job_id"], wait=10)
+    for where, headers in ((record["live"]["ingest_ws"], None), (me.socket(record), me.headers)):
+        async with talking(where, headers) as late:
+            await refused(late, 4410, "ingest_finished")
+    async with me.client() as client:
+        posted = await client.post(f"/v1/jobs/{record['job_id']}/audio", content=silence(1))
+        again = await client.post(f"/v1/jobs/{record['job_id']}/finish")
+    assert (posted.status_code, posted.json()["code"]) == (409, "ingest_finished")
+    assert again.json() == again.json() | {"status": "completed", "received_bytes": SECOND}
+
+
+@in_a_loop
+async def test_silence_of_the_client_is_4408_and_what_was_heard_is_kept(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(2))
+        await refused(talk, 4408, "ingest_idle")
+    assert talk.words == spoken(2)
+    assert talk.frames[-2]["type"] == "job.completed"
+
+
+@in_a_loop
+async def test_keep_alive_keeps_a_silent_session_alive(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(1))
+        for _ in range(8):
+            await talk.say("keep_alive")
+            await asyncio.sleep(HASTY.idle_s / 4)
+        await talk.send(silence(1))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(2)
+
+
+@in_a_loop
+async def test_a_session_whose_writer_stays_away_ends_with_what_was_heard(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(2))
+        await talk.until("word")
+    job = await hurried.job(record["job_id"], wait=20)
+    assert (job["status"], job["text"]) == ("completed", " ".join(spoken(2)))
+
+
+@in_a_loop
+async def test_a_message_over_a_mebibyte_is_1009_and_the_session_waits(me):
+    record = await me.start(encoding="pcm_f32le", sample_rate=48_000, channels=2)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.socket.send(bytes(1024 * 1024))
+        await talk.socket.send(bytes(1024 * 1024 + 1))
+        code, _ = await talk.to_the_end()
+        assert code == 1009
+    assert (await me.job(record["job_id"]))["live"]["received_bytes"] == 1024 * 1024
+
+
+@in_a_loop
+async def test_more_audio_in_a_message_than_anybody_can_speak_meanwhile_is_4429(me):
+    record = await me.start(encoding="mulaw", sample_rate=8000)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.socket.send(bytes(8000 * 30))
+        await talk.socket.send(bytes(8000 * 30 + 1))
+        await refused(talk, 4429, "audio_too_fast")
+    assert (await me.job(record["job_id"]))["live"]["received_bytes"] == 8000 * 30
+
+
+@in_a_loop
+async def test_audio_over_the_plan_is_4413_after_what_fits_was_finished(server):
+    me = Caller(server, server.key(audio_minutes_per_file=1))
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        sending = asyncio.create_task(talk.send(silence(62), piece_s=1))
+        await refused(talk, 4413, "audio_too_long")
+        await asyncio.wait({sending})
+        assert sending.exception() is None or isinstance(sending.exception(), ConnectionClosed)
+    assert talk.words == spoken(60)
+    job = await me.job(record["job_id"])
+    assert (job["status"], job["duration"]) == ("completed", 60)
+    assert [warning["code"] for warning in job["warnings"]] == ["audio_truncated"]
+
+
+# --- who may ---------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_token_client_is_told_in_a_frame_why_it_may_not(me):
+    record, other = await me.start(), await me.start()
+    events, ingest = [await me.token(record["job_id"], scope) for scope in ("events", "ingest")]
+    for token, path, code, name in [
+        ("st_nonsense", "audio", 4401, "invalid_token"),
+        (me.secret, "audio", 4401, "invalid_token"),
+        (events, "audio", 4403, "insufficient_scope"),
+        (ingest, "stream", 4403, "insufficient_scope"),
+    ]:
+        async with talking(f"{me.socket(record, path)}?token={token}") as talk:
+            await refused(talk, code, name)
+    async with talking(f"{me.socket(other)}?token={ingest}") as talk:
+        await refused(talk, 4403, "insufficient_scope")
+    async with talking(f"{me.socket(record)}?token={ingest}") as talk:
+        assert (await talk.next())["type"] == "session.started"
+
+
+@in_a_loop
+async def test_a_key_client_is_refused_in_http_before_the_socket_opens(me, server):
+    record = await me.start()
+    stranger = Caller(server, server.key())
+    sandbox = Caller(server, server.key(environment="sandbox"))
+    for headers, status, code in [
+        ({}, 401, "missing_credentials"),
+        ({"Authorization": "Bearer nonsense"}, 401, "invalid_key"),
+        (sandbox.headers, 403, "environment_mismatch"),
+        (stranger.headers, 404, "job_not_found"),
+    ]:
+        for path in ("audio", "stream"):
+            with pytest.raises(InvalidStatus) as refusal:
+                async with talking(me.socket(record, path), headers):
+                    pass
+            answer = refusal.value.response
+            assert answer.status_code == status
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert json.loads(answer.body)["code"] == code
+
+
+@in_a_loop
+async def test_a_file_job_takes_no_live_audio(me):
+    async with me.client() as client:
+        job = (await client.post("/v1/transcribe", files={"file": ("a.wav", wav())})).json()
+        posted = await client.post(f"/v1/jobs/{job['job_id']}/audio", content=silence(1))
+        assert (posted.status_code, posted.json()["code"]) == (404, "not_found")
+    with pytest.raises(InvalidStatus):
+        async with talking(me.socket(job), me.headers):
+            pass
+
+
+def test_only_pages_of_named_origins_open_sockets_where_origins_are_named(tmp_path):
+    async def main(server: Served) -> None:
+        me = Caller(server, server.key())
+        record = await me.start()
+        async with talking(record["live"]["ingest_ws"], origin="https://evil.example") as talk:
+            await refused(talk, 4403, "origin_not_allowed")
+        async with talking(record["live"]["ingest_ws"], origin="https://app.example") as talk:
+            assert (await talk.next())["type"] == "session.started"
+        async with talking(record["live"]["ingest_ws"] + "&last_event_id=99") as talk:
+            await refused(talk, 4400, "invalid_last_event_id")
+
+    with served(tmp_path, CORS_ORIGINS="https://app.example") as server:
+        asyncio.run(main(server))
+
+
+# --- audio in HTTP requests ------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_three_requests_give_what_one_socket_gives(me):
+    record = await me.start(max_utterance_s=3)
+    where = f"/v1/jobs/{record['job_id']}/audio"
+
+    async def pieces():
+        for _ in range(20):
+            yield silence(0.1)
+
+    async with me.client() as client:
+        first = await client.post(where, content=silence(3), headers={"Content-Type": "application/octet-stream"})
+        second = await client.post(where, content=pieces())
+        third = await client.post(where, content=silence(5), params={"final": "true"})
+    assert first.json() == first.json() | {"received_bytes": 3 * SECOND, "received_seconds": 3, "status": "processing"}
+    assert second.json()["received_bytes"] == 5 * SECOND
+    assert third.json() == third.json() | {"received_bytes": 10 * SECOND, "status": "completed"}
+    assert (await me.job(record["job_id"]))["text"] == " ".join(spoken(10))
+
+
+@in_a_loop
+async def test_finish_ends_a_session_from_elsewhere_and_may_be_repeated(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk, me.client() as client:
+        await talk.send(silence(2))
+        await talk.until("word")
+        for _ in range(2):
+            done = await client.post(f"/v1/jobs/{record['job_id']}/finish")
+            assert done.json() == done.json() | {"status": "completed", "received_bytes": 2 * SECOND}
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(2)
+
+
+@in_a_loop
+async def test_a_request_that_breaks_off_counts_what_arrived(me):
+    record = await me.start()
+
+    async def broken():
+        yield silence(2)
+        await received(me, record, 2 * SECOND)
+        raise ConnectionResetError
+
+    async with me.client() as client:
+        with pytest.raises(ConnectionResetError):
+            await client.post(f"/v1/jobs/{record['job_id']}/audio", content=broken())
+        async with asyncio.timeout(10):
+            while True:  # until the server has seen it
+                rest = await client.post(f"/v1/jobs/{record['job_id']}/audio?final=1", content=silence(1))
+                if rest.status_code == 200:
+                    break
+    assert rest.json()["received_bytes"] == 3 * SECOND
+    assert (await me.job(record["job_id"]))["text"] == " ".join(spoken(3))
+
+
+@in_a_loop
+async def test_a_request_is_told_why_its_audio_is_refused(server):
+    me = Caller(server, server.key(audio_minutes_per_file=1))
+    record, nonsense = await me.start(), await me.start(encoding="container")
+    async with me.client() as client:
+        long = await client.post(f"/v1/jobs/{record['job_id']}/audio", content=silence(61))
+        rubbish = await client.post(f"/v1/jobs/{nonsense['job_id']}/audio?final=true", content=b"no audio" * 5000)
+    assert (long.status_code, long.json()["code"]) == (413, "audio_too_long")
+    assert (await me.job(record["job_id"]))["status"] == "completed"
+    assert (rubbish.status_code, rubbish.json()["code"]) == (415, "unsupported_audio_format")
+
+
+# --- readers ---------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
+    record = await me.start(max_utterance_s=3)
+    job_id = record["job_id"]
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(5))
+        await talk.until("segment")
+        late = asyncio.create_task(me.events(job_id))
+        async with talking(me.socket(record, "stream"), me.headers) as reader:
+            await reader.until("word")
+        seen = reader.frames[-1]["seq"]
+        async with talking(f"{me.socket(record, 'stream')}?last_event_id={seen}", me.headers) as back:
+            await talk.send(silence(5))
+            await talk.say("close")
+            assert await back.to_the_end() == (1000, "")
+        await talk.to_the_end()
+    everything = durable(talk.frames)
+    assert durable({"type": kind, **data} for number, kind, data in await late if number is not None) == everything
+    assert durable(reader.frames + back.frames) == everything
+    async with talking(f"{me.socket(record, 'stream')}?token={await me.token(job_id, 'events')}") as after:
+        assert await after.to_the_end() == (1000, "")
+    assert durable(after.frames) == everything
+
+
+@in_a_loop
+async def test_a_partial_on_an_event_stream_has_no_id(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(2))
+        async for number, kind, data in me.sse(record["job_id"]):
+            if kind == "partial":
+                assert number is None
+                assert data["text"]
+                break
+        await talk.say("close")
+        await talk.to_the_end()
+
+
+@pytest.mark.parametrize("message", ["{}", b"audio"])
+@in_a_loop
+async def test_a_reader_that_speaks_is_4400(me, message):
+    record = await me.start()
+    async with talking(me.socket(record, "stream") + "?token=" + await me.token(record["job_id"], "events")) as talk:
+        await talk.socket.send(message)
+        await refused(talk, 4400, "invalid_message")
+
+
+# --- ends ------------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_canceled_session_stops_and_says_so(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as talk, hurried.client() as client:
+        await talk.send(silence(1))
+        await talk.until("ack")
+        answer = await client.post(f"/v1/jobs/{record['job_id']}/cancel")
+        assert answer.status_code == 202
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.frames[-1]["type"] == "job.canceled"
+    assert (await hurried.job(record["job_id"]))["status"] == "canceled"
+
+
+@in_a_loop
+async def test_a_deleted_session_is_gone_for_everyone(hurried):
+    record = await hurried.start()
+    async with (
+        talking(record["live"]["ingest_ws"]) as talk,
+        talking(hurried.socket(record, "stream"), hurried.headers) as reader,
+        hurried.client() as client,
+    ):
+        await talk.send(silence(1))
+        await talk.until("ack")
+        assert (await client.delete(f"/v1/jobs/{record['job_id']}")).status_code == 409
+        assert (await client.delete(f"/v1/jobs/{record['job_id']}?force=true")).status_code == 204
+        await refused(talk, 4404, "job_not_found")
+        await refused(reader, 4404, "job_not_found")
+
+
+@in_a_loop
+async def test_a_session_that_never_got_a_writer_can_be_canceled_and_costs_nothing(server):
+    me = Caller(server, server.key("free"))
+    record = await me.start()
+    async with me.client() as client:
+        assert (await client.post(f"/v1/jobs/{record['job_id']}/cancel")).json()["status"] == "canceled"
+        assert (await client.get("/v1/usage")).json()["usage"][0]["used"] == 0
