@@ -1,0 +1,173 @@
+"""A transcription request -> Order: every member's rule, and all faults said at once."""
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from server.errors import Problem
+from server.jobs.orders import Asked, parse_order
+from server.jobs.states import Order
+
+URL = "https://x.test/a.mp3"
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def asked(
+    fields: dict[str, list[object]] | None = None, *, sandbox: bool = False, file: bool = False, **one: object
+) -> Asked:
+    given = {**(fields or {}), **{name: [value] for name, value in one.items()}}
+    return parse_order(given, languages={"en", "de"}, models={"base"}, sandbox=sandbox, has_file=file)
+
+
+def refused(**options: object) -> Problem:
+    with pytest.raises(Problem) as caught:
+        asked(**options)  # type: ignore[arg-type]  # one helper for both
+    return caught.value
+
+
+def faults(problem: Problem) -> dict[str, str]:
+    return {error.param: error.code for error in problem.errors}
+
+
+def test_a_plain_upload_asks_for_json_and_nothing_else():
+    assert asked(file=True) == Asked(Order(), None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("given", "formats"),
+    [
+        (["json,srt"], ("json", "srt")),
+        (["srt", "vtt,srt"], ("srt", "vtt")),
+        ([" SRT , Txt "], ("srt", "txt")),
+        ([["vtt", "json"]], ("vtt", "json")),
+        (["txt,"], ("txt",)),
+    ],
+)
+def test_formats_come_as_comma_list_repeated_part_or_array(given, formats):
+    assert asked({"output_formats": given}, file=True).order.output_formats == formats
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"), [("true", True), ("FALSE", False), ("1", True), ("0", False), (True, True)]
+)
+def test_a_switch_is_true_false_1_or_0(value, meant):
+    assert asked(word_timestamps=value, file=True).order.word_timestamps is meant
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("output_formats", "doc", "unknown_value"),
+        ("output_formats", "", "empty"),
+        ("output_formats", 7, "invalid_type"),
+        ("word_timestamps", "maybe", "invalid_type"),
+        ("word_timestamps", 2, "invalid_type"),
+        ("language", "xx", "unknown_value"),
+        ("language", ["en"], "invalid_type"),
+        ("model", "huge", "unknown_value"),
+        ("prompt", "x" * 1001, "too_long"),
+        ("wait", "abc", "invalid_type"),
+        ("wait", "-1", "invalid_type"),
+        ("wait", 1.5, "invalid_type"),
+        ("wait", True, "invalid_type"),
+        ("webhook_url", "https://x.test/" + "a" * 2048, "too_long"),
+        ("webhook_events", "job.started", "unknown_value"),
+        ("metadata", "[1]", "invalid_type"),
+        ("metadata", "{", "invalid_json"),
+        ("metadata", {"k": 1}, "invalid_type"),
+        ("metadata", {"k": "v" * 513}, "too_long"),
+        ("metadata", {str(n): "v" for n in range(17)}, "too_many"),
+        ("schema", "service_v2", "unknown_value"),
+    ],
+)
+def test_a_bad_member_is_named_with_what_is_wrong(name, value, code):
+    problem = refused(file=True, **{name: value})
+    assert (problem.code, problem.status) == ("invalid_parameter", 422)
+    assert faults(problem)[name] == code
+    assert name in problem.detail
+
+
+def test_everything_wrong_is_said_at_once():
+    problem = refused(file=True, word_timestamps="x", wait="y", output_formats="doc")
+    assert faults(problem) == {
+        "word_timestamps": "invalid_type",
+        "wait": "invalid_type",
+        "output_formats": "unknown_value",
+    }
+
+
+def test_an_unknown_format_is_told_what_is_allowed():
+    assert "allowed: json, srt, vtt, txt" in refused(file=True, output_formats="doc").detail
+
+
+def test_a_member_given_twice_is_refused_unless_it_is_a_list():
+    assert faults(refused(fields={"language": ["en", "de"]}, file=True)) == {"language": "repeated"}
+
+
+def test_exactly_one_source_is_wanted():
+    assert refused().code == "missing_input"
+    assert refused(url=URL, file=True).code == "ambiguous_input"
+    assert refused(url=URL, audio_url=URL).code == "ambiguous_input"
+    assert asked(url=URL).url == asked(audio_url=URL).url == URL
+
+
+def test_null_in_json_is_a_member_left_out():
+    assert asked(url=URL, audio_url=None, webhook_url=None, webhook_events=None, metadata=None, wait=None) == asked(
+        url=URL
+    )
+    assert refused(url=None).code == "missing_input"
+
+
+def test_webhook_events_need_an_address_and_default_to_both():
+    assert faults(refused(file=True, webhook_events="job.failed")) == {"webhook_events": "missing_companion"}
+    hook = "https://x.test/hook"
+    assert asked(file=True, webhook_url=hook).order.webhook_events == ("job.completed", "job.failed")
+    assert asked(file=True, webhook_url=hook, webhook_events="job.failed").order.webhook_events == ("job.failed",)
+    assert asked(file=True).order.webhook_events == ()
+
+
+def test_metadata_is_an_object_in_json_and_its_text_in_a_form():
+    meant = {"order": "17", "häh": "日本"}
+    assert asked(file=True, metadata=meant).order.metadata == meant
+    assert asked(file=True, metadata=orjson.dumps(meant).decode()).order.metadata == meant
+
+
+def test_names_that_mean_nothing_are_warned_of():
+    warnings = asked(file=True, output_format="srt").warnings
+    assert warnings == ({"code": "unknown_parameter", "param": "output_format"},)
+
+
+def test_scenarios_are_the_sandboxs_alone():
+    assert asked(file=True, sandbox=True, sandbox_scenario="slow").order.scenario == "slow"
+    assert faults(refused(file=True, sandbox=True, sandbox_scenario="boom")) == {"sandbox_scenario": "unknown_value"}
+    live = asked(file=True, sandbox_scenario="slow")
+    assert (live.order.scenario, [warning["param"] for warning in live.warnings]) == (None, ["sandbox_scenario"])
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["output_formats", "word_timestamps", "language", "model", "prompt", "webhook_url", "webhook_events",
+             "metadata", "wait", "url", "audio_url", "sandbox_scenario", "schema", "other"]
+        ),
+        st.lists(ANY_JSON, min_size=1, max_size=2),
+    ),
+    st.booleans(),
+)  # fmt: skip
+def test_any_json_is_an_order_or_a_422(fields, sandbox):
+    try:
+        order = asked(fields, sandbox=sandbox, file=True).order
+    except Problem as problem:
+        refusal: Problem | None = problem
+    else:
+        refusal = None
+        assert order.output_formats
+        assert len(set(order.output_formats)) == len(order.output_formats)
+        assert bool(order.webhook_events) is bool(order.webhook_url)
+    assert refusal is None or refusal.status == 422
