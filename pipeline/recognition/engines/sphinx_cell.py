@@ -22,6 +22,9 @@ from pocketsphinx import Decoder
 NICE = 10
 """Priority of this process and its hearers: the server's event loop goes first."""
 
+PIECE = 3200
+"""Bytes given to the decoder at a time, 0.1 s. Of a longer piece after a features-only pass it loses the last second."""
+
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 
@@ -39,7 +42,8 @@ class Hearer:
         """
         if not self._started:
             self._start(pcm)
-        self._decoder.process_raw(pcm, False, False)
+        for at in range(0, len(pcm), PIECE):
+            self._decoder.process_raw(pcm[at : at + PIECE], False, False)
         if final:
             self._decoder.end_utt()
         return [(each.word, each.start_frame, each.end_frame, each.prob) for each in self._decoder.seg() or ()]
