@@ -1,0 +1,68 @@
+"""Absolute URLs: from the configured address, signed where they open something without a key."""
+
+from dataclasses import replace
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from server import links as links_module
+from server.accounts.signed import BadSignature, LinkExpired, Scope, SigningKeys, WrongScope, check_token
+from server.clock import now_ms
+from server.jobs.states import Job, Order, Source, State
+from server.links import Links
+from tests.server.storing import NOON
+
+KEYS = SigningKeys({"1": b"k" * 32}, "1")
+LINKS = Links("https://speech.example/api", KEYS)
+JOB = Job(
+    id="job_01JD4W2M8Q7Z5K3N9V6B1XTRGH",
+    account="acct_1",
+    environment="production",
+    state=State.COMPLETED,
+    order=Order(),
+    source=Source(type="upload"),
+    created_at=NOON,
+)
+
+
+def query(url: str) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(url).query))
+
+
+def test_addresses_keep_the_prefix_of_the_public_address():
+    assert LINKS.job(JOB) == f"https://speech.example/api/v1/jobs/{JOB.id}"
+    assert LINKS.job_path(JOB) == f"/api/v1/jobs/{JOB.id}"
+    assert LINKS.job(replace(JOB, environment="sandbox")) == f"https://speech.example/api/sandbox/v1/jobs/{JOB.id}"
+
+
+def test_a_download_link_opens_its_own_output_and_no_other():
+    good = query(LINKS.output(JOB, "srt"))
+    LINKS.check_output(JOB.id, "srt", good)
+    for job_id, name in ((JOB.id, "vtt"), ("job_01JD4W2M8Q7Z5K3N9V6B1XTRGJ", "srt")):
+        with pytest.raises(BadSignature):
+            LINKS.check_output(job_id, name, good)
+
+
+@pytest.mark.parametrize("part", ["exp", "kid", "sig"])
+def test_a_link_with_a_part_changed_or_missing_opens_nothing(part):
+    good = query(LINKS.output(JOB, "srt"))
+    for bad in ({**good, part: good[part] + "1"}, {name: text for name, text in good.items() if name != part}):
+        with pytest.raises(BadSignature):
+            LINKS.check_output(JOB.id, "srt", bad)
+
+
+def test_a_link_ends_when_its_time_is_over(monkeypatch):
+    link = query(LINKS.output(JOB, "srt", ttl_s=60))
+    later = now_ms() + 61_000
+    monkeypatch.setattr(links_module, "now_ms", lambda: later)
+    with pytest.raises(LinkExpired):
+        LINKS.check_output(JOB.id, "srt", link)
+
+
+def test_the_audio_socket_opens_with_a_token_for_writing_only():
+    url = LINKS.ingest_socket(JOB, expires_s=now_ms() // 1000 + 60)
+    assert url.startswith(f"wss://speech.example/api/v1/jobs/{JOB.id}/audio?token=st_")
+    token = query(url)["token"]
+    check_token(KEYS, token, job_id=JOB.id, scope=Scope.INGEST, now_s=now_ms() / 1000)
+    with pytest.raises(WrongScope):
+        check_token(KEYS, token, job_id=JOB.id, scope=Scope.EVENTS, now_s=now_ms() / 1000)

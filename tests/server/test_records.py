@@ -1,0 +1,143 @@
+"""A Job as clients see it: which members there are when, and what is never among them."""
+
+from dataclasses import replace
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from pipeline.documents.stored import stored as stored_chunk
+from server.accounts.signed import SigningKeys
+from server.jobs.states import Job, JobError, Order, Source, Standing, State
+from server.links import Links
+from server.records import Records, record
+from server.schemas import SCHEMAS
+from tests.server.serving import chunk
+from tests.server.storing import NOON, checkpoint, claim, completed, in_a_loop, stored, submit
+
+LINKS = Links("https://speech.example", SigningKeys({"1": b"k" * 32}, "1"))
+JOB = Job(
+    id="job_01JD4W2M8Q7Z5K3N9V6B1XTRGH",
+    account="acct_1",
+    environment="production",
+    state=State.QUEUED,
+    order=Order(output_formats=("json", "srt"), metadata={"k": "v"}, prompt="secret words", webhook_url="https://h/x"),
+    source=Source(type="upload", filename="a.mp3", bytes=3, format="mp3"),
+    created_at=NOON,
+)
+DONE = replace(
+    JOB, state=State.COMPLETED, started_at=NOON + 1, finished_at=NOON + 2, progress=1.0, duration_s=1.23456,
+    language="en", language_probability=0.123456, model="base", engine="whisper", text="so my",
+)  # fmt: skip
+
+
+class NobodyLive:
+    async def standing(self, job: Job) -> Standing:
+        raise AssertionError(f"{job.id} is not live")
+
+
+def valid(shown: object, name: str = "Job") -> None:
+    Draft202012Validator({"$ref": f"#/components/schemas/{name}", "components": {"schemas": SCHEMAS}}).validate(shown)
+
+
+def test_a_waiting_job_shows_no_result():
+    shown = record(JOB, LINKS)
+    valid(shown)
+    assert (shown["status"], shown["formats"], shown["started_at"], shown["text"]) == ("queued", {}, None, None)
+    assert "schema" not in shown
+    assert "words" not in shown
+
+
+def test_a_finished_job_has_one_link_per_format_and_names_its_schema():
+    shown = record(DONE, LINKS)
+    valid(shown)
+    assert (shown["status"], shown["schema"], list(shown["formats"])) == ("completed", "service_v1", ["json", "srt"])
+    assert (shown["duration"], shown["language_probability"], shown["progress"]) == (1.235, 0.1235, 1.0)
+    assert shown["created_at"] == "2026-11-20T12:00:00.000Z"
+    assert shown["events_url"] == f"https://speech.example/v1/jobs/{JOB.id}/events"
+
+
+def test_without_json_among_the_formats_there_is_no_schema():
+    shown = record(replace(DONE, order=Order(output_formats=("txt",))), LINKS)
+    assert "schema" not in shown
+    assert list(shown["formats"]) == ["txt"]
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.CANCELED, State.PROCESSING])
+def test_only_a_completed_job_has_links(state):
+    assert record(replace(DONE, state=state), LINKS)["formats"] == {}
+
+
+def test_an_error_is_shown_with_its_four_members():
+    failed = replace(JOB, state=State.FAILED, error=JobError(code="invalid_audio", message="no", retryable=False))
+    shown = record(failed, LINKS)
+    valid(shown)
+    assert shown["error"] == {"code": "invalid_audio", "message": "no", "retryable": False, "param": None}
+
+
+def test_what_is_nobodys_business_is_not_shown():
+    shown = str(record(DONE, LINKS))
+    assert "secret words" not in shown
+    assert "acct_1" not in shown
+
+
+def test_sandbox_jobs_are_linked_to_the_sandbox():
+    assert record(replace(DONE, environment="sandbox"), LINKS)["formats"]["srt"].startswith(
+        f"https://speech.example/sandbox/v1/jobs/{JOB.id}/outputs/srt?"
+    )
+
+
+@in_a_loop
+async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(tmp_path):
+    async with stored(tmp_path) as storage:
+        records = Records(storage.jobs, LINKS, NobodyLive())
+        for wanted in (True, False):
+            job_id = await submit(storage, order=Order(word_timestamps=wanted))
+            lease = await claim(storage)
+            for index, texts in enumerate((("so", "my"), ("fellow",))):
+                await storage.jobs.checkpoint(
+                    lease, index=index, body=stored_chunk(chunk(index, *texts)), events=[], progress=0.5, lease_s=30
+                )
+            working = await storage.jobs.get(job_id)
+            assert working is not None
+            assert "words" not in await records.full(working)
+            await storage.jobs.finish(lease, completed())
+            ended = await storage.jobs.get(job_id)
+            assert ended is not None
+            shown = await records.full(ended)
+            valid(shown)
+            assert [word["word"] for word in shown.get("words", [])] == (["so", "my", "fellow"] if wanted else [])
+            assert ("words" in shown) is wanted
+
+
+@in_a_loop
+async def test_lists_have_neither_words_nor_text(tmp_path):
+    async with stored(tmp_path) as storage:
+        shown = Records(storage.jobs, LINKS, NobodyLive()).listed(DONE)
+        valid({"object": "list", "data": [shown], "has_more": False, "next_cursor": None}, "JobList")
+        assert not shown.keys() & {"text", "words"}
+
+
+@in_a_loop
+async def test_a_notice_says_what_happened_when_and_drops_a_long_text(tmp_path):
+    async with stored(tmp_path) as storage:
+        records = Records(storage.jobs, LINKS, NobodyLive())
+        notice = records.notice(DONE)
+        valid(notice, "Notice")
+        assert (notice["type"], notice["timestamp"]) == ("job.completed", "2026-11-20T12:00:00.002Z")
+        assert notice["data"]["text"] == "so my"
+        assert "words" not in notice["data"]
+        assert "text" in records.notice(replace(DONE, text="ä" * 2048))["data"]
+        assert "text" not in records.notice(replace(DONE, text="ä" * 2049))["data"]
+
+
+@in_a_loop
+async def test_an_unreadable_chunk_is_an_error_not_a_shorter_transcript(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage, order=Order(word_timestamps=True))
+        lease = await claim(storage)
+        await checkpoint(storage, lease)  # "chunk 0": not what a worker stores
+        await storage.jobs.finish(lease, completed())
+        ended = await storage.jobs.get(job_id)
+        assert ended is not None
+        with pytest.raises(Exception, match="no stored chunk"):
+            await Records(storage.jobs, LINKS, NobodyLive()).full(ended)

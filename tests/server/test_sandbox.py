@@ -1,0 +1,90 @@
+"""The sandbox's scenarios: outcomes to order, as the real ones would be."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from pipeline.words import Chunk
+from server.accounts.limits import month_of
+from server.clock import now_ms
+from server.errors import Problem
+from server.jobs import sandbox
+from server.jobs.orders import SCENARIOS
+from server.jobs.sandbox import Canceled, OrderedFailure, refuse_at_the_door, rehearsed
+from server.problems import problem_of
+from server.storage.interfaces import QuotaExceeded
+from tests.server.serving import chunk
+from tests.server.storing import in_a_loop
+
+SPOKEN = [chunk(0, "so", "my"), chunk(1, "fellow")]
+
+
+class Recording:
+    """Two chunks; knows whether it was closed."""
+
+    closed = False
+
+    async def chunks(self) -> AsyncGenerator[Chunk]:
+        try:
+            for made in SPOKEN:
+                yield made
+        finally:
+            self.closed = True
+
+
+async def played(scenario: str | None) -> list[Chunk]:
+    return [made async for made in rehearsed(scenario, Recording().chunks())]
+
+
+@in_a_loop
+async def test_without_a_scenario_nothing_is_changed():
+    assert await played(None) == SPOKEN
+
+
+@in_a_loop
+async def test_empty_is_a_recording_in_which_nobody_speaks():
+    silent = await played("empty")
+    assert [made.segments for made in silent] == [(), ()]
+    assert [(made.start, made.end) for made in silent] == [(made.start, made.end) for made in SPOKEN]
+
+
+@in_a_loop
+async def test_fail_and_canceled_end_the_job_their_way():
+    with pytest.raises(OrderedFailure):
+        await played("fail")
+    with pytest.raises(Canceled):
+        await played("canceled")
+
+
+def test_slow_takes_its_time_and_then_succeeds(monkeypatch):
+    monkeypatch.setattr(sandbox, "SLOW_S", 0.02)
+    assert asyncio.run(played("slow")) == SPOKEN
+
+
+@in_a_loop
+async def test_who_leaves_early_closes_the_recording():
+    recording = Recording()
+    playing = rehearsed(None, recording.chunks())
+    await anext(playing)
+    await playing.aclose()
+    assert recording.closed
+
+
+def test_ordered_refusals_are_those_of_real_limits():
+    with pytest.raises(QuotaExceeded) as quota:
+        refuse_at_the_door("quota_exceeded")
+    assert quota.value.resets_at == month_of(now_ms()).resets_at
+    problem = problem_of(quota.value)
+    assert problem is not None
+    assert problem.headers["x-should-retry"] == "false"
+    with pytest.raises(Problem) as rate:
+        refuse_at_the_door("rate_limited")
+    assert (rate.value.code, rate.value.headers["Retry-After"]) == ("rate_limited", "1")
+    assert rate.value.members["window"] == "minute"
+
+
+def test_every_other_scenario_becomes_a_job():
+    for scenario in (None, *SCENARIOS):
+        if scenario not in ("quota_exceeded", "rate_limited"):
+            refuse_at_the_door(scenario)
