@@ -31,8 +31,8 @@ from server.storage.interfaces import Renewal, StorageError
 class LiveRules:
     """How long things may take in a live session. Seconds."""
 
-    lease_s: float = 30.0
-    renew_s: float = 10.0
+    lease_s: float = 15.0  # after the death of a server, its writers wait so long at most
+    renew_s: float = 5.0
     look_s: float = 1.0  # how often it is looked whether the job was canceled or its writer forgotten
     idle_s: float = 30.0  # a writer that sends neither audio nor keep_alive for so long ends the session
     writerless_s: float = 60.0  # and so does having no writer for so long

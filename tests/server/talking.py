@@ -15,6 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from pipeline.recognition.engines.scripted import TEXT
+from tests.server.running import Server
 from tests.server.serving import Served
 
 SECOND = 32_000  # bytes of pcm_s16le at 16 kHz
@@ -36,7 +37,7 @@ def spoken(duration_s: float) -> list[str]:
 class Caller:
     """Somebody with a key."""
 
-    served: Served
+    served: Served | Server
     secret: str
     plan: str = "pro"
 

@@ -1,0 +1,211 @@
+"""Live sessions when something dies: the writer's connection, a reader's, the server."""
+
+import asyncio
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from server.live.session import LiveRules
+from tests.server.running import Server, running
+from tests.server.serving import Served, served
+from tests.server.storing import in_a_loop
+from tests.server.talking import SECOND, Caller, Frame, Talk, silence, spoken, talking
+
+RUNS = 50
+AT_ONCE = 5
+AUDIO_S = 12.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("live"), live=LiveRules(ack_s=0.05)) as started:
+        yield started
+
+
+def numbered(frames: Iterable[Frame]) -> list[Frame]:
+    """The events among *frames*; of the last one without the record, whose links are signed anew every time."""
+    return [{name: frame[name] for name in frame if name != "data"} for frame in frames if "seq" in frame]
+
+
+async def dropped(talk: Talk, chance: random.Random) -> None:
+    """The connection ends in one of the ways in which connections end."""
+    match chance.randrange(3):
+        case 0:
+            talk.socket.transport.abort()
+        case 1:
+            await talk.socket.close()
+        case 2:
+            talk.socket.transport.write_eof()
+            await asyncio.sleep(0.01)
+            talk.socket.transport.abort()
+
+
+async def written(url: str, audio: bytes, chance: random.Random, *, drops: int) -> None:
+    """Send *audio*, losing the connection *drops* times at random moments and coming back each time."""
+    moments = sorted(chance.randrange(len(audio)) for _ in range(drops))
+    while True:
+        with suppress(ConnectionClosed):
+            async with talking(url) as talk:
+                at = (await talk.next())["received_bytes"]
+                if moments:
+                    stop = max(at, moments.pop(0))
+                    while at < stop:
+                        size = chance.randrange(1, SECOND)
+                        await talk.socket.send(audio[at : min(stop, at + size)])
+                        at += size
+                        if chance.random() < 0.3:
+                            await asyncio.sleep(chance.random() * 0.02)
+                    await dropped(talk, chance)
+                    continue
+                await talk.send(audio[at:], piece_s=0.5)
+                await talk.say("close")
+                assert await talk.to_the_end() == (1000, "")
+                return
+
+
+async def read(url: str, headers: dict[str, str], chance: random.Random, *, leaves: int) -> list[Frame]:
+    """Every event of a WebSocket reader that loses its connection *leaves* times and comes back by the last id."""
+    frames: list[Frame] = []
+    while True:
+        last = frames[-1]["seq"] if frames else 0
+        async with talking(f"{url}?last_event_id={last}", headers) as talk:
+            if leaves:
+                leaves -= 1
+                with suppress(ConnectionClosed):
+                    for _ in range(chance.randrange(1, 12)):
+                        await talk.next()
+                await dropped(talk, chance)
+            else:
+                assert await talk.to_the_end() == (1000, "")
+            frames += numbered(talk.frames)
+            if frames and frames[-1]["type"] == "job.completed":
+                return frames
+
+
+async def survived(me: Caller, seed: int) -> None:
+    chance = random.Random(seed)
+    record = await me.start(max_utterance_s=3, word_timestamps=True)
+    stream = me.socket(record, "stream")
+    early = asyncio.create_task(me.events(record["job_id"]))
+    restless = asyncio.create_task(read(stream, me.headers, chance, leaves=3))
+    await written(record["live"]["ingest_ws"], silence(AUDIO_S), chance, drops=chance.randrange(1, 6))
+    late = await read(stream, me.headers, chance, leaves=0)
+    job = await me.job(record["job_id"])
+    assert job["text"] == " ".join(spoken(AUDIO_S))
+    assert job["live"]["received_bytes"] == AUDIO_S * SECOND
+    assert [frame["word"] for frame in late if frame["type"] == "word"] == spoken(AUDIO_S)
+    assert [frame["seq"] for frame in late] == list(range(1, len(late) + 1))
+    assert await restless == late
+    assert numbered({"type": kind, **data} for number, kind, data in await early if number is not None) == late
+
+
+@pytest.mark.parametrize("first", range(0, RUNS, AT_ONCE))
+@in_a_loop
+async def test_a_writer_that_loses_its_connection_loses_no_word_and_no_reader_sees_one_twice(server, first):
+    callers = [Caller(server, server.key()) for _ in range(AT_ONCE)]
+    async with asyncio.TaskGroup() as tasks:
+        for number, me in enumerate(callers):
+            tasks.create_task(survived(me, first + number))
+
+
+@in_a_loop
+async def test_a_reader_that_does_not_read_misses_partials_and_nothing_else(server):
+    me = Caller(server, server.key())
+    record = await me.start(max_utterance_s=3)
+    async with talking(me.socket(record, "stream"), me.headers, max_queue=1) as slow:
+        await slow.until("job.status")
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            for _ in range(60):
+                await talk.send(silence(1), piece_s=1)
+            await talk.say("close")
+            assert await talk.to_the_end() == (1000, "")
+        await slow.to_the_end()
+    assert numbered(slow.frames) == numbered(talk.frames)
+    assert talk.words == spoken(60)
+
+
+def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_path):
+    async def first(server: Served, me: Caller) -> tuple[Frame, Talk, int]:
+        record = await me.start(max_utterance_s=3)
+        async with (
+            talking(record["live"]["ingest_ws"]) as talk,
+            talking(me.socket(record, "stream"), me.headers) as reader,
+        ):
+            await talk.send(silence(7.3))
+            await talk.until(lambda frame: frame.get("index") == 14)
+            server.call(server.service.close_doors)
+            assert (await talk.to_the_end())[0] == 1001
+            assert (await reader.to_the_end())[0] == 1001
+        return record, talk, numbered(talk.frames)[-1]["seq"]
+
+    async def second(me: Caller, record: Frame, last: int) -> Talk:
+        async with talking(f"{me.socket(record)}?last_event_id={last}", me.headers) as talk:
+            at = (await talk.next())["received_bytes"]
+            assert 0 < at <= 7.3 * SECOND
+            await talk.send(silence(12 - at / SECOND))
+            await talk.say("close")
+            assert await talk.to_the_end() == (1000, "")
+        return talk
+
+    with served(tmp_path) as server:
+        me = Caller(server, server.key())
+        record, before, last = asyncio.run(first(server, me))
+    with served(tmp_path) as server:
+        me = Caller(server, me.secret)
+        after = asyncio.run(second(me, record, last))
+        job = asyncio.run(me.job(record["job_id"]))
+    assert before.words + after.words == spoken(12)
+    assert [word["index"] for word in before.of("word") + after.of("word")] == list(range(len(spoken(12))))
+    assert (job["text"], job["duration"]) == (" ".join(spoken(12)), 12)
+    segments = [frame["id"] for frame in before.of("segment") + after.of("segment")]
+    assert segments == list(range(len(segments)))
+
+
+def killed(folder: Path, order: dict[str, object], audio: bytes, rest: bytes) -> tuple[dict[str, object], list[Frame]]:
+    """A session whose server is killed behind *audio*; the next server is given *rest* by a writer that kept both."""
+
+    async def first(me: Caller) -> tuple[dict[str, object], list[Frame]]:
+        record = await me.start(**order)
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            await talk.send(audio, piece_s=0.25)
+            await talk.until(lambda frame: frame.get("index") == 20)
+            server.kill()
+            with suppress(ConnectionClosed):
+                while True:
+                    await talk.next()
+        return record, talk.frames
+
+    async def second(me: Caller, record: dict[str, object], last: int) -> list[Frame]:
+        url = f"{me.socket(record)}?last_event_id={last}"
+        async with asyncio.timeout(60):
+            while True:  # until the lease of the dead has run out
+                async with talking(url, me.headers) as talk:
+                    if "received_bytes" in (started := await talk.next()):
+                        await talk.send((audio + rest)[started["received_bytes"] :])
+                        await talk.say("close")
+                        assert await talk.to_the_end() == (1000, "")
+                        return talk.frames
+                await asyncio.sleep(1)
+
+    with running(folder, ENGINE="scripted") as server:
+        me = Caller(server, server.new_key())
+        record, before = asyncio.run(first(me))
+        server.start()
+        last = numbered(before)[-1]["seq"]
+        after = asyncio.run(second(me, record, last))
+        return asyncio.run(me.job(str(record["job_id"]))), before + after
+
+
+def test_a_server_that_is_killed_has_told_no_word_that_changes_or_comes_twice(tmp_path):
+    job, frames = killed(tmp_path / "data", {"max_utterance_s": 3}, silence(10), silence(5))
+    words = [frame for frame in frames if frame["type"] == "word"]
+    assert [word["word"] for word in words] == spoken(15)
+    assert [word["index"] for word in words] == list(range(len(words)))
+    numbers = [frame["seq"] for frame in frames if "seq" in frame]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert (job["text"], job["duration"]) == (" ".join(spoken(15)), 15)
+    assert [word["word"] for word in job["words"]] == spoken(15)
