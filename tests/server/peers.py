@@ -1,10 +1,11 @@
-"""Scripted HTTP servers on loopback: what the service calls when it fetches audio or delivers a webhook."""
+"""Scripted peers on loopback: servers that the service calls, and a client without manners."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,42 @@ def saying(*answers: bytes) -> Script:
 async def silence(_asked: Asked, _writer: asyncio.StreamWriter) -> None:
     """Accept, read, never answer."""
     await asyncio.sleep(60)
+
+
+class RawClient:
+    """A connection on which a test says what it likes, byte by byte."""
+
+    def __init__(self, base: str, *, timeout_s: float = 10.0) -> None:
+        host, port = base.removeprefix("http://").rsplit(":", 1)
+        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self._read = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def send(self, data: bytes | str) -> None:
+        self._socket.sendall(data.encode("latin-1") if isinstance(data, str) else data)
+
+    def answer(self) -> tuple[int, Mapping[str, str], bytes]:
+        """The next answer's status, headers (names in lower case) and body."""
+        while b"\r\n\r\n" not in self._read:
+            self._receive()
+        head, _, self._read = self._read.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        while len(self._read) < int(headers.get("content-length", 0)):
+            self._receive()
+        body, self._read = self._read[: int(headers.get("content-length", 0))], b""
+        return int(first.split(" ")[1]), headers, body
+
+    def closed(self) -> bool:
+        """Waits for the server to end the connection."""
+        return self._socket.recv(1) == b""
+
+    def _receive(self) -> None:
+        data = self._socket.recv(65_536)
+        assert data, "the connection ended before the answer did"
+        self._read += data
