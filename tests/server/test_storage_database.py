@@ -37,8 +37,9 @@ def names(tx: Transaction) -> list[str]:
     return [row["account"] for row in tx.all("SELECT account FROM fairness ORDER BY account")]
 
 
-async def at_once(database: Database, *functions) -> list[object]:
-    """Hand all *functions* to the database while its writing thread is held up; what each returned or raised."""
+@asynccontextmanager
+async def held_up(database: Database) -> AsyncIterator[None]:
+    """The writing thread is busy for as long as the block lasts."""
     held, go = threading.Event(), threading.Event()
 
     def hold_up(tx: Transaction) -> None:  # noqa: ARG001  what write() calls
@@ -47,10 +48,18 @@ async def at_once(database: Database, *functions) -> list[object]:
 
     holding = asyncio.create_task(database.write(hold_up))
     await asyncio.to_thread(held.wait)
-    writing = [asyncio.create_task(database.write(function)) for function in functions]
-    await asyncio.sleep(0)
-    go.set()
-    await holding
+    try:
+        yield
+    finally:
+        go.set()
+        await holding
+
+
+async def at_once(database: Database, *functions) -> list[object]:
+    """Hand all *functions* to the database while its writing thread is held up; what each returned or raised."""
+    async with held_up(database):
+        writing = [asyncio.create_task(database.write(function)) for function in functions]
+        await asyncio.sleep(0)
     return await asyncio.gather(*writing, return_exceptions=True)
 
 
@@ -112,14 +121,11 @@ async def limit_pages(database: Database, more: int) -> None:
 @in_a_loop
 async def test_a_write_given_up_before_its_turn_never_happens(tmp_path):
     async with opened(tmp_path) as database:
-        go = threading.Event()
-        holding = asyncio.create_task(database.write(lambda tx: go.wait()))  # noqa: ARG005  what write() calls
-        await asyncio.sleep(0.01)
-        given_up = asyncio.create_task(database.write(insert("never")))
-        await asyncio.sleep(0)
-        given_up.cancel()
-        go.set()
-        await asyncio.gather(holding, given_up, return_exceptions=True)
+        async with held_up(database):
+            given_up = asyncio.create_task(database.write(insert("never")))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            await asyncio.gather(given_up, return_exceptions=True)
         await database.write(insert("after"))
         assert await database.read(names) == ["after"]
 

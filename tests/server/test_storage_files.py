@@ -99,6 +99,29 @@ async def test_a_blob_is_not_there_before_its_block_ends(tmp_path):
 
 
 @in_a_loop
+async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_answer(tmp_path, monkeypatch):
+    done: list[int] = []  # inodes synced; 0 when the name appeared
+    fsync, link = os.fsync, os.link
+
+    def spying_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        done.append(os.fstat(descriptor).st_ino)
+
+    def spying_link(source: Path, target: Path) -> None:
+        link(source, target)
+        done.append(0)
+
+    async with stored(tmp_path) as storage:
+        monkeypatch.setattr(os, "fsync", spying_fsync)
+        monkeypatch.setattr(os, "link", spying_link)
+        await put(storage.blobs, "job_1/2/srt", b"x")
+        monkeypatch.undo()
+        blobs = tmp_path / "data" / "blobs"
+        file, *folders = (blobs / name for name in ("job_1/2/srt", "job_1/2", "job_1", ""))
+        assert done == [file.stat().st_ino, 0, *(folder.stat().st_ino for folder in folders)]
+
+
+@in_a_loop
 async def test_a_canceled_upload_leaves_nothing(tmp_path):
     async with stored(tmp_path) as storage:
         for turns in range(12):  # wherever the cancellation comes
