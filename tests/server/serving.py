@@ -7,6 +7,7 @@ import atexit
 import functools
 import io
 import socket
+import ssl
 import threading
 import wave
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ Script: TypeAlias = Callable[[Path, BatchOptions, Sequence[Chunk]], AsyncGenerat
 """What a recogniser does with a file: (path, options, chunks that are already safe) -> the chunks behind them."""
 
 LIMITS = read_limits(Config.from_env({}))
+TLS = ssl.create_default_context()  # never used on loopback, but every client would make its own
 
 
 @functools.cache
@@ -146,6 +148,7 @@ class Served:
             base_url=self.base + ("/sandbox" if sandbox else ""),
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=20,
+            verify=TLS,
             event_hooks={"response": [self.description.check]},
         )
 

@@ -1,0 +1,235 @@
+"""Who may come in, and in which order that is judged: key, environment, rate, size, kind; all before the body."""
+
+import json
+import re
+
+import httpx
+import pytest
+
+from server.accounts.keys import make_key
+from server.clock import now_ms
+from server.storage.interfaces import DiskFull
+from tests.server.peers import RawClient
+from tests.server.serving import served, wav
+
+BEARER = 'Bearer realm="api"'
+FREE_MOST = 512 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("served"), TRUSTED_PROXIES="127.0.0.0/8", SANDBOX_HOST="try.test") as it:
+        yield it
+
+
+def code(response: httpx.Response) -> str:
+    return str(response.json()["code"])
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "status", "challenge"),
+    [
+        (None, 401, BEARER),
+        ("", 401, BEARER),
+        ("Bearer", 401, BEARER),
+        ("Basic dXNlcjpwYXNz", 401, BEARER),
+        ("Bearer nonsense", 401, f'{BEARER}, error="invalid_token"'),
+        ("Bearer sw_live_" + "a" * 36, 401, f'{BEARER}, error="invalid_token"'),
+        ("Bearer " + make_key("production", bytes(32)), 401, f'{BEARER}, error="invalid_token"'),
+    ],
+)
+def test_without_a_good_key_the_answer_is_401_and_a_challenge(server, header, status, challenge):
+    with server.client() as client:
+        response = client.get("/v1/jobs", headers={} if header is None else {"Authorization": header})
+    assert (response.status_code, response.headers["www-authenticate"]) == (status, challenge)
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_the_scheme_may_be_written_in_any_case(server, scheme):
+    key = server.key()
+    with server.client() as client:
+        assert client.get("/v1/jobs", headers={"Authorization": f"{scheme}  {key}"}).status_code == 200
+
+
+def test_a_key_is_never_taken_from_the_query(server):
+    key = server.key()
+    with server.client() as client:
+        for name in ("key", "token", "access_token", "api_key"):
+            assert client.get("/v1/jobs", params={name: key}).status_code == 401
+
+
+def test_a_revoked_or_expired_key_is_unknown_from_the_next_request_on(server):
+    with server.new_client() as client:
+        other = client.post("/v1/keys", json={}).json()
+        with server.client(other["key"]) as second:
+            assert second.get("/v1/jobs").status_code == 200
+            assert client.delete(f"/v1/keys/{other['key_id']}").status_code == 204
+            assert code(second.get("/v1/jobs")) == "invalid_key"
+        third = client.post("/v1/keys", json={}).json()
+        with server.client(third["key"]) as old:
+            assert old.get("/v1/jobs").status_code == 200
+            client.post(f"/v1/keys/{third['key_id']}/rotate", json={"overlap_seconds": 0})
+            assert code(old.get("/v1/jobs")) == "invalid_key"
+
+
+def test_a_key_works_in_its_own_environment_only(server):
+    live, test = server.key(), server.key(environment="sandbox")
+    for key, sandbox in ((live, True), (test, False)):
+        with server.client(key, sandbox=sandbox) as client:
+            response = client.get("/v1/jobs")
+            assert (response.status_code, code(response)) == (403, "environment_mismatch")
+    with server.client(test, sandbox=True) as client:
+        assert client.get("/v1/jobs").status_code == 200
+
+
+def test_the_sandbox_has_a_host_of_its_own_too(server):
+    test = server.key(environment="sandbox")
+    with server.client(test) as client:
+        for host in ("try.test", "TRY.test:8443"):
+            assert client.get("/v1/jobs", headers={"Host": host}).status_code == 200
+        assert client.get("/v1/jobs", headers={"Host": "nottry.test"}).status_code == 403
+
+
+# --- order -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_checks_come_in_their_order(server):
+    """Each request is wrong in every later way as well."""
+    small = server.key("free", requests_per_minute=1)
+    wrong = {"Content-Type": "text/plain", "Content-Length": str(FREE_MOST * 2)}
+
+    def answer(path: str, method: str = "POST", **headers: str) -> tuple[int, str]:
+        with RawClient(server.base) as client:
+            lines = "".join(f"{name}: {value}\r\n" for name, value in {**wrong, **headers}.items())
+            client.send(f"{method} {path} HTTP/1.1\r\nHost: x\r\n{lines}\r\n")
+            status, _, body = client.answer()
+            return status, json.loads(body)["code"]
+
+    assert answer("/v1/nowhere") == (404, "not_found")
+    assert answer("/v1/transcribe", "PUT") == (405, "method_not_allowed")
+    assert answer("/v1/transcribe") == (401, "missing_credentials")
+    assert answer("/sandbox/v1/transcribe", Authorization=f"Bearer {small}") == (403, "environment_mismatch")
+    assert answer("/v1/transcribe", Authorization=f"Bearer {small}") == (413, "payload_too_large")
+    assert answer("/v1/transcribe", Authorization=f"Bearer {small}") == (429, "rate_limited")
+    key = server.key("free")
+    assert answer("/v1/transcribe", Authorization=f"Bearer {key}", **{"Content-Length": "1"}) == (
+        415, "unsupported_media_type",
+    )  # fmt: skip
+
+
+# --- rate ------------------------------------------------------------------------------------------------------------
+
+
+def test_request_31_of_a_minute_is_refused_until_the_first_is_a_minute_old(server):
+    with server.new_client("free") as client:
+        answers = [client.get("/v1/usage") for _ in range(31)]
+    assert [response.status_code for response in answers] == [200] * 30 + [429]
+    remaining = [int(re.match(r'"minute";r=(\d+)', r.headers["ratelimit"])[1]) for r in answers]
+    assert remaining == [*range(29, -1, -1), 0]
+    refused = answers[-1]
+    assert 1 <= int(refused.headers["retry-after"]) <= 60
+    assert refused.headers["ratelimit-policy"] == '"minute";q=30;w=60'
+    assert refused.headers["x-ratelimit-resource"] == "minute"
+    assert int(refused.headers["x-ratelimit-reset"]) > now_ms() // 1000
+    body = refused.json()
+    assert (body["code"], body["limit"], body["used"], body["window"]) == ("rate_limited", 30, 30, "minute")
+    assert body["violated-policies"] == ["minute"]
+
+
+def test_each_key_has_its_own_minute_and_refusals_are_not_counted(server):
+    with server.new_client("free", requests_per_minute=2) as client:
+        second = client.post("/v1/keys", json={}).json()["key"]  # counted by address
+        assert [client.get("/v1/usage").status_code for _ in range(3)] == [200, 200, 429]
+        with server.client(second) as other:
+            assert other.get("/v1/usage").status_code == 200
+
+
+def test_answers_that_refuse_a_body_tell_the_limits_too(server):
+    with server.new_client() as client:
+        response = client.post("/v1/transcribe", content=b"x", headers={"Content-Type": "text/plain"})
+    assert response.status_code == 415
+    assert response.headers["ratelimit"].startswith('"minute";r=299')
+
+
+def test_downloads_health_and_options_cost_nothing(server):
+    with server.new_client("free", requests_per_minute=2) as client:
+        job = client.post("/v1/transcribe", files={"file": ("a.wav", wav())}).json()
+        for _ in range(5):
+            assert client.get(f"/v1/jobs/{job['job_id']}/outputs/json").status_code == 200
+            assert client.get("/healthz").status_code == 200
+            assert client.options("/v1/jobs").status_code == 204
+        assert client.get("/v1/usage").status_code == 200
+        assert client.get("/v1/usage").status_code == 429
+
+
+def test_without_a_key_an_address_is_counted_and_cannot_be_forged_away(server):
+    """The test's server trusts 127.0.0.0/8 as its proxies: the rightmost stranger of X-Forwarded-For is the client."""
+
+    def ask(*hops: str) -> int:
+        return client.get("/v1/estimate/models", headers={"X-Forwarded-For": ", ".join(hops)}).status_code
+
+    client = server.client()
+    assert [ask("203.0.113.9") for _ in range(31)] == [200] * 30 + [429]
+    assert ask("198.51.100.7", "203.0.113.9") == 429  # what the client itself put on the left is not believed
+    assert ask("203.0.113.10") == 200
+    assert [ask(f"2001:db8:1:2::{n:x}") for n in range(31)][-1] == 429  # one household
+    assert ask("2001:db8:1:3::1") == 200
+    client.close()
+
+
+# --- bodies ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_media_type_that_is_not_taken_is_told_what_is(server):
+    with server.new_client() as client:
+        response = client.post("/v1/transcribe", content=b"x", headers={"Content-Type": "text/plain"})
+    assert (response.status_code, code(response)) == (415, "unsupported_media_type")
+    assert response.headers["accept"] == "multipart/form-data, application/json, application/x-www-form-urlencoded"
+
+
+def test_a_compressed_body_is_refused_before_it_is_a_bomb(server):
+    with server.new_client() as client:
+        response = client.post(
+            "/v1/transcribe", content=b"x", headers={"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        )
+    assert (response.status_code, code(response)) == (415, "unsupported_encoding")
+    assert response.headers["accept-encoding"] == "identity"
+
+
+def test_where_a_body_is_optional_its_type_is_too(server):
+    with server.new_client() as client:
+        assert client.post("/v1/keys").status_code == 201
+        assert client.post("/v1/keys", content=b"").status_code == 201
+        assert client.post("/v1/keys", content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
+
+
+def test_methods_are_told_and_slashes_not_forgiven(server):
+    with server.client() as client:
+        options = client.options("/v1/jobs/x")
+        assert (options.status_code, options.headers["allow"], options.content) == (
+            204,
+            "DELETE, GET, HEAD, OPTIONS",
+            b"",
+        )
+        put = client.put("/v1/jobs")
+        assert (put.status_code, put.headers["allow"], code(put)) == (405, "GET, HEAD, OPTIONS", "method_not_allowed")
+        assert client.get("/v1/jobs/").status_code == 404
+        assert client.head("/v1/transcribe").status_code == 405
+
+
+def test_the_last_use_of_a_key_is_remembered(server):
+    with server.new_client() as client:
+        [key] = client.get("/v1/keys").json()["data"]
+        assert key["last_used_at"] is not None
+
+
+def test_a_full_disk_keeps_no_reader_out(server, monkeypatch):
+    async def full(*_: object) -> None:
+        raise DiskFull("no room left")
+
+    monkeypatch.setattr(type(server.storage.accounts), "touch", full)
+    with server.new_client() as client:
+        assert client.get("/v1/jobs").status_code == 200
