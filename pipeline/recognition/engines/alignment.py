@@ -25,6 +25,7 @@ _OPENING = frozenset("\"'“‘¿¡([{-«「『（")  # noqa: RUF001  (the real 
 _STEP = 160  # samples of one loudness value: 10 ms
 _LOUD = 0.3  # of the way from the quietest to the loudest value, in decibels
 _LEAST_RANGE_DB = 6.0  # less than this between them: nothing can be told apart
+_LEAST = RATE // 25  # samples of the shortest word: 40 ms
 _LAST_WORD = RATE // 2  # the most that a last word is drawn out while the sound goes on
 
 
@@ -63,17 +64,13 @@ def words_of(
     """
     spoken = _joined(pieces, _first_frames(path), probabilities, unspaced=language in UNSPACED)
     loud = loud_steps(samples)
-    words: list[Word] = []
-    earliest = 0
-    for index, said in enumerate(spoken):
-        first, last = _inside(said.start * FRAME, said.end * FRAME, loud)
-        if final and index == len(spoken) - 1:
-            last = _until_quiet(last, loud)
-        first = min(max(first, earliest), len(samples))
-        last = min(max(last, first), len(samples))
-        words.append(Word(said.text, start + first, start + last, round(said.probability, 3), said.spaced))
-        earliest = last
-    return tuple(words)
+    spans = [_inside(said.start * FRAME, said.end * FRAME, loud) for said in spoken]
+    if final and spans:
+        spans[-1] = (spans[-1][0], _until_quiet(spans[-1][1], loud))
+    return tuple(
+        Word(said.text, start + first, start + last, round(said.probability, 3), said.spaced)
+        for said, (first, last) in zip(spoken, _parted(spans, len(samples)), strict=True)
+    )
 
 
 def loud_steps(samples: Samples) -> NDArray[np.bool_]:
@@ -121,6 +118,33 @@ def _joined(
 def _is_word(text: str) -> bool:
     """Letters, digits, or symbols that are spoken, such as & and %."""
     return any(character.isalnum() or category(character).startswith("S") for character in text)
+
+
+def _parted(spans: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    """The spans in order, none over another, all within 0..most, and none shorter than _LEAST where there is room.
+
+    The attention can step over a short word: two of them begin in the same frame. It then gets a part of its longer
+    neighbour.
+    """
+    bounds: list[list[int]] = []
+    earliest = 0
+    for first, last in spans:
+        begin = min(max(first, earliest), most)
+        earliest = min(max(last, begin), most)
+        bounds.append([begin, earliest])
+    for index, bound in enumerate(bounds):
+        lacking = _LEAST - (bound[1] - bound[0])
+        if lacking <= 0:
+            continue
+        before = bounds[index - 1] if index else [0, bound[0]]
+        after = bounds[index + 1] if index + 1 < len(bounds) else [most, most]
+        if after[1] - bound[1] >= 2 * _LEAST:
+            bound[1] += lacking
+            after[0] = max(after[0], bound[1])
+        elif bound[0] - before[0] >= 2 * _LEAST:
+            bound[0] -= lacking
+            before[1] = min(before[1], bound[0])
+    return [(first, last) for first, last in bounds]
 
 
 def _inside(first: int, last: int, loud: NDArray[np.bool_]) -> tuple[int, int]:

@@ -70,6 +70,11 @@ def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> Pat
     return _cached(repository, cache_dir) or _downloaded(model, repository, cache_dir, download_wait_s)
 
 
+def cache_folder(cache_dir: Path | None) -> Path:
+    """Where models that came from the hub lie, and what was measured of any."""
+    return cache_dir or Path(constants.HF_HUB_CACHE)
+
+
 def _cached(repository: str, cache_dir: Path | None) -> Path | None:
     with suppress(LocalEntryNotFoundError):
         found = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES, local_files_only=True)
@@ -81,7 +86,7 @@ def _cached(repository: str, cache_dir: Path | None) -> Path | None:
 def _downloaded(model: str, repository: str, cache_dir: Path | None, wait_s: float) -> Path:
     log.info("downloading Whisper model", extra={"model": model, "repository": repository})
     began = time.monotonic()
-    folder = str(cache_dir or constants.HF_HUB_CACHE)
+    folder = str(cache_folder(cache_dir))
     with children.start(__name__, repository, folder, HF_HUB_DISABLE_PROGRESS_BARS="1") as child:
         try:
             return _followed(child, model, repository, cache_dir, began + wait_s)
@@ -128,7 +133,7 @@ def _pass_on(child: subprocess.Popen[bytes], lines: SimpleQueue[str]) -> None:
 
 
 def _bytes_of(repository: str, cache_dir: Path | None) -> int:
-    blobs = Path(cache_dir or constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
+    blobs = cache_folder(cache_dir) / f"models--{repository.replace('/', '--')}" / "blobs"
     sizes = 0
     for blob in blobs.glob("*"):
         with suppress(FileNotFoundError):  # it was renamed meanwhile

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import ctranslate2
 import numpy as np
@@ -16,7 +16,7 @@ from faster_whisper import WhisperModel
 from faster_whisper.tokenizer import Tokenizer
 from faster_whisper.transcribe import get_suppressed_tokens
 
-from pipeline.audio import LONGEST_JOB, RATE, Samples
+from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines.alignment import Piece, words_of
@@ -24,10 +24,8 @@ from pipeline.recognition.engines.bootstrap import polite_threads, thread_count
 from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, failed_gate
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.prompts import WINDOWS_S, Shape, max_length, prefix_tokens, window_for
+from pipeline.recognition.engines.windows import FULL, Fit
 from pipeline.words import Word
-
-Windows: TypeAlias = Literal["short", "full"]
-"""short: padded to the next of WINDOWS_S. full: always to 30 s, the only length most models were trained on."""
 
 _FULL_S = WINDOWS_S[-1]
 _BEAM = 5  # of a final; partials are greedy
@@ -80,17 +78,15 @@ class WhisperEngine:
         device: str | None = None,
         compute_type: str | None = None,
         threads: int | None = None,
-        windows: Windows = "short",
-        job_s: int = 5,
+        fit: Fit = FULL,
     ) -> None:
         """Load the model in *folder*; raises ModelUnavailable when its files are not a Whisper model's.
 
-        *windows* and *job_s*: see windows.py, which measures them. *compute_type* None is int8 on a CPU, float16 on
-        CUDA. *threads* None takes what the machine has.
+        *compute_type* None is int8 on a CPU, float16 on CUDA. *threads* None takes what the machine has. What *fit*
+        suits the model is measured in windows.py; full windows suit every Whisper.
         """
         self.model = model
-        self.windows: Windows = windows
-        self.job = min(job_s * RATE, LONGEST_JOB)
+        self.fit = fit
         self.device = chosen_device(device)
         self.compute_type = compute_type or ("float16" if self.device == "cuda" else "int8")
         self.most = _MOST[self.device]
@@ -117,6 +113,10 @@ class WhisperEngine:
         self._tokenizer = self._tokenizers["en"] if "en" in self.languages else next(iter(self._tokenizers.values()))
         self._suppressed = _suppressed(self._tokenizer)
         self._tokens_of = lru_cache(_TEXTS_REMEMBERED)(self._encode_text)
+
+    @property
+    def job(self) -> int:
+        return self.fit.job
 
     def bucket(self, request: DecodeRequest) -> Hashable:
         """The request's Shape: equal window, equal prompt length, equal search."""
@@ -276,7 +276,7 @@ class WhisperEngine:
         ]
 
     def _window_s(self, samples: Samples) -> int:
-        return window_for(len(samples)) if self.windows == "short" else _FULL_S
+        return window_for(len(samples)) if self.fit.windows == "short" else _FULL_S
 
     def _prefix(self, request: DecodeRequest) -> tuple[int, ...]:
         return prefix_tokens(self._tokens_of(request.hint), self._tokens_of(request.previous))

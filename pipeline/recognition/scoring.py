@@ -1,0 +1,52 @@
+"""How well words were heard: the errors between what was said and what was recognised."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+
+_NOT_SPOKEN = re.compile(r"[^\w']+")
+
+
+def spoken(text: str) -> list[str]:
+    """The words of *text* as they sound: lower case, without punctuation."""
+    return _NOT_SPOKEN.sub(" ", unicodedata.normalize("NFC", text).casefold()).split()
+
+
+def word_errors(said: Sequence[str], heard: Sequence[str]) -> int:
+    """Words to insert, delete or replace in *heard* until it is *said* (Levenshtein distance)."""
+    return int(_distances(said, heard)[-1, -1])
+
+
+def matches(said: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs of indices of equal words along one cheapest way from *heard* to *said*, in order."""
+    distances = _distances(said, heard)
+    pairs: list[tuple[int, int]] = []
+    row, column = len(said), len(heard)
+    while row and column:
+        replaced = int(said[row - 1] != heard[column - 1])
+        if distances[row, column] == distances[row - 1, column - 1] + replaced:
+            row, column = row - 1, column - 1
+            if not replaced:
+                pairs.append((row, column))
+        elif distances[row, column] == distances[row - 1, column] + 1:
+            row -= 1
+        else:
+            column -= 1
+    return pairs[::-1]
+
+
+def _distances(said: Sequence[str], heard: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """[i, j]: the distance between the first i and the first j words."""
+    numbers = {word: number for number, word in enumerate({*said, *heard})}
+    columns = np.array([numbers[word] for word in heard], dtype=np.int64)
+    steps = np.arange(len(heard) + 1)
+    distances = np.empty((len(said) + 1, len(heard) + 1), dtype=np.int64)
+    distances[0] = steps
+    for row, word in enumerate(said, start=1):
+        above = distances[row - 1]
+        best = np.concatenate(([row], np.minimum(above[1:] + 1, above[:-1] + (columns != numbers[word]))))
+        # An insertion costs 1 a word: the running minimum of (best - column) + column.
+        distances[row] = np.minimum.accumulate(best - steps) + steps
+    return distances
