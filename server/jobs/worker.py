@@ -5,7 +5,6 @@ write that it does make is refused by the store when another worker has taken ov
 """
 
 import asyncio
-import hashlib
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -19,14 +18,14 @@ import orjson
 from pipeline.audio import seconds
 from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
-from pipeline.documents.formats import FORMATS, Heading, segment_object, word_object
+from pipeline.documents.formats import segment_object, word_object
 from pipeline.documents.stored import restored, stored
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Transcript
 from server.accounts.limits import Plan
 from server.accounts.plans import Plans
-from server.clock import iso
 from server.jobs.fetch import Fetcher, FetchError
+from server.jobs.outputs import write_output
 from server.jobs.probing import Prober
 from server.jobs.sandbox import Canceled, rehearsed
 from server.jobs.states import Job, JobError, State, returns_quota
@@ -382,19 +381,7 @@ class _Running:
 
     async def _write(self, name: str, transcript: Transcript) -> Artifact:
         self._check_clock()
-        job = self.job
-        kind = FORMATS[name]
-        heading = Heading(
-            job_id=job.id,
-            created_at=iso(job.created_at),
-            metadata=job.order.metadata,
-            words=job.order.word_timestamps,
-        )
-        data = await asyncio.to_thread(kind.render, transcript, heading)
-        key = f"{job.id}/{self._lease.epoch}.{kind.extension}"
-        async with self._blobs.create(key) as sink:
-            await sink.write(data)
-        return Artifact(kind=name, blob=key, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+        return await write_output(name, transcript, self.job, epoch=self._lease.epoch, blobs=self._blobs)
 
     def _check_clock(self) -> None:
         if time.monotonic() >= self._held_until:
