@@ -65,6 +65,17 @@ async def test_ten_parallel_submits_on_a_limit_of_five_are_exactly_five_jobs(tmp
 
 
 @in_a_loop
+async def test_a_limit_holds_across_everyone_who_has_the_folder_open(tmp_path):
+    async with stored(tmp_path) as ours, stored(tmp_path) as theirs:
+        results = await asyncio.gather(
+            *(submit(storage, quotas=(quota(limit=5),)) for _ in range(5) for storage in (ours, theirs)),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(result, QuotaExceeded) for result in results) == 5
+        assert await ours.jobs.counts() == {"queued": 5, "processing": 0}
+
+
+@in_a_loop
 async def test_a_job_refused_by_its_second_quota_takes_nothing_of_the_first(tmp_path):
     async with stored(tmp_path) as storage:
         with pytest.raises(QuotaExceeded, match="audio_seconds"):

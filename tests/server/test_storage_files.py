@@ -34,6 +34,26 @@ asyncio.run(main())
 """
 
 
+HAS_NO_ROOM = """
+import asyncio, resource, sys
+from pathlib import Path
+from server.storage.files import FileBlobs
+from server.storage.interfaces import DiskFull
+
+async def main():
+    blobs = FileBlobs(Path(sys.argv[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    try:
+        async with blobs.create("job_1/source") as sink:
+            await sink.write(b"x" * 200_000)
+    except DiskFull:
+        sys.exit(0 if await blobs.size("job_1/source") is None else 2)
+    sys.exit(1)
+
+asyncio.run(main())
+"""
+
+
 async def put(blobs: BlobStore, key: str, data: bytes) -> None:
     async with blobs.create(key) as sink:
         for at in range(0, len(data), 100_000):
@@ -214,6 +234,13 @@ async def test_what_a_dead_process_was_writing_is_gone_when_the_folder_is_opened
             async with stored(tmp_path):  # another process would see the same locks: they belong to open files
                 assert len(list((data / "incoming").iterdir())) == 1
         assert await read(storage.blobs, "job_2/source") == b"whole"
+
+
+@in_a_loop
+async def test_bytes_for_which_there_is_no_room_are_a_full_disk_and_leave_nothing(tmp_path):
+    full = await asyncio.create_subprocess_exec(sys.executable, "-c", HAS_NO_ROOM, str(tmp_path), cwd=ROOT)
+    assert await full.wait() == 0
+    assert list((tmp_path / "incoming").iterdir()) == []
 
 
 @in_a_loop

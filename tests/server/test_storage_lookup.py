@@ -239,6 +239,20 @@ async def test_deleting_a_queued_job_returns_its_quota(tmp_path):
 
 
 @in_a_loop
+async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(tmp_path):
+    async with stored(tmp_path) as storage:
+        done = await submit(storage, blob="job_1/source")
+        await storage.jobs.finish(await claim(storage), completed())
+        canceled = await submit(storage, blob="job_2/source")
+        await storage.jobs.cancel(canceled)
+        await submit(storage, blob="job_3/source")  # still needed
+        assert sorted(await storage.jobs.spent(limit=10)) == sorted([done, canceled])
+        assert len(await storage.jobs.spent(limit=1)) == 1
+        await storage.jobs.audio_deleted([done])
+        assert await storage.jobs.spent(limit=10) == [canceled]
+
+
+@in_a_loop
 async def test_a_job_expires_when_its_retention_is_over(tmp_path):
     clock = ManualClock()
     async with stored(tmp_path, clock) as storage:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from server.jobs.states import Order
-from server.storage.interfaces import Attempt, Delivery
+from server.storage.interfaces import Attempt, Crowding, Delivery
 from server.storage.open import Storage
 from tests.server.storing import HOOK, NOON, ManualClock, claim, completed, failed, in_a_loop, stored, submit
 
@@ -159,6 +159,29 @@ async def test_exhausted_deliveries_are_counted_in_a_row(tmp_path):
         counts = [await storage.outbox.exhausted("acct_1", HOOK, ok=ok) for ok in (False, False, True, False)]
         assert counts == [1, 2, 0, 1]
         assert await storage.outbox.exhausted("acct_2", HOOK, ok=False) == 1
+
+
+def hook(url: str) -> dict[str, Order]:
+    return {"order": Order(webhook_url=url, webhook_events=("job.completed",))}
+
+
+@in_a_loop
+async def test_a_crowded_host_is_passed_over_and_holds_up_nobody_behind_it(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        for number in range(4):
+            job_id = await submit(storage, **hook(f"https://DEAD.example:8443/{number}"))
+            await storage.jobs.finish(await claim(storage), completed())
+            clock.advance(ms=1)
+        last = await submit(storage, **hook("https://fine.example/"))
+        await storage.jobs.finish(await claim(storage), completed())
+        busy = Crowding(per_host=3, per_account=9, hosts={"dead.example:8443": 1})
+        rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=busy)
+        assert [row.host for row in rows] == ["dead.example:8443"] * 2 + ["fine.example"]
+        assert rows[-1].job_id == last
+        busy = Crowding(per_host=9, per_account=3, accounts={"acct_1": 2})
+        (row,) = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=busy)
+        assert row.job_id != job_id  # the older of the two that are left
 
 
 @in_a_loop
