@@ -84,14 +84,19 @@ async def _serve(config: Config, limits: Limits) -> None:
 def open_estimator(config: Config) -> Estimator:
     """The estimator with everything loaded that an answer needs. Raises ConfigError for an unusable price feed."""
     estimator = Estimator(ranks_dir=config.estimator_ranks_dir)
-    if config.estimator_price_feed is not None:
+    feed = config.estimator_price_feed
+    if feed is not None:
         try:
-            estimator.refresh(config.estimator_price_feed, now=datetime.now(UTC))
+            estimator.refresh(feed, now=datetime.now(UTC))
         except (EstimateError, OSError) as error:
             raise ConfigError(
-                f"{PREFIX}ESTIMATOR_PRICE_FEED must be a usable price snapshot, got {config.estimator_price_feed}: {error}"
+                f"{PREFIX}ESTIMATOR_PRICE_FEED must be a usable price snapshot, got {feed}: {error}"
             ) from None
-    estimator.warm()
+    try:
+        estimator.warm()
+    except EstimateError as error:
+        folder = config.estimator_ranks_dir
+        raise ConfigError(f"{PREFIX}ESTIMATOR_RANKS_DIR must hold sound rank files, got {folder}: {error}") from None
     return estimator
 
 
