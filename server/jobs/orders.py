@@ -82,7 +82,7 @@ def parse_order(
 ) -> Asked:
     """Raises Problem: missing_input, ambiguous_input, invalid_parameter."""
     members = Members(fields)
-    url = members.take("url", _url, None) or members.take("audio_url", _url, None)
+    url, twin = members.take("url", _url, None), members.take("audio_url", _url, None)
     given = members.has("url") + members.has("audio_url") + has_file
     if given > 1:
         raise Problem("ambiguous_input", "give exactly one of file, url and audio_url")
@@ -100,7 +100,12 @@ def parse_order(
     if not given:
         raise Problem("missing_input", "give the audio as a multipart part named file, or its address as url")
     known = COMMON | FILE_ONLY
-    return Asked(order, url, wait_s, unknown_members(fields, known if sandbox else known - {"sandbox_scenario"}))
+    return Asked(
+        order,
+        twin if url is None else url,
+        wait_s,
+        unknown_members(fields, known if sandbox else known - {"sandbox_scenario"}),
+    )
 
 
 def parse_live_order(

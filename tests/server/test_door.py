@@ -169,14 +169,15 @@ def test_without_a_key_an_address_is_counted_and_cannot_be_forged_away(server):
     """The test's server trusts 127.0.0.0/8 as its proxies: the rightmost stranger of X-Forwarded-For is the client."""
 
     def ask(*hops: str) -> int:
-        return client.get("/v1/estimate/models", headers={"X-Forwarded-For": ", ".join(hops)}).status_code
+        forwarded = {"Content-Type": "application/json", "X-Forwarded-For": ", ".join(hops)}
+        return client.post("/v1/keys", content=b"no JSON: a cheap answer", headers=forwarded).status_code
 
     client = server.client()
-    assert [ask("203.0.113.9") for _ in range(31)] == [200] * 30 + [429]
+    assert [ask("203.0.113.9") for _ in range(31)] == [400] * 30 + [429]
     assert ask("198.51.100.7", "203.0.113.9") == 429  # what the client itself put on the left is not believed
-    assert ask("203.0.113.10") == 200
+    assert ask("203.0.113.10") == 400
     assert [ask(f"2001:db8:1:2::{n:x}") for n in range(31)][-1] == 429  # one household
-    assert ask("2001:db8:1:3::1") == 200
+    assert ask("2001:db8:1:3::1") == 400
     client.close()
 
 

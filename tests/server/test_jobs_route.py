@@ -1,0 +1,705 @@
+"""/v1/transcribe and /v1/jobs over HTTP: accepting, holding, looking, listing, cancelling, deleting, downloading."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from pipeline.documents.schema import service_v1_schema
+from pipeline.errors import InvalidAudio
+from pipeline.words import Chunk
+from server.clock import parse_iso
+from tests.server.peers import RawClient
+from tests.server.serving import Served, chunk, served, wav
+
+AUDIO = {"file": ("talk.wav", wav())}
+ASYNC = {"Prefer": "respond-async"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("served"), WAIT_MAX="5", WORKERS="3") as it:
+        it.batch.scripts |= {"gate": gate, "fail": fail}
+        yield it
+
+
+@pytest.fixture
+def client(server):
+    with server.new_client() as client:
+        yield client
+
+
+GATES: dict[str, threading.Event] = {}
+
+
+async def gate(_path: object, options: object, _done: object) -> AsyncGenerator[Chunk]:
+    """One chunk, and the second once the account's gate is open."""
+    yield chunk(0, "so")
+    while not GATES[options.tenant].is_set():  # noqa: ASYNC110  a test's thread opens it
+        await asyncio.sleep(0.01)
+    yield chunk(1, "my")
+
+
+async def fail(*_: object) -> AsyncGenerator[Chunk]:
+    raise InvalidAudio("cut off")
+    yield
+
+
+@pytest.fixture
+def held(server, client):
+    """A job in work that goes on when its gate is opened: (record, gate)."""
+    record = submit(client, prompt="probe", headers=ASYNC)
+    account = server.wait(server.storage.jobs.get(record["job_id"])).account
+    opened = GATES[account] = threading.Event()
+    record = submit(client, prompt="gate", headers=ASYNC)
+    until(client, record["job_id"], lambda job: job["progress"] > 0)
+    yield record, opened
+    opened.set()
+
+
+def submit(client: httpx.Client, *, headers: dict[str, str] | None = None, **data: str) -> dict:
+    response = client.post("/v1/transcribe", files=AUDIO, data=data, headers=headers or {})
+    assert response.is_success, response.text
+    return response.json()
+
+
+def until(client: httpx.Client, job_id: str, holds) -> dict:
+    while True:
+        record = client.get(f"/v1/jobs/{job_id}").json()
+        if holds(record):
+            return record
+
+
+def code(response: httpx.Response) -> str:
+    return str(response.json()["code"])
+
+
+# --- accepting and holding -------------------------------------------------------------------------------------------
+
+
+def test_a_short_file_is_answered_with_its_result(client):
+    response = client.post(
+        "/v1/transcribe", files=AUDIO, data={"output_formats": "json,srt,vtt", "word_timestamps": "1"}
+    )
+    record = response.json()
+    assert (response.status_code, record["status"], record["text"]) == (200, "completed", "so my fellow")
+    assert response.headers["content-location"] == f"/v1/jobs/{record['job_id']}"
+    assert list(record["formats"]) == ["json", "srt", "vtt"]
+    assert [word["word"] for word in record["words"]] == ["so", "my", "fellow"]
+    assert record["source"] == {"type": "upload", "filename": "talk.wav", "bytes": len(wav()), "format": "wav"}
+    assert parse_iso(record["created_at"]) <= parse_iso(record["started_at"]) <= parse_iso(record["finished_at"])
+    assert "preference-applied" not in response.headers
+
+
+def test_without_words_and_json_neither_is_in_the_record(client):
+    record = submit(client, output_formats="txt")
+    assert not record.keys() & {"words", "schema"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "data", "status", "applied"),
+    [
+        ({"Prefer": "respond-async"}, {}, {}, 202, "respond-async"),
+        ({"Prefer": "wait=0"}, {}, {}, 202, "wait=0"),
+        ({}, {"wait": "0"}, {}, 202, "wait=0"),
+        ({}, {}, {"wait": "0"}, 202, "wait=0"),
+        ({"Prefer": "respond-async"}, {"wait": "5"}, {}, 200, "wait=5"),
+        ({"Prefer": "wait=0"}, {"wait": "5"}, {}, 200, "wait=5"),
+        ({"Prefer": "respond-async, wait=5"}, {}, {}, 200, "wait=5"),
+        ({}, {"wait": "100000"}, {}, 200, "wait=5"),
+        ({"Prefer": "wait=100000"}, {}, {}, 200, "wait=5"),
+        ({"Prefer": 'wait="5"; x=1, other'}, {}, {}, 200, "wait=5"),
+        ({"Prefer": "wait=soon"}, {}, {}, 200, None),
+        ({}, {}, {"webhook_url": "http://127.0.0.1:9/hook"}, 202, None),
+        ({}, {}, {"webhook_url": "http://127.0.0.1:9/hook", "wait": "5"}, 200, "wait=5"),
+    ],
+)
+def test_the_hold_is_what_was_asked_for_clamped(client, headers, query, data, status, applied):  # noqa: PLR0917  a table
+    response = client.post("/v1/transcribe", files=AUDIO, data=data, params=query, headers=headers)
+    assert (response.status_code, response.headers.get("preference-applied")) == (status, applied)
+    if status == 202:
+        record = response.json()
+        assert response.headers["location"] == f"/v1/jobs/{record['job_id']}"
+        assert response.headers["retry-after"] == "2"
+        assert record["formats"] == {}
+
+
+@pytest.mark.parametrize("wait", ["abc", "-1", "1.5", "", "٣"])
+def test_a_wait_that_is_no_number_is_422(client, wait):
+    response = client.post("/v1/transcribe", files=AUDIO, params={"wait": wait})
+    assert (response.status_code, response.json()["errors"][0]["param"]) == (422, "wait")
+    assert client.get("/v1/jobs").json()["data"] == []
+
+
+def test_a_job_goes_on_when_its_client_hangs_up(server, client):
+    body = client.build_request("POST", "/v1/transcribe", files=AUDIO)
+    with RawClient(server.base) as raw:
+        head = "".join(f"{name}: {value}\r\n" for name, value in body.headers.items())
+        raw.send(f"POST /v1/transcribe HTTP/1.1\r\n{head}\r\n")
+        raw.send(body.read())
+        while not client.get("/v1/jobs").json()["data"]:
+            pass
+    [job] = client.get("/v1/jobs").json()["data"]
+    assert until(client, job["job_id"], lambda job: job["status"] == "completed")
+
+
+def test_a_job_that_fails_is_a_result_too(client):
+    record = submit(client, prompt="fail")
+    assert (record["status"], record["formats"]) == ("failed", {})
+    assert record["error"] == {"code": "invalid_audio", "message": "cut off", "retryable": False, "param": None}
+
+
+@pytest.mark.parametrize(
+    ("files", "data", "status", "fault"),
+    [
+        (None, {}, 400, "invalid_multipart"),
+        ({"other": ("a", b"x")}, {}, 422, "missing_input"),
+        (AUDIO, {"url": "https://x.test/a"}, 422, "ambiguous_input"),
+        ({"file": ("a.wav", b"")}, {}, 422, "empty_file"),
+        ({"file": ("a.mp3", b"some text, no audio at all" * 20)}, {}, 415, "unsupported_audio_format"),
+        ({"file": ("a.flac", b"fLaC\x00\x00\x00\x22" + bytes(20))}, {}, 422, "invalid_audio"),
+        (AUDIO, {"output_formats": "doc"}, 422, "invalid_parameter"),
+        (AUDIO, {"webhook_url": "https://10.0.0.1/x"}, 422, "url_not_allowed"),
+        (AUDIO, {"webhook_url": "ftp://x.test/x"}, 422, "url_not_allowed"),
+    ],
+)
+def test_what_cannot_become_words_makes_no_job(server, client, files, data, status, fault):  # noqa: PLR0917  a table
+    if files is None:
+        response = client.post(
+            "/v1/transcribe", content=b"", headers={"Content-Type": "multipart/form-data; boundary=x"}
+        )
+    else:
+        response = client.post("/v1/transcribe", files=files, data=data)
+    assert (response.status_code, code(response)) == (status, fault)
+    assert client.get("/v1/jobs").json()["data"] == []
+    assert client.get("/v1/usage").json()["usage"][0]["used"] == 0
+    assert server.wait(incoming(server)) == []
+
+
+async def incoming(server: Served) -> list[str]:
+    """Prefixes in the blob store that belong to no job."""
+    prefixes = [prefix for prefix, _ in await server.storage.blobs.prefixes()]
+    return [prefix for prefix in prefixes if await server.storage.jobs.get(prefix) is None]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.0.0.53.nip.example:99999/",
+        "http://169.254.169.254/",
+        "https://[::ffff:10.0.0.1]/",
+        "https://[64:ff9b::7f00:1]/",
+        "file:///etc/passwd",
+        "https://u:p@x.test/",
+        "https://x.test/ a",
+        "",
+    ],
+)
+@pytest.mark.parametrize("kind", ["json", "form", "multipart"])
+def test_an_address_that_may_not_be_called_is_refused_at_once(client, url, kind):
+    said = {
+        "json": {"json": {"url": url}},
+        "form": {"data": {"url": url}},
+        "multipart": {"files": {"url": (None, url)}},
+    }
+    response = client.post("/v1/transcribe", **said[kind])
+    assert (response.status_code, code(response)) == (422, "url_not_allowed")
+    assert response.json()["errors"][0]["param"] == "url"
+
+
+def test_audio_longer_than_the_plan_takes_is_413(server):
+    with server.new_client("free", audio_minutes_per_file=0) as client:
+        response = client.post("/v1/transcribe", files={"file": ("a.wav", wav(3))})
+        assert (response.status_code, code(response)) == (413, "audio_too_long")
+        assert (response.json()["limit"], response.json()["actual"]) == (0, 3.0)
+
+
+def test_names_that_mean_nothing_are_warned_of(client):
+    record = submit(client, output_format="srt", sandbox_scenario="slow")
+    assert record["warnings"] == [
+        {"code": "unknown_parameter", "param": "output_format"},
+        {"code": "unknown_parameter", "param": "sandbox_scenario"},
+    ]
+
+
+def test_metadata_comes_back_and_finds_the_job(client):
+    submit(client)
+    wanted = submit(client, metadata='{"order": "17", "häh": "日本"}')
+    assert wanted["metadata"] == {"order": "17", "häh": "日本"}
+    found = client.get("/v1/jobs", params={"metadata[order]": "17", "metadata[häh]": "日本"}).json()["data"]
+    assert [job["job_id"] for job in found] == [wanted["job_id"]]
+
+
+# --- allowances ------------------------------------------------------------------------------------------------------
+
+
+def test_the_sixth_transcription_of_a_free_month_is_refused(server):
+    with server.new_client("free") as client:
+        for left in range(4, -1, -1):
+            response = client.post("/v1/transcribe", files=AUDIO)
+            assert f'"transcriptions";r={left};' in response.headers["ratelimit"]
+        refused = client.post("/v1/transcribe", files=AUDIO)
+        assert (refused.status_code, code(refused)) == (429, "quota_exceeded")
+        assert refused.headers["x-should-retry"] == "false"
+        assert refused.headers["x-ratelimit-resource"] == "transcriptions"
+        assert (refused.json()["limit"], refused.json()["used"], refused.json()["window"]) == (5, 5, "transcriptions")
+        usage = client.get("/v1/usage").json()["usage"][0]
+        assert (usage["used"], usage["remaining"]) == (5, 0)
+        wait_s = parse_iso(usage["resets_at"]) / 1000 - parse_iso(refused.json()["resets_at"]) / 1000
+        assert wait_s == 0
+
+
+def test_ten_at_once_are_five_accepted(server):
+    key = server.key("free")
+    answers: list[int] = []
+
+    def post() -> None:
+        with server.client(key) as client:
+            answers.append(client.post("/v1/transcribe", files=AUDIO).status_code)
+
+    threads = [threading.Thread(target=post) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [200] * 5 + [429] * 5
+
+
+def test_more_unfinished_jobs_than_the_plan_allows_are_refused(server):
+    with server.new_client("pro", active_jobs=0) as client:
+        response = client.post("/v1/transcribe", files=AUDIO)
+        assert (response.status_code, code(response)) == (429, "concurrency_limited")
+        assert int(response.headers["retry-after"]) >= 1
+        assert client.get("/v1/usage").json()["usage"][0]["used"] == 0
+
+
+def test_the_sandbox_counts_nothing_against_the_plan(server):
+    with server.new_client("free", sandbox=True) as client:
+        for _ in range(7):
+            assert client.post("/v1/transcribe", files=AUDIO).status_code == 200
+        assert [row["used"] for row in client.get("/v1/usage").json()["usage"]] == [0, 0, 0]
+        production = client.post("/v1/keys", json={"environment": "production"}).json()["key"]
+    with server.client(production) as client:
+        assert client.get("/v1/usage").json()["usage"][0]["used"] == 0
+
+
+# --- idempotency -----------------------------------------------------------------------------------------------------
+
+
+def keyed(client: httpx.Client, key: str, *, audio: bytes | None = None, **data: str) -> httpx.Response:
+    return client.post(
+        "/v1/transcribe", files={"file": ("a.wav", audio or wav())}, data=data, headers={"Idempotency-Key": key}
+    )
+
+
+def test_the_same_request_with_the_same_key_is_the_same_job(client):
+    first, second = keyed(client, "k1"), keyed(client, '"k1"')
+    assert first.json()["job_id"] == second.json()["job_id"]
+    assert "idempotent-replayed" not in first.headers
+    assert (second.status_code, second.headers["idempotent-replayed"]) == (200, "true")
+    assert client.get("/v1/usage").json()["usage"][0]["used"] == 1
+    assert keyed(client, "k2").json()["job_id"] != first.json()["job_id"]
+
+
+def test_another_request_with_the_same_key_is_refused(client):
+    keyed(client, "k1")
+    for other in (keyed(client, "k1", audio=wav(2)), keyed(client, "k1", language="de")):
+        assert (other.status_code, code(other)) == (422, "idempotency_key_reused")
+
+
+def test_the_wait_is_no_part_of_the_request(client):
+    assert keyed(client, "k1", wait="5").json()["job_id"] == keyed(client, "k1", wait="0").json()["job_id"]
+
+
+def test_a_failed_request_frees_its_key(client):
+    assert keyed(client, "k1", audio=b"no audio, but long enough to be looked at").status_code == 415
+    assert keyed(client, "k1", output_formats="doc").status_code == 422
+    assert keyed(client, "k1").status_code == 200
+
+
+def wait_until_reserved(server: Served, key: str) -> None:
+    look = "SELECT 1 FROM idempotency WHERE key = ?"
+    while server.wait(server.storage._database.read(lambda tx: tx.one(look, (key,)))) is None:
+        pass
+
+
+def test_while_the_first_is_arriving_the_second_is_told_to_wait(server, client):
+    request = client.build_request("POST", "/v1/transcribe", files=AUDIO, headers={"Idempotency-Key": "slow"})
+    body = request.read()
+    head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    with RawClient(server.base) as raw:
+        raw.send(f"POST /v1/transcribe HTTP/1.1\r\n{head}\r\n")
+        raw.send(body[:100])
+        wait_until_reserved(server, "slow")
+        second = keyed(client, "slow")
+        assert (second.status_code, code(second)) == (409, "idempotency_in_progress")
+        assert int(second.headers["retry-after"]) >= 1
+        raw.send(body[100:])
+        assert raw.answer()[0] == 200
+    assert keyed(client, "slow", audio=wav()).headers["idempotent-replayed"] == "true"
+
+
+def test_a_client_that_leaves_while_sending_frees_its_key(server, client):
+    request = client.build_request("POST", "/v1/transcribe", files=AUDIO, headers={"Idempotency-Key": "gone"})
+    head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    with RawClient(server.base) as raw:
+        raw.send(f"POST /v1/transcribe HTTP/1.1\r\n{head}\r\n")
+        raw.send(request.read()[:100])
+        wait_until_reserved(server, "gone")
+        assert keyed(client, "gone").status_code == 409
+    while (again := keyed(client, "gone")).status_code == 409:
+        pass
+    assert again.status_code == 200
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "naïve", '"open'])
+def test_a_key_that_is_none_is_400(client, key):
+    response = client.post("/v1/transcribe", files=AUDIO, headers=[(b"Idempotency-Key", key.encode())])
+    assert (response.status_code, code(response)) == (400, "invalid_idempotency_key")
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_its_owners_alone(server, client):
+    job_id = submit(client)["job_id"]
+    with server.new_client() as stranger:
+        for method, path in (
+            ("GET", ""), ("GET", "/outputs/json"), ("GET", "/events"), ("POST", "/cancel"), ("DELETE", ""),
+            ("GET", "/deliveries"),
+        ):  # fmt: skip
+            response = stranger.request(method, f"/v1/jobs/{job_id}{path}")
+            assert (response.status_code, code(response)) == (404, "job_not_found")
+    assert client.get(f"/v1/jobs/{job_id}").status_code == 200
+
+
+def test_the_sandbox_does_not_see_production_jobs(server, client):
+    job_id = submit(client)["job_id"]
+    test = client.post("/v1/keys", json={"environment": "sandbox"}).json()["key"]
+    with server.client(test, sandbox=True) as sandbox:
+        assert sandbox.get(f"/v1/jobs/{job_id}").status_code == 404
+        assert sandbox.get("/v1/jobs").json()["data"] == []
+
+
+def test_looking_may_wait_for_the_end(client, held):
+    record, opened = held
+    threading.Timer(0.2, opened.set).start()
+    waited = client.get(f"/v1/jobs/{record['job_id']}", params={"wait": 5})
+    assert (waited.json()["status"], waited.json()["text"]) == ("completed", "so my")
+    assert "retry-after" not in waited.headers
+
+
+def test_an_unfinished_job_says_when_to_look_again(client, held):
+    record, _ = held
+    response = client.get(f"/v1/jobs/{record['job_id']}")
+    assert (response.headers["retry-after"], response.json()["status"]) == ("2", "processing")
+    assert (response.json()["stage"], response.json()["progress"]) == ("transcribing", 0.999)
+
+
+def test_what_has_not_changed_is_304(client):
+    job_id = submit(client)["job_id"]
+    first = client.get(f"/v1/jobs/{job_id}")
+    tag = first.headers["etag"]
+    assert tag.startswith('W/"')
+    for given_tags in (tag, f'"x", {tag}', "*", tag.removeprefix("W/")):
+        again = client.get(f"/v1/jobs/{job_id}", headers={"If-None-Match": given_tags})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert client.get(f"/v1/jobs/{job_id}", headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_a_changed_job_has_another_tag(client, held):
+    record, opened = held
+    before = client.get(f"/v1/jobs/{record['job_id']}").headers["etag"]
+    opened.set()
+    after = client.get(f"/v1/jobs/{record['job_id']}", params={"wait": 5}, headers={"If-None-Match": before})
+    assert (after.status_code, after.json()["status"]) == (200, "completed")
+
+
+def test_head_is_get_without_the_body(client):
+    job_id = submit(client)["job_id"]
+    got, head = client.get(f"/v1/jobs/{job_id}"), client.head(f"/v1/jobs/{job_id}")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["etag"] == got.headers["etag"]
+    assert head.headers["content-type"] == got.headers["content-type"]
+
+
+def test_links_live_as_long_as_was_asked(client):
+    job_id = submit(client)["job_id"]
+    ends = []
+    for ttl in (60, 604_800):
+        link = client.get(f"/v1/jobs/{job_id}", params={"url_ttl": ttl}).json()["formats"]["json"]
+        ends.append(int(dict(parse_qsl(urlsplit(link).query))["exp"]))
+    assert 604_700 < ends[1] - ends[0] < 604_800
+    for bad in ("0", "604801", "x"):
+        assert client.get(f"/v1/jobs/{job_id}", params={"url_ttl": bad}).status_code == 422
+
+
+# --- listing ---------------------------------------------------------------------------------------------------------
+
+
+def test_pages_have_no_gap_and_no_repeat_while_jobs_are_added(client):
+    made = [submit(client)["job_id"] for _ in range(5)]
+    seen: list[str] = []
+    page = client.get("/v1/jobs", params={"limit": 2}).json()
+    while True:
+        seen += [job["job_id"] for job in page["data"]]
+        submit(client)
+        if not page["has_more"]:
+            break
+        page = client.get("/v1/jobs", params={"limit": 2, "cursor": page["next_cursor"]}).json()
+    assert seen == made[::-1]
+    assert page["next_cursor"] is None
+
+
+def test_the_next_page_is_linked_too(client):
+    made = [submit(client, metadata='{"a": "b&c"}')["job_id"] for _ in range(3)]
+    response = client.get("/v1/jobs", params={"limit": 2, "order": "asc", "metadata[a]": "b&c"})
+    link, _, relation = response.headers["link"].partition("; ")
+    assert relation == 'rel="next"'
+    rest = client.get(link.strip("<>"))
+    assert [job["job_id"] for job in response.json()["data"] + rest.json()["data"]] == made
+    assert "link" not in rest.headers
+
+
+def test_lists_are_filtered(client):
+    good, bad = submit(client), submit(client, prompt="fail")
+
+    def ids(**query: str) -> list[str]:
+        return [job["job_id"] for job in client.get("/v1/jobs", params=query).json()["data"]]
+
+    assert ids(status="failed") == [bad["job_id"]]
+    assert ids(status="completed, FAILED") == [bad["job_id"], good["job_id"]]
+    assert ids(q="FELLOW") == [good["job_id"]]
+    assert ids(language="en") == [good["job_id"]]
+    assert ids(source="url") == []
+    assert ids(created_after=good["created_at"]) == [bad["job_id"]]
+    assert ids(created_before=bad["created_at"]) == [good["job_id"]]
+    assert ids(order="asc") == [good["job_id"], bad["job_id"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "fault"),
+    [
+        ({"cursor": "nonsense"}, 400, "invalid_cursor"),
+        ({"status": "done"}, 422, "invalid_parameter"),
+        ({"source": "radio"}, 422, "invalid_parameter"),
+        ({"source": "url,upload"}, 422, "invalid_parameter"),
+        ({"order": "up"}, 422, "invalid_parameter"),
+        ({"limit": "0"}, 422, "invalid_parameter"),
+        ({"limit": "101"}, 422, "invalid_parameter"),
+        ({"created_after": "yesterday"}, 422, "invalid_parameter"),
+    ],
+)
+def test_a_filter_that_cannot_be_understood_is_refused(client, query, status, fault):
+    response = client.get("/v1/jobs", params=query)
+    assert (response.status_code, code(response)) == (status, fault)
+
+
+def test_a_cursor_is_its_owners_alone(server, client):
+    submit(client)
+    submit(client)
+    cursor = client.get("/v1/jobs", params={"limit": 1}).json()["next_cursor"]
+    with server.new_client() as stranger:
+        assert code(stranger.get("/v1/jobs", params={"cursor": cursor})) == "invalid_cursor"
+
+
+# --- cancelling and deleting -----------------------------------------------------------------------------------------
+
+
+def test_a_job_in_work_is_canceled_soon_and_stays_canceled(client, held):
+    record, _ = held
+    asked = client.post(f"/v1/jobs/{record['job_id']}/cancel")
+    assert asked.status_code == 202
+    assert asked.json()["cancel_requested_at"] is not None
+    ended = client.get(f"/v1/jobs/{record['job_id']}", params={"wait": 5}).json()
+    assert (ended["status"], ended["error"], ended["formats"]) == ("canceled", None, {})
+    assert client.post(f"/v1/jobs/{record['job_id']}/cancel").status_code == 200
+
+
+def test_a_waiting_job_is_canceled_at_once_and_gives_its_allowance_back(tmp_path):
+    with served(tmp_path, WORKERS="0") as idle, idle.new_client("free") as client:
+        record = submit(client, wait="0")
+        assert client.get("/v1/usage").json()["usage"][0]["used"] == 1
+        response = client.post(f"/v1/jobs/{record['job_id']}/cancel")
+        assert (response.status_code, response.json()["status"]) == (200, "canceled")
+        assert client.get("/v1/usage").json()["usage"][0]["used"] == 0
+
+
+def test_what_is_over_cannot_be_canceled(client):
+    for record in (submit(client), submit(client, prompt="fail")):
+        response = client.post(f"/v1/jobs/{record['job_id']}/cancel")
+        assert (response.status_code, code(response)) == (409, "job_not_cancelable")
+
+
+def test_deleting_leaves_nothing(server, client):
+    record = submit(client)
+    assert client.delete(f"/v1/jobs/{record['job_id']}").status_code == 204
+    for path in ("", "/outputs/json", "/events"):
+        assert client.get(f"/v1/jobs/{record['job_id']}{path}").status_code == 404
+    with server.client() as anybody:
+        assert anybody.get(record["formats"]["json"]).status_code == 404
+    assert client.delete(f"/v1/jobs/{record['job_id']}").status_code == 404
+    assert record["job_id"] not in dict(server.wait(server.storage.blobs.prefixes()))
+
+
+def test_an_active_job_is_deleted_only_by_force(client, held):
+    record, _ = held
+    refused = client.delete(f"/v1/jobs/{record['job_id']}")
+    assert (refused.status_code, code(refused)) == (409, "job_active")
+    assert client.delete(f"/v1/jobs/{record['job_id']}", params={"force": "maybe"}).status_code == 422
+    assert client.delete(f"/v1/jobs/{record['job_id']}", params={"force": "true"}).status_code == 204
+    assert client.get(f"/v1/jobs/{record['job_id']}").status_code == 404
+
+
+# --- downloads -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(server):
+    """A finished job with every output, its owner and its record."""
+    with server.new_client() as owner:
+        yield owner, submit(owner, output_formats="json,srt,vtt,txt", word_timestamps="true")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "begins"),
+    [
+        ("json", "application/json", b'{"schema":"service_v1"'),
+        ("srt", "application/x-subrip; charset=utf-8", b"1\n00:00:00,000 --> "),
+        ("vtt", "text/vtt; charset=utf-8", b"WEBVTT\n\n"),
+        ("txt", "text/plain; charset=utf-8", b"so my fellow\n"),
+    ],
+)
+def test_an_output_is_a_file_to_keep(server, finished, name, kind, begins):
+    owner, record = finished
+    response = owner.get(f"/v1/jobs/{record['job_id']}/outputs/{name}")
+    assert (response.status_code, response.headers["content-type"]) == (200, kind)
+    assert response.content.startswith(begins)
+    assert response.headers["content-disposition"] == f'attachment; filename="{record["job_id"]}.{name}"'
+    assert response.headers["content-length"] == str(len(response.content))
+    assert response.headers["accept-ranges"] == "bytes"
+    assert response.headers["referrer-policy"] == "no-referrer"
+    assert response.headers["cache-control"] == "private, max-age=0"
+    with server.client() as anybody:
+        assert anybody.get(record["formats"][name]).content == response.content
+
+
+def test_the_json_file_is_service_v1(finished):
+    owner, record = finished
+    document = owner.get(f"/v1/jobs/{record['job_id']}/outputs/json").json()
+    Draft202012Validator(service_v1_schema("")).validate(document)
+    assert document["words"] == record["words"]
+
+
+def test_head_of_a_download_has_the_headers_of_get(finished):
+    owner, record = finished
+    path = f"/v1/jobs/{record['job_id']}/outputs/srt"
+    got, head = owner.get(path), owner.head(path, headers={"Range": "bytes=0-1"})
+    varying = {"date", "x-request-id"}
+    assert {n: v for n, v in head.headers.items() if n not in varying} == {
+        n: v for n, v in got.headers.items() if n not in varying
+    }
+    assert (head.status_code, head.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "part"),
+    [
+        ("bytes=0-9", 206, slice(0, 10)),
+        ("bytes=3-", 206, slice(3, None)),
+        ("bytes=-4", 206, slice(-4, None)),
+        ("bytes=2-99999", 206, slice(2, None)),
+        ("bytes=-99999", 206, slice(0, None)),
+        ("items=0-1", 200, slice(None)),
+        ("bytes=0-1,4-5", 200, slice(None)),
+        ("bytes=5-2", 200, slice(None)),
+        ("nonsense", 200, slice(None)),
+    ],
+)
+def test_a_part_of_a_download(finished, asked, status, part):
+    owner, record = finished
+    path = f"/v1/jobs/{record['job_id']}/outputs/srt"
+    whole = owner.get(path).content
+    response = owner.get(path, headers={"Range": asked})
+    assert (response.status_code, response.content) == (status, whole[part])
+    if status == 206:
+        first = whole.index(whole[part]) if asked != "bytes=-99999" else 0
+        assert response.headers["content-range"] == f"bytes {first}-{first + len(whole[part]) - 1}/{len(whole)}"
+
+
+def test_a_range_behind_the_end_is_416_with_the_size(finished):
+    owner, record = finished
+    path = f"/v1/jobs/{record['job_id']}/outputs/srt"
+    size = len(owner.get(path).content)
+    response = owner.get(path, headers={"Range": f"bytes={size}-"})
+    assert (response.status_code, code(response)) == (416, "range_not_satisfiable")
+    assert response.headers["content-range"] == f"bytes */{size}"
+
+
+def test_a_download_the_client_has_is_304_and_a_part_of_another_is_the_whole(finished):
+    owner, record = finished
+    path = f"/v1/jobs/{record['job_id']}/outputs/srt"
+    tag = owner.get(path).headers["etag"]
+    assert owner.get(path, headers={"If-None-Match": tag}).status_code == 304
+    assert owner.get(path, headers={"Range": "bytes=0-1", "If-Range": tag}).status_code == 206
+    assert owner.get(path, headers={"Range": "bytes=0-1", "If-Range": '"other"'}).status_code == 200
+
+
+def test_a_changed_link_opens_nothing(server, finished):
+    _, record = finished
+    link = record["formats"]["srt"]
+    query = dict(parse_qsl(urlsplit(link).query))
+    bare = link.split("?")[0]
+    flipped = query["sig"][:-2] + ("AA" if query["sig"][-2:] != "AA" else "BB")
+    with server.client() as anybody:
+        for change in ({"sig": flipped}, {"exp": str(int(query["exp"]) + 1)}, {"kid": "9"}, {"sig": ""}):
+            response = anybody.get(bare, params={**query, **change})
+            assert (response.status_code, code(response)) == (403, "invalid_signature")
+        assert anybody.get(bare.replace("/srt", "/vtt"), params=query).status_code == 403
+        assert anybody.get(bare).status_code == 401
+
+
+def test_what_was_not_asked_for_or_is_not_ready_cannot_be_had(client, held):
+    record, _ = held
+    assert code(client.get(f"/v1/jobs/{record['job_id']}/outputs/srt")) == "output_not_found"
+    assert code(client.get(f"/v1/jobs/{record['job_id']}/outputs/exe")) == "output_not_found"
+    assert code(client.get(f"/v1/jobs/{record['job_id']}/outputs/json")) == "job_not_completed"
+
+
+def test_an_empty_output_is_an_empty_file(server, client):
+    async def silence(*_: object) -> AsyncGenerator[Chunk]:
+        yield chunk(0)
+
+    server.batch.scripts["silence"] = silence
+    record = submit(client, output_formats="srt,vtt", prompt="silence")
+    srt = client.get(f"/v1/jobs/{record['job_id']}/outputs/srt", headers={"Range": "bytes=0-5"})
+    assert (srt.status_code, srt.content, srt.headers["content-length"]) == (200, b"", "0")
+    assert client.get(f"/v1/jobs/{record['job_id']}/outputs/vtt").content == b"WEBVTT\n\n"
+
+
+# --- any headers -----------------------------------------------------------------------------------------------------
+
+HEADER_TEXT = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=60)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(["Range", "If-Range", "If-None-Match", "Accept", "Accept-Encoding", "X-Forwarded-For", "Prefer",
+                     "Idempotency-Key", "X-Request-Id", "Origin", "Authorization"]),
+    HEADER_TEXT | st.from_regex(r"(bytes|items)=[0-9]{0,4}-[0-9]{0,4}", fullmatch=True),
+)  # fmt: skip
+def test_any_header_gets_a_documented_answer(finished, name, value):
+    """The client checks every answer against the description; 5xx and undocumented codes raise."""
+    owner, record = finished
+    for path in (f"/v1/jobs/{record['job_id']}/outputs/srt", f"/v1/jobs/{record['job_id']}"):
+        response = owner.get(path, headers=[(name.encode(), value.strip().encode("latin-1"))])
+        assert response.status_code < 500
+        if name != "Authorization":
+            assert response.status_code in (200, 206, 304, 416), json.dumps(value)
