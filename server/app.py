@@ -49,6 +49,7 @@ from server.routes.jobs import Jobs
 from server.routes.live import Live
 from server.routes.operation import Operation, Resource, not_found
 from server.routes.ops import Ops
+from server.routes.pages import Pages
 from server.routes.transcriptions import Transcriptions, Waiting
 from server.routes.webhooks import Webhooks
 from server.storage.open import Storage
@@ -182,6 +183,7 @@ def build(
         Estimates(estimator=estimator, thread=ThreadPoolExecutor(1, "estimates"), counters=storage.counters,
                   jobs=storage.jobs, limits=limits, keys=keys),
         ops,
+        Pages(index=ops.index, base_url=public_base_url),
     ]  # fmt: skip
     operations = [operation for route in routes for operation in route.operations()]
     ops.describe(operations)

@@ -54,7 +54,6 @@ class Ops:
             free("/openapi.json", self.openapi, "describe", "This description"),
             free("/schemas/service_v1.json", self.schema, "schema", "JSON Schema of the JSON output"),
             free("/metrics", self.metrics, "metrics", "Prometheus metrics", hidden=True),
-            free("/", self.index, "index", "Where things are", hidden=True),
         ]
 
     async def formats(self, _request: Request, _caller: Caller) -> Response:
@@ -84,11 +83,13 @@ class Ops:
         return Response(self._metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def index(self, _request: Request, _caller: Caller) -> Response:
+        """Where things are, for programs that ask for /."""
         here = {name: f"{self._base_url}{path}" for name, path in PLACES.items()}
         return json_response({"service": "scribewire", "version": __version__, **here})
 
 
 PLACES = {
+    "docs": "/docs",
     "openapi": "/openapi.json",
     "ready": "/readyz",
     "formats": "/v1/formats",

@@ -1,0 +1,118 @@
+"""Pages for people: the files of server/web as they lie there, and what a browser may do on their behalf.
+
+There is no build step. Every file is read once at the start; browsers ask whether theirs is still the one (ETag).
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from server.door import Caller
+from server.errors import Problem
+from server.routes.operation import Answer, Auth, Operation
+from server.wire import none_match
+
+WEB = Path(__file__).parents[1] / "web"
+MEDIA_TYPES: Mapping[str, str] = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+POLICY: Mapping[str, str] = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self' data:",
+    "media-src": "'self' blob:",  # the listener's own file and its captions never leave his machine
+    "connect-src": "'self'",
+    "frame-ancestors": "'none'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+}
+GUARDS: Mapping[str, str] = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
+    "Referrer-Policy": "no-referrer",  # a link may carry a stream token
+}
+
+Handle: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    body: bytes
+    media_type: str
+    etag: str
+
+
+class Pages:
+    def __init__(self, *, index: Handle, base_url: str) -> None:
+        """*index* answers programs at /; *base_url* is where browsers reach this server."""
+        self._index = index
+        self._files = {path.name: _read(path) for path in sorted(WEB.iterdir()) if path.suffix in MEDIA_TYPES}
+        self._headers = {**GUARDS, "Content-Security-Policy": policy(base_url), "Cache-Control": "no-cache"}
+
+    def operations(self) -> list[Operation]:
+        def page(path: str, handle: Handle, name: str, summary: str) -> Operation:
+            answers = {200: Answer(description=summary, media_type="text/html")}
+            return Operation(method="GET", path=path, handle=handle, id=name, summary=summary, tag="service",
+                             auth=Auth.FREE, answers=answers, hidden=True)  # fmt: skip
+
+        return [
+            page("/", self.front, "front", "The page, or where things are for who takes no HTML"),
+            page("/live/{job_id}", self.captions, "captions", "A live session for a big screen"),
+            page("/docs", self.docs, "docs", "The API, made from /openapi.json"),
+            page("/web/{name}", self.asset, "asset", "What the pages are made of"),
+        ]
+
+    async def front(self, request: Request, caller: Caller) -> Response:
+        """The sandbox's address is one for programs: the page finds it by the key that it is given."""
+        if caller.environment == "sandbox" or not prefers_html(request.headers.get("accept", "")):
+            return await self._index(request, caller)
+        return self._file(request, "index.html")
+
+    async def captions(self, request: Request, _caller: Caller) -> Response:
+        return self._file(request, "captions.html")
+
+    async def docs(self, request: Request, _caller: Caller) -> Response:
+        return self._file(request, "docs.html")
+
+    async def asset(self, request: Request, _caller: Caller) -> Response:
+        return self._file(request, request.path_params["name"])
+
+    def _file(self, request: Request, name: str) -> Response:
+        file = self._files.get(name)
+        if file is None:
+            raise Problem("not_found", "there is nothing at this path")
+        headers = {**self._headers, "ETag": file.etag}
+        if none_match(request.headers.getlist("if-none-match"), file.etag):
+            return Response(status_code=304, headers=headers)
+        return Response(file.body, headers=headers, media_type=file.media_type)
+
+
+def policy(base_url: str) -> str:
+    """The Content-Security-Policy of every page. Old browsers need to be told that 'self' holds for WebSockets too."""
+    address = urlsplit(base_url)
+    sockets = f"{'wss' if address.scheme == 'https' else 'ws'}://{address.netloc}"
+    rules = {**POLICY, "connect-src": f"{POLICY['connect-src']} {sockets}"}
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+def prefers_html(accept: str) -> bool:
+    """Browsers name HTML; programs name JSON or take anything. Who names both gets what he names first."""
+    named = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    return next((kind for kind in named if kind in ("text/html", "application/json")), None) == "text/html"
+
+
+def _read(path: Path) -> File:
+    body = path.read_bytes()
+    digest = hashlib.sha256(body).hexdigest()[:32]
+    return File(body, MEDIA_TYPES[path.suffix], f'W/"{digest}"')  # weak: the body may travel compressed

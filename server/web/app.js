@@ -1,0 +1,44 @@
+// The page's frame: one view at a time, named by the address behind #.
+
+import { root } from "./api.js";
+import { find } from "./dom.js";
+import "./speak.js";
+import { showAccount } from "./account.js";
+import "./estimator.js";
+import { leaveJob, showJob } from "./job.js";
+import { showJobs } from "./jobs.js";
+
+const VIEWS = ["speak", "files", "job", "estimate", "account"];
+const TITLES = { speak: "Speak", files: "Files", job: "Transcript", estimate: "Estimate", account: "Account" };
+const OPENED = { files: showJobs, job: showJob, account: showAccount };
+
+/** Show what the address says; *moved* also takes the keyboard there. */
+function route(moved) {
+  const [named, argument] = location.hash.slice(1).split("/");
+  const name = VIEWS.includes(named) ? named : "speak";
+  for (const view of VIEWS) find(`#${view}`).hidden = view !== name;
+  for (const link of document.querySelectorAll("nav a")) {
+    const here = link.hash === `#${name === "job" ? "files" : name}`;
+    if (here) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${TITLES[name]} · Scribewire`;
+  leaveJob();
+  OPENED[name]?.(argument);
+  if (!moved) return;
+  scrollTo(0, 0);
+  find(`#${name} h1`).focus({ preventScroll: true });
+}
+
+/** What hears here, and whether it is a stopgap. */
+async function showEngine() {
+  const answer = await fetch(new URL("readyz", root)).catch(() => null);
+  if (!answer?.ok) return;
+  const { engine, model, warnings } = await answer.json();
+  find("#engine").textContent = `Heard by ${engine} (${model}) on this server.`;
+  find("#engine-warning").textContent = warnings.map(({ message }) => message).filter(Boolean).join(" ");
+}
+
+addEventListener("hashchange", () => route(true));
+route(false);
+showEngine();

@@ -1,0 +1,29 @@
+// Elements from JavaScript. Text goes in as text, so nothing that was spoken, typed or answered becomes markup.
+
+export const find = (selector, inside = document) => inside.querySelector(selector);
+
+/** An element with *attributes* (names with "on" are listeners; true, false and null switch) and *children*. */
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** Show *text* for a moment; screen readers say it. */
+export function announce(text) {
+  const toast = find("#toast");
+  toast.textContent = text;
+  toast.classList.add("shown");
+  clearTimeout(announce.timer);
+  announce.timer = setTimeout(() => toast.classList.remove("shown"), 4000);
+}
+
+export async function copy(text, what) {
+  await navigator.clipboard.writeText(text);
+  announce(`${what} copied`);
+}

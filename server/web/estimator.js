@@ -1,0 +1,93 @@
+// What a prompt will cost, before it is run: every model as a bar from its low to its high scenario, cheapest first.
+
+import { ask, getKey } from "./api.js";
+import { find, make } from "./dom.js";
+import { dollars, plain } from "./format.js";
+import { guarded } from "./problems.js";
+
+const CHEAPER = {
+  batch: () => "in batch",
+  fewer_turns: ({ agent_turns: turns }) => `with ${turns} ${turns === 1 ? "turn" : "turns"}`,
+};
+
+const form = find("#estimate-form");
+const prompt = find("#prompt");
+const turns = find("#turns");
+const rows = find("#estimate-rows");
+const problem = find("#estimate-problem");
+
+async function estimate() {
+  const body = { prompt: prompt.value, complexity: form.elements.complexity.value, agent_turns: Number(turns.value) };
+  const answer = await ask(getKey() ? "v1/estimate" : "v1/estimate/free", { method: "POST", body });
+  show(answer);
+}
+
+function show({ models, inputs, warnings, assumptions, usage, price_source: source }) {
+  const priced = models.filter((model) => model.cost_usd).sort((a, b) => a.rank - b.rank);
+  const scale = logarithmic(priced);
+  rows.replaceChildren(...priced.map((model) => row(model, scale)), ...models.filter((model) => !model.cost_usd).map(unpriced));
+  find("#estimate-axis").replaceChildren(...scale.ticks.map(({ at, label }) => placed(make("span", {}, label), { at })));
+  find("#estimate-result").hidden = false;
+  find("#estimate-summary").textContent = summary(priced, inputs);
+  find("#estimate-left").textContent = usage.remaining === null ? "" : `${usage.remaining} estimates left today.`;
+  find("#estimate-warnings").replaceChildren(...warnings.map(({ message }) => make("li", {}, message)));
+  find("#estimate-assumptions").replaceChildren(
+    ...assumptions.map(({ message }) => make("li", {}, message)),
+    make("li", {}, `Prices: ${source.name} ${source.version}, newest of ${source.newest_price}.`),
+  );
+}
+
+function summary(priced, { prompt_chars: chars, agent_turns: count, complexity }) {
+  const [cheapest, dearest] = [priced[0], priced.at(-1)];
+  return `${chars.toLocaleString("en")} characters, ${count} ${count === 1 ? "turn" : "turns"}, ${complexity} complexity: ` +
+    `from ${dollars(cheapest.cost_usd.expected)} (${cheapest.model}) to ${dollars(dearest.cost_usd.expected)} (${dearest.model}).`;
+}
+
+function row(model, scale) {
+  const { low, expected, high } = model.cost_usd;
+  const said = `low ${dollars(low)}, expected ${dollars(expected)}, high ${dollars(high)}`;
+  const bar = make("div", { class: "bar", role: "img", "aria-label": `${model.model}: ${said}` },
+    placed(make("span", { class: "range" }), { from: scale.at(low), to: scale.at(high) }),
+    placed(make("span", { class: "point" }), { at: scale.at(expected) }),
+  );
+  return make("li", {},
+    make("div", { class: "model" }, make("strong", {}, model.model), make("span", { class: "quiet" }, model.provider)),
+    bar,
+    make("div", { class: "cost" }, make("strong", {}, dollars(expected)), make("span", { class: "quiet" }, `${dollars(low)} – ${dollars(high)}`)),
+    make("p", { class: "cheaper" }, cheaper(model)),
+  );
+}
+
+const unpriced = ({ requested_id: id, status }) =>
+  make("li", {}, make("div", { class: "model" }, make("strong", {}, id), make("span", { class: "quiet" }, plain(status))));
+
+/** What would make it cheaper, and what to know about this row. */
+function cheaper({ cheaper_by: savings, overflow_at_turn: overflow }) {
+  const parts = savings.map((saving) => `${dollars(saving.saves_usd)} less ${CHEAPER[saving.change]?.(saving) ?? `with ${plain(saving.change)}`}`);
+  if (overflow) parts.push(`its context is full at turn ${overflow}`);
+  return parts.join(" · ");
+}
+
+/** Costs differ by factors of hundreds, so equal steps are equal factors. at() answers 0..1. */
+function logarithmic(priced) {
+  const values = priced.flatMap(({ cost_usd: cost }) => [Number(cost.low), Number(cost.high)]).filter((value) => value > 0);
+  const least = Math.floor(Math.log10(Math.min(...values)));
+  const most = Math.max(least + 1, Math.ceil(Math.log10(Math.max(...values))));
+  const at = (value) => Math.max(0, (Math.log10(Number(value)) - least) / (most - least));
+  const ticks = Array.from({ length: most - least + 1 }, (_, step) => 10 ** (least + step));
+  return { at, ticks: ticks.map((value) => ({ at: at(value), label: dollars(value) })) };
+}
+
+/** Places are style properties set by script: a strict policy takes no style attributes. */
+function placed(element, places) {
+  for (const [name, value] of Object.entries(places)) element.style.setProperty(`--${name}`, value);
+  return element;
+}
+
+form.addEventListener("submit", (event) => event.preventDefault());
+form.addEventListener("submit", guarded(problem, estimate));
+document.addEventListener("estimate", ({ detail }) => {
+  prompt.value = detail;
+  location.hash = "#estimate";
+  prompt.focus();
+});

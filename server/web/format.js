@@ -1,0 +1,32 @@
+// Numbers as people read them.
+
+/** 75.3 -> "1:15", 3675 -> "1:01:15" */
+export function clock(seconds) {
+  const whole = Math.floor(seconds);
+  const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
+  return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
+}
+
+/** 800 ms -> "0.8 s" */
+export const lag = (ms) => `${(Math.max(0, ms) / 1000).toFixed(1)} s`;
+
+/** A decimal string of US dollars, short but never rounded to nothing. */
+export function dollars(text) {
+  const value = Number(text);
+  const style = value >= 100 ? { maximumFractionDigits: 0 } : value >= 1 ? { maximumFractionDigits: 2 } : { maximumSignificantDigits: 2 };
+  return `$${value.toLocaleString("en", style)}`;
+}
+
+export function bytes(count) {
+  if (count < 1024) return `${count} B`;
+  const step = Math.min(3, Math.floor(Math.log2(count) / 10));
+  return `${(count / 1024 ** step).toLocaleString("en", { maximumSignificantDigits: 3 })} ${["B", "kB", "MB", "GB"][step]}`;
+}
+
+/** An RFC 3339 instant in the reader's own time. */
+export const moment = (text) => new Date(text).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+
+/** "audio_seconds" -> "audio seconds" */
+export const plain = (name) => name.replaceAll("_", " ");
+
+const two = (number) => String(number).padStart(2, "0");

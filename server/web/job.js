@@ -1,0 +1,149 @@
+// The view of one job: its progress and first words while it runs, its transcript and downloads when it is over.
+
+import { ask, eventsToken, getKey, own, pause } from "./api.js";
+import { announce, find, make } from "./dom.js";
+import { clock, moment } from "./format.js";
+import { titleOf } from "./jobs.js";
+import { needKey } from "./key.js";
+import { Player } from "./player.js";
+import { guarded, tell } from "./problems.js";
+import { files } from "./upload.js";
+import { LiveText } from "./words.js";
+
+const TERMINAL = ["completed", "failed", "canceled"];
+const LINKS_S = 86_400; // for which the download links of this page hold
+const STAGES = { queued: "Waiting for its turn", downloading: "Fetching the audio", decoding: "Reading the audio" };
+
+const problem = find("#job-problem");
+const running = find("#job-running");
+const player = new Player(find("#job-result"));
+const text = new LiveText(find("#job-text"), find("#job-log"));
+let leave = () => {};
+let shown = null;
+
+/** Show the job until leaveJob(). */
+export const showJob = guarded(problem, async (id) => {
+  leaveJob();
+  const left = new Promise((resolve) => { leave = () => resolve(true); });
+  running.hidden = find("#job-result").hidden = true;
+  find("#job-title").textContent = "…";
+  find("#job-facts").textContent = "";
+  await needKey();
+  let record = await get(id);
+  if (!TERMINAL.includes(record.status)) {
+    head(record);
+    if (await Promise.race([left, followed(record, left)])) return;
+    record = await get(id);
+  }
+  head(record);
+  await result(record);
+});
+
+export function leaveJob() {
+  leave();
+  player.clear();
+}
+
+const get = (id) => ask(`v1/jobs/${encodeURIComponent(id)}?url_ttl=${LINKS_S}`);
+
+function head(record) {
+  shown = record;
+  find("#job-title").textContent = titleOf(record);
+  const facts = [
+    moment(record.created_at),
+    record.duration !== null && clock(record.duration),
+    record.language && new Intl.DisplayNames(["en"], { type: "language" }).of(record.language),
+    record.model,
+    !["completed", "processing"].includes(record.status) && record.status,
+  ];
+  find("#job-facts").textContent = facts.filter(Boolean).join(" · ");
+  find("#job-cancel").hidden = TERMINAL.includes(record.status);
+  find("#job-delete").hidden = !TERMINAL.includes(record.status);
+}
+
+// --- while it runs -----------------------------------------------------------------------------------------------------
+
+/** Show progress and words as they come; returns when the job is over. */
+async function followed(record, left) {
+  text.clear();
+  running.hidden = false;
+  progress(record);
+  let stopped = false;
+  left.then(() => { stopped = true; });
+  let last = 0;
+  for (let tries = 0; !stopped; tries += 1) {
+    const { token } = await eventsToken(record.job_id);
+    const over = await stream(record.job_id, token, { last, left, hear(event, seq) {
+      tries = 0;
+      last = seq;
+      text.hear(event);
+      progress(event);
+    } });
+    if (over) break;
+    await pause(tries);
+  }
+  running.hidden = true;
+  return stopped;
+}
+
+/** One EventSource, which reconnects by itself while its token holds; true: the job is over or was left. */
+function stream(id, token, { last, left, hear }) {
+  const address = own(`/v1/jobs/${id}/events`);
+  address.search = new URLSearchParams({ token, last_event_id: last });
+  const source = new EventSource(address);
+  const over = new Promise((resolve) => {
+    const take = (event) => hear({ ...JSON.parse(event.data), type: event.type }, Number(event.lastEventId) || last);
+    for (const type of ["job.status", "job.progress", "word", "segment", "partial"]) source.addEventListener(type, take);
+    for (const type of ["job.completed", "job.failed", "job.canceled"]) source.addEventListener(type, () => resolve(true));
+    source.onerror = () => source.readyState === EventSource.CLOSED && resolve(false);
+    left.then(resolve);
+  });
+  return over.finally(() => source.close());
+}
+
+function progress({ status, stage, progress: part }) {
+  if (part !== undefined) find("#job-progress").value = part;
+  const said = STAGES[stage] ?? STAGES[status] ?? (part && `Transcribing, ${Math.round(part * 100)} %`);
+  if (said) find("#job-stage").textContent = said;
+}
+
+// --- when it is over ---------------------------------------------------------------------------------------------------
+
+async function result(record) {
+  if (record.status === "failed") throw new Error(`This job failed: ${record.error.message}`);
+  if (record.status === "canceled") throw new Error("This job was canceled.");
+  find("#job-result").hidden = false;
+  find("#job-downloads").replaceChildren(...Object.entries(record.formats).map(download));
+  find("#job-warnings").replaceChildren(...record.warnings.map(({ message, code, param }) => make("li", {}, message ?? `${code}: ${param}`)));
+  find("#job-price").hidden = !record.text;
+  const { json, vtt } = record.formats;
+  const [transcript, captions] = await Promise.all([json && fetched(json, "json"), vtt && fetched(vtt, "blob")]);
+  player.show(transcript ?? { text: record.text, words: record.words ?? [], segments: [] }, captions);
+  const file = files.get(record.job_id);
+  if (file) player.play(file);
+}
+
+async function fetched(link, kind) {
+  const answer = await fetch(own(link));
+  if (!answer.ok) throw new Error(`The transcript could not be fetched (${answer.status}).`);
+  return answer[kind]();
+}
+
+const download = ([name, link]) =>
+  make("a", { class: "button", href: own(link).href, download: true, "aria-label": `Download ${name.toUpperCase()}` }, name.toUpperCase());
+
+find("#job-cancel").addEventListener("click", guarded(problem, async () => {
+  await ask(`v1/jobs/${shown.job_id}/cancel`, { method: "POST" });
+  announce("It will stop at once, or at its next sentence.");
+}));
+find("#job-delete").addEventListener("click", guarded(problem, async () => {
+  if (!confirm(`Delete “${titleOf(shown)}” with its transcript?`)) return;
+  await ask(`v1/jobs/${shown.job_id}`, { method: "DELETE" });
+  files.delete(shown.job_id);
+  location.hash = "#files";
+  announce("Deleted");
+}));
+find("#job-price").addEventListener("click", () => {
+  document.dispatchEvent(new CustomEvent("estimate", { detail: shown.text }));
+});
+document.addEventListener("key", () => !getKey() && leaveJob());

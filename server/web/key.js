@@ -1,0 +1,59 @@
+// The API key: got with one click, or pasted. Whoever needs one waits for it here.
+
+import { ask, getKey, setKey } from "./api.js";
+import { announce, find } from "./dom.js";
+import { DISMISSED, guarded, tell } from "./problems.js";
+
+const dialog = find("#key-dialog");
+const problem = find("[role=alert]", dialog);
+const pasted = find("input", dialog);
+
+/** The webhook secret of the account just made: the server tells it once. */
+export let webhookSecret = null;
+
+/** Returns once there is a key; asks for one where there is none. Raises DISMISSED. */
+export function needKey() {
+  return getKey() ? Promise.resolve() : askForKey();
+}
+
+export function askForKey() {
+  tell(problem, null);
+  pasted.value = "";
+  dialog.showModal();
+  return new Promise((resolve, reject) => {
+    dialog.addEventListener("close", () => (dialog.returnValue === "done" ? resolve() : reject(DISMISSED)), { once: true });
+  });
+}
+
+function done(key, said) {
+  setKey(key);
+  announce(said);
+  dialog.close("done");
+}
+
+/** A new account's first key. *bearer* is a sign-up token, where the operator asks for one. */
+async function create(bearer = null) {
+  const made = await ask("v1/keys", { method: "POST", body: { name: "browser" }, bearer });
+  webhookSecret = made.webhook_secret ?? null;
+  done(made.key, "You have a key. It is kept in this browser.");
+}
+
+async function use(text) {
+  if (!text) throw new Error("Paste a key or a sign-up token first.");
+  if (!text.startsWith("sw_")) return create(text);
+  const before = getKey();
+  setKey(text);
+  try {
+    await ask("v1/usage");
+  } catch (error) {
+    setKey(before);
+    throw error;
+  }
+  return done(text, "This key works. It is kept in this browser.");
+}
+
+find("#key-create").addEventListener("click", guarded(problem, () => create()));
+find("#key-paste").addEventListener("submit", (event) => event.preventDefault());
+find("#key-paste").addEventListener("submit", guarded(problem, () => use(pasted.value.trim())));
+find("#key-close").addEventListener("click", () => dialog.close("dismissed"));
+dialog.addEventListener("cancel", () => { dialog.returnValue = "dismissed"; });

@@ -1,0 +1,154 @@
+// A transcript beside its sound: a word lights up while it is heard, and starts the sound where it is clicked.
+
+import { find, make } from "./dom.js";
+import { clock } from "./format.js";
+
+export class Player {
+  #video;
+  #track = null;
+  #text;
+  #words = []; // {start, end, element}
+  #lit = null;
+  #captions = null;
+  #urls = [];
+  #frame = 0;
+
+  constructor(box) {
+    this.#video = find("video", box);
+    this.#text = find(".transcript", box);
+    find("input[type=file]", box).addEventListener("change", ({ target }) => {
+      if (target.files.length) this.play(target.files[0]);
+      target.value = "";
+    });
+    this.#text.addEventListener("click", (event) => this.#clicked(event.target));
+    this.#text.addEventListener("keydown", (event) => this.#pressed(event));
+    for (const type of ["play", "seeked", "timeupdate"]) this.#video.addEventListener(type, () => this.#follow());
+  }
+
+  /** *transcript* is the JSON output, *captions* the VTT file; without sound until play(). */
+  show({ text, words = [], segments = [] }, captions) {
+    this.clear();
+    this.#captions = captions;
+    this.#text.replaceChildren(...paragraphs(text, words, segments));
+    this.#words = [...this.#text.querySelectorAll(".word")].map((element, index) => ({ ...words[index], element }));
+    if (this.#words.length) this.#words[0].element.tabIndex = 0;
+  }
+
+  /** Play *file*, which never leaves this machine. */
+  play(file) {
+    this.#release();
+    const video = this.#video;
+    video.src = this.#url(file);
+    video.hidden = false;
+    video.classList.toggle("sound", file.type.startsWith("audio/"));
+    if (this.#captions?.size) {
+      this.#track = make("track", { kind: "captions", label: "Captions", src: this.#url(this.#captions), default: true });
+      video.append(this.#track);
+      this.#track.track.mode = "showing";
+    }
+    this.#text.classList.add("playable");
+  }
+
+  clear() {
+    this.#release();
+    this.#captions = null;
+    this.#text.replaceChildren();
+    this.#words = [];
+    this.#lit = null;
+  }
+
+  #release() {
+    cancelAnimationFrame(this.#frame);
+    this.#video.pause();
+    this.#video.removeAttribute("src");
+    this.#video.replaceChildren();
+    this.#video.load();
+    this.#video.hidden = true;
+    this.#text.classList.remove("playable");
+    for (const url of this.#urls.splice(0)) URL.revokeObjectURL(url);
+  }
+
+  #url(blob) {
+    const url = URL.createObjectURL(blob);
+    this.#urls.push(url);
+    return url;
+  }
+
+  /** Light the word that is heard now, as long as there is sound. */
+  #follow() {
+    cancelAnimationFrame(this.#frame);
+    const word = this.#wordAt(this.#video.currentTime);
+    if (word !== this.#lit) {
+      this.#lit?.element.classList.remove("lit");
+      word?.element.classList.add("lit");
+      if (word && !this.#video.paused) word.element.scrollIntoView({ block: "nearest" });
+      this.#lit = word;
+    }
+    if (!this.#video.paused) this.#frame = requestAnimationFrame(() => this.#follow());
+  }
+
+  /** The last word that has begun, until half a second after its end. */
+  #wordAt(time) {
+    let [low, high] = [0, this.#words.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.#words[middle].start <= time + 0.02) low = middle + 1;
+      else high = middle;
+    }
+    const word = this.#words[low - 1] ?? null;
+    return word && time < word.end + 0.5 ? word : null;
+  }
+
+  #clicked(element) {
+    const start = element.closest("[data-start]")?.dataset.start;
+    if (start !== undefined && !this.#video.hidden) this.#jump(Number(start));
+  }
+
+  #jump(start) {
+    this.#video.currentTime = start;
+    this.#video.play();
+  }
+
+  /** The arrows go from word to word, Enter plays from there. */
+  #pressed(event) {
+    const at = this.#words.findIndex(({ element }) => element === event.target);
+    const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
+    if (at >= 0 && step !== undefined) {
+      const to = Math.max(0, Math.min(this.#words.length - 1, at + step));
+      this.#words[at].element.tabIndex = -1;
+      this.#words[to].element.tabIndex = 0;
+      this.#words[to].element.focus();
+    } else if (at >= 0 && event.key === "Enter") this.#clicked(event.target);
+    else return;
+    event.preventDefault();
+  }
+}
+
+/** A paragraph for each segment: when it begins, and its words. */
+function paragraphs(text, words, segments) {
+  if (!segments.length) return [make("p", {}, text || "No speech was heard.")];
+  let at = 0;
+  return segments.map((segment, index) => {
+    const begun = at;
+    const next = segments[index + 1];
+    while (at < words.length && (next === undefined || words[at].start < next.start)) at += 1;
+    return paragraph(segment, at > begun ? spelled(words.slice(begun, at), segment.text) : [segment.text]);
+  });
+}
+
+const paragraph = ({ start }, content) =>
+  make("p", {},
+    make("button", { type: "button", class: "time", "data-start": start, "aria-label": `Play from ${clock(start)}` }, clock(start)),
+    make("span", {}, content),
+  );
+
+/** *words* as elements, with as much between them as stands in *text*: not every language has spaces. */
+function spelled(words, text) {
+  let from = 0;
+  return words.flatMap(({ word, start }) => {
+    const at = text.indexOf(word, from);
+    const between = at < 0 ? " " : text.slice(from, at);
+    from = at < 0 ? from : at + word.length;
+    return [between, make("span", { class: "word", "data-start": start, tabindex: -1 }, word)];
+  });
+}

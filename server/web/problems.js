@@ -1,0 +1,54 @@
+// Errors as sentences that say what to do next.
+
+import { Gone, Problem } from "./api.js";
+import { moment, plain } from "./format.js";
+
+const ADVICE = {
+  quota_exceeded: (body) =>
+    `All ${body.limit} ${plain(body.window)} of this period are used up. There are new ones on ${moment(body.resets_at)}.`,
+  rate_limited: () => "Too many requests within one minute. Wait a moment, then try again.",
+  concurrency_limited: () => "Too many jobs or live sessions of this key are still running. Wait for one to end.",
+  invalid_key: () => "This key is unknown, revoked or expired. Forget it under Account and get another.",
+  signup_closed: (body) => `No free keys here: ${body.detail}.`,
+  queue_full: () => "The server is full at the moment. Try again in a little while.",
+  audio_too_long: (body) => `The audio is too long for this plan: ${body.detail}.`,
+  payload_too_large: (body) => `Too large for this plan: ${body.detail}.`,
+  unsupported_audio_format: () => "These bytes are no audio or video that the server knows.",
+  no_audio_stream: () => "This file has pictures but no sound.",
+  url_not_allowed: (body) => `The server may not fetch this address: ${body.detail}.`,
+  job_not_found: () => "There is no such job, or it belongs to another key.",
+  invalid_token: () => "This link has expired. Ask for a new one.",
+};
+
+const MICROPHONE = {
+  NotAllowedError: "The browser may not use the microphone. Allow it beside the address, then try again.",
+  NotFoundError: "No microphone was found. Plug one in, then try again.",
+  NotReadableError: "The microphone is in use by another program.",
+};
+
+export function sentence(error) {
+  if (error instanceof Problem) return ADVICE[error.code]?.(error.body) ?? error.message;
+  return MICROPHONE[error.name] ?? error.message;
+}
+
+/** Tell *error* in *box*, an element with role="alert"; null takes the last one away. */
+export function tell(box, error) {
+  box.hidden = error === null;
+  box.textContent = error === null ? "" : sentence(error);
+  if (error !== null && !(error instanceof Problem || error instanceof Gone || error instanceof DOMException)) {
+    console.error(error); // not the world's fault but this page's
+  }
+}
+
+/** *work* as a listener: what it raises is told in *box*. */
+export const guarded = (box, work) => async (event) => {
+  tell(box, null);
+  try {
+    await work(event);
+  } catch (error) {
+    if (error !== DISMISSED) tell(box, error);
+  }
+};
+
+/** Raised when somebody closes a dialog without an answer: nothing is wrong. */
+export const DISMISSED = new Error("dismissed");

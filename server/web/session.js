@@ -1,0 +1,189 @@
+// A live session: audio on its way to the server, words on their way back, and what breaks between mended.
+//
+// Audio is kept until nothing can ask for it again. The server says with every connection how many bytes it has; after
+// a crash that is where its last final word ends, so what lies behind that word stays here even when it was received.
+// A session that the server ended because nobody came for too long goes on in a new one, with the audio that it missed.
+
+import { Gone, ask, eventsToken, newIdempotencyKey, pause, persistently, socketAddress } from "./api.js";
+import { KeptAudio } from "./kept.js";
+import { Conversation, follow, terminal } from "./socket.js";
+
+const MESSAGE_BYTES = 32 * 1024;
+const MOST_WAITING = 8 * MESSAGE_BYTES; // in the browser's own buffer; the rest waits in KeptAudio
+const SILENT_MS = 30_000; // the server acknowledges every second: so long without a word, and it is gone
+const KEPT_BEHIND_S = 60; // of received audio without a word: the longest utterance is far shorter
+const MOST_UNSENT_S = 600; // without a server; then the session is given up
+const ENDED_MEANWHILE = new Set(["ingest_finished", "ingest_idle"]);
+
+export class LiveSession {
+  jobs = []; // ids, the newest last
+  #order;
+  #tell;
+  #kept = new KeptAudio();
+  #address;
+  #origin = 0; // of the newest job's audio, in bytes of everything recorded, as all that follow
+  #sent = 0;
+  #safe = 0; // up to here every word is final
+  #seq = 0;
+  #conversation = null;
+  #started = false; // the server has said where this connection goes on
+  #ended = false; // no more audio will come
+  #toldEnd = false;
+  #over = false;
+  #tries = 0;
+  #request = null; // the newest POST /v1/live, which may have to be repeated
+
+  /**
+   * *order* is the body of POST /v1/live. *tell* gets the server's events, and ours: {type: "state", state} with
+   * connecting, listening, reconnecting or finishing; {type: "continued", job_id}; at last {type: "over", error}.
+   */
+  constructor(order, tell) {
+    this.#order = order;
+    this.#tell = tell;
+  }
+
+  get jobId() {
+    return this.jobs.at(-1);
+  }
+
+  /** Raises Problem, Gone where no session can be made. */
+  async start() {
+    this.#state("connecting");
+    await this.#begin(0);
+  }
+
+  push(bytes) {
+    if (this.#over) return;
+    this.#kept.push(bytes);
+    if (this.#kept.to - this.#sent > this.#bytes(MOST_UNSENT_S)) this.#finish(new Gone());
+    else this.#pump();
+  }
+
+  /** No more audio will come; what was recorded is still sent and heard. */
+  end() {
+    this.#ended = true;
+    if (this.#started) this.#state("finishing");
+    this.#pump();
+  }
+
+  // --- one job after the other -------------------------------------------------------------------------------------
+
+  async #begin(origin) {
+    const record = await ask("v1/live", { method: "POST", body: this.#order, headers: this.#idempotency(origin) });
+    this.jobs.push(record.job_id);
+    this.#address = record.live.ingest_ws;
+    this.#origin = this.#sent = this.#safe = origin;
+    this.#seq = 0;
+    this.#connect();
+  }
+
+  /** The server ended the newest job although there is more to say. */
+  async #goOn() {
+    const end = await persistently(() => this.#rest());
+    const heard = end.data.live.received_bytes; // null after a crash: then only what became words is known
+    const from = Math.max(this.#safe, heard === null ? 0 : this.#origin + heard);
+    if (end.type !== "job.completed" || (this.#ended && from >= this.#kept.to)) {
+      this.#tell(end);
+      this.#finish(null);
+      return;
+    }
+    await persistently(() => this.#begin(from));
+    this.#tell({ type: "continued", job_id: this.jobId });
+  }
+
+  /** Hear what the newest job still says, up to its terminal event. */
+  async #rest() {
+    const { token } = await eventsToken(this.jobId);
+    return follow(this.jobId, { token, after: this.#seq, hear: (event) => this.#hearEvent(event), most: 60_000 });
+  }
+
+  // --- one connection after the other ------------------------------------------------------------------------------
+
+  #connect() {
+    this.#started = this.#toldEnd = false;
+    this.#conversation = new Conversation(socketAddress(this.#address, { last_event_id: this.#seq }), {
+      hear: (event) => this.#hear(event),
+      over: (problem) => this.#disconnected(problem),
+      silence: SILENT_MS,
+    });
+  }
+
+  #hear(event) {
+    if (event.type === "session.started") {
+      this.#started = true;
+      this.#tries = 0;
+      this.#sent = this.#origin + event.received_bytes;
+      this.#state(this.#ended ? "finishing" : "listening");
+      this.#pump();
+    } else if (event.type === "ack") {
+      const received = this.#origin + event.received_bytes;
+      this.#kept.forget(Math.min(received, Math.max(this.#safe, received - this.#bytes(KEPT_BEHIND_S))));
+      this.#pump();
+    } else {
+      this.#hearEvent(event);
+      if (terminal(event)) this.#finish(null);
+    }
+  }
+
+  #hearEvent(event) {
+    this.#seq = Math.max(this.#seq, event.seq ?? 0);
+    if (event.type === "word") this.#safe = this.#origin + this.#bytes(event.end);
+    this.#tell(event);
+  }
+
+  async #disconnected(problem) {
+    this.#started = false;
+    try {
+      if (problem && ENDED_MEANWHILE.has(problem.code)) {
+        this.#state("reconnecting");
+        await this.#goOn();
+        return;
+      }
+      if (problem && !problem.passing) throw problem;
+    } catch (error) {
+      this.#finish(error);
+      return;
+    }
+    this.#state("reconnecting");
+    await pause(this.#tries);
+    this.#tries += 1;
+    if (!this.#over) this.#connect();
+  }
+
+  /** Send what there is, as fast as the network takes it. */
+  #pump() {
+    while (this.#started && this.#conversation.waiting < MOST_WAITING) {
+      const piece = this.#kept.read(this.#sent, MESSAGE_BYTES);
+      if (!piece.length) break;
+      this.#conversation.send(piece);
+      this.#sent += piece.length;
+    }
+    if (this.#started && this.#ended && !this.#toldEnd && this.#sent >= this.#kept.to) {
+      this.#toldEnd = true;
+      this.#conversation.send('{"type":"close"}');
+    }
+  }
+
+  #finish(error) {
+    if (this.#over) return;
+    this.#over = true;
+    this.#started = false;
+    this.#conversation?.leave();
+    this.#tell({ type: "over", error });
+  }
+
+  #state(state) {
+    this.#tell({ type: "state", state });
+  }
+
+  /** Bytes of so many seconds, whole samples. */
+  #bytes(seconds) {
+    return 2 * Math.floor(seconds * this.#order.sample_rate);
+  }
+
+  /** Repeats of one request make one session. */
+  #idempotency(origin) {
+    if (this.#request?.origin !== origin) this.#request = { origin, headers: newIdempotencyKey() };
+    return this.#request.headers;
+  }
+}

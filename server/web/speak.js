@@ -1,0 +1,128 @@
+// The view where one speaks: the microphone into a live session, its words onto the screen.
+
+import { base, eventsToken } from "./api.js";
+import { announce, copy, find, make } from "./dom.js";
+import { clock, lag } from "./format.js";
+import { needKey } from "./key.js";
+import { openMicrophone } from "./microphone.js";
+import { orderFrom } from "./order.js";
+import { guarded, tell } from "./problems.js";
+import { LiveSession } from "./session.js";
+import { LiveText } from "./words.js";
+
+const STANDINGS = {
+  idle: "Ready",
+  connecting: "Connecting …",
+  listening: "Listening",
+  reconnecting: "The server is gone. Nothing is lost: what you say is kept here and sent when it is back.",
+  finishing: "Finishing the last words …",
+  over: "Done",
+};
+const OUTPUTS = ["json", "srt", "vtt", "txt"];
+
+const toggle = find("#speak-toggle");
+const problem = find("#speak-problem");
+const level = find("#speak-level");
+const text = new LiveText(find("#speak-text"), find("#speak-log"));
+
+let microphone = null;
+let session = null;
+let recordedS = 0;
+
+function show(state) {
+  find("#speak").dataset.state = state;
+  find("#speak-standing").textContent = STANDINGS[state];
+  toggle.setAttribute("aria-label", microphone ? "Stop" : "Start speaking");
+  toggle.disabled = !microphone && !["idle", "over"].includes(state);
+  find("#speak-share").hidden = !session?.jobId;
+  if (!microphone) level.value = 0;
+}
+
+async function start() {
+  await needKey();
+  text.clear();
+  recordedS = 0;
+  find("#speak-lag").textContent = "–";
+  find("#speak-clock").textContent = clock(0);
+  find("#speak-done").hidden = find("#speak-shared").hidden = true;
+  show("connecting");
+  try {
+    microphone = await openMicrophone({ lost: guarded(problem, lost) });
+    const order = { ...orderFrom(find("#speak-order")), encoding: "pcm_s16le", sample_rate: microphone.rate };
+    session = new LiveSession({ ...order, output_formats: OUTPUTS }, hear);
+    microphone.listen(take);
+    await session.start();
+  } catch (error) {
+    session = null;
+    await closeMicrophone();
+    show("idle");
+    throw error;
+  }
+}
+
+function take(bytes, peak) {
+  recordedS += bytes.length / 2 / microphone.rate;
+  level.value = Math.min(1, peak * 1.6);
+  find("#speak-clock").textContent = clock(recordedS);
+  session?.push(bytes);
+}
+
+async function stop() {
+  await closeMicrophone();
+  session?.end();
+}
+
+async function closeMicrophone() {
+  await microphone?.close();
+  microphone = null;
+}
+
+async function lost() {
+  await stop();
+  throw new Error("The microphone went away. What was said until then is safe.");
+}
+
+function hear(event) {
+  text.hear(event);
+  if (event.type === "word") find("#speak-lag").textContent = lag(event.lag_ms);
+  else if (event.type === "state") show(event.state);
+  else if (event.type === "continued") text.newStream();
+  else if (event.type === "job.failed") tell(problem, new Error(event.data.error.message));
+  else if (event.type === "job.canceled") tell(problem, new Error("The session was canceled."));
+  else if (event.type === "over") over(event.error);
+}
+
+async function over(error) {
+  if (error) tell(problem, error);
+  const jobs = session.jobs;
+  session = null;
+  await closeMicrophone();
+  show("over");
+  find("#speak-shared").hidden = true;
+  find("#speak-transcripts").replaceChildren(...jobs.map(transcriptLink));
+  find("#speak-done").hidden = false;
+}
+
+function transcriptLink(id, index, { length }) {
+  const part = length > 1 ? `, part ${index + 1}` : "";
+  return make("a", { class: "button", href: `#job/${id}` }, `Transcript and downloads${part}`);
+}
+
+/** A link for whoever wants to read along; it opens for an hour, and shows nothing else of this account. */
+async function share() {
+  const { token } = await eventsToken(session.jobId);
+  const link = new URL(`live/${session.jobId}#token=${token}`, base()).href;
+  find("#speak-link").value = link;
+  find("#speak-open").href = link;
+  find("#speak-shared").hidden = false;
+  find("#speak-link").focus();
+  announce("Link made. Whoever has it can read along.");
+}
+
+toggle.addEventListener("click", guarded(problem, () => (microphone ? stop() : start())));
+find("#speak-share").addEventListener("click", guarded(problem, share));
+find("#speak-copy").addEventListener("click", guarded(problem, () => copy(find("#speak-link").value, "Link")));
+addEventListener("beforeunload", (event) => {
+  if (session) event.preventDefault(); // what is not sent yet would be lost
+});
+show("idle");
