@@ -9,7 +9,7 @@ from pipeline.documents.formats import SCHEMA, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import Word
 from server.clock import iso, iso_or_none
-from server.jobs.states import CONTAINER, Job, JobError, LiveOptions, Source, Standing, State
+from server.jobs.states import AUDIO, CONTAINER, Job, JobError, LiveOptions, Source, Standing, State
 from server.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
 from server.storage.interfaces import JobStore
 
@@ -39,6 +39,8 @@ class Records:
         shown = record(job, self._links, ttl_s=ttl_s, words=words)
         if job.order.live is not None:
             shown["live"] |= (await self._standings.standing(job)).to_json()
+            if await self._jobs.artifact(job.id, AUDIO) is not None:
+                shown["live"]["audio_url"] = self._links.output(job, AUDIO, ttl_s=ttl_s)
         return shown
 
     def listed(self, job: Job) -> dict[str, Any]:
@@ -107,7 +109,7 @@ def _live(job: Job, options: LiveOptions) -> dict[str, Any]:
     shown: dict[str, Any] = asdict(options)
     if options.encoding == CONTAINER:
         del shown["sample_rate"], shown["channels"]
-    return shown | Standing(job.source.bytes, job.duration_s).to_json()
+    return shown | Standing(job.source.bytes, job.duration_s, settled_bytes=job.source.bytes).to_json()
 
 
 def _source(source: Source) -> Mapping[str, Any]:

@@ -211,11 +211,13 @@ SCHEMAS: Mapping[str, Any] = {
             "record": SWITCH,
             "received_bytes": {**MAYBE_WHOLE, "description": "Where the next writer goes on"},
             "received_seconds": MAYBE_NUMBER,
+            "settled_bytes": {**MAYBE_WHOLE, "description": "What even a restart of the server would not need again"},
             "lag_ms": {**MAYBE_WHOLE, "description": "From the last final word's sound to its decision"},
         },
         {
             "sample_rate": WHOLE,
             "channels": WHOLE,
+            "audio_url": {"type": "string", "format": "uri", "description": "The recording, once completed"},
             "ingest_ws": {"type": "string", "format": "uri", "description": "Only in the answer of POST /v1/live"},
             "ingest_http": {"type": "string", "format": "uri"},
             "events_url": {"type": "string", "format": "uri"},
@@ -228,6 +230,7 @@ SCHEMAS: Mapping[str, Any] = {
             "status": {"enum": [*State]},
             "received_bytes": MAYBE_WHOLE,
             "received_seconds": MAYBE_NUMBER,
+            "settled_bytes": MAYBE_WHOLE,
             "lag_ms": MAYBE_WHOLE,
         }
     ),

@@ -64,6 +64,7 @@ class Source:
     format: str | None = None  # as found in the bytes, never as claimed by a name
 
 
+AUDIO = "audio"  # the output that is a live session's recording
 CONTAINER = "container"  # the encoding that says itself what it is; the others are raw samples
 
 
@@ -86,12 +87,14 @@ class Standing:
 
     received_bytes: int | None
     received_s: float | None
+    settled_bytes: int | None = None  # what even a restart of the server would not ask for again
     lag_s: float | None = None  # of the last final word behind the arrival of its sound
 
     def to_json(self) -> dict[str, float | int | None]:
         return {
             "received_bytes": self.received_bytes,
             "received_seconds": self.received_s,
+            "settled_bytes": self.settled_bytes,
             "lag_ms": None if self.lag_s is None else round(self.lag_s * 1000),
         }
 

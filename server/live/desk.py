@@ -12,7 +12,7 @@ from pipeline.ingest.isolation import Isolation
 from server.accounts.plans import Plans
 from server.delivery.partials import Partials
 from server.errors import Problem
-from server.jobs.states import CONTAINER, Job, Standing
+from server.jobs.states import CONTAINER, Job, LiveOptions, Standing
 from server.jobs.worker import LeaseLost
 from server.live.ending import Endings, Heard
 from server.live.hearing import Hearing
@@ -60,9 +60,14 @@ class Desk:
     def rules(self) -> LiveRules:
         return self._parts.rules
 
+    @property
+    def closing(self) -> bool:
+        """The server stops: sessions are handed back, and go on elsewhere or later."""
+        return self._parts.closing.is_set()
+
     def admit(self, environment: str) -> None:
         """Returns iff there is room for one more session. Raises Problem queue_full, shutting_down."""
-        if self._parts.closing.is_set() or self._tasks is None:
+        if self.closing or self._tasks is None:
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
         try:
             self._parts.hearings[environment].admission.admit()
@@ -99,9 +104,10 @@ class Desk:
         if live is not None and not live.over.is_set():
             return live.standing()
         if job.terminal:
-            return Standing(job.source.bytes, job.duration_s or 0.0, None)
+            return Standing(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
         before = await self._past(job.id, await self._parts.jobs.chunks(job.id))
-        return Standing(bytes_up_to_past(job, before), seconds(before.origin.position), None)
+        reached = _bytes_up_to(before, job.order.live)
+        return Standing(reached, seconds(before.origin.position), settled_bytes=reached)
 
     async def _opened(self, job: Job) -> LiveSession:
         self.admit(job.environment)
@@ -185,9 +191,7 @@ class Desk:
         return past(chunks, log)
 
 
-def bytes_up_to_past(job: Job, before: Past) -> int | None:
+def _bytes_up_to(before: Past, options: LiveOptions) -> int | None:
     """Where a writer of raw audio would go on; a container's bytes say nothing about time."""
-    assert job.order.live is not None
-    if job.order.live.encoding == CONTAINER:
-        return None if before.origin.position else 0
-    return bytes_up_to(before.origin.position, job.order.live)
+    position = before.origin.position
+    return bytes_up_to(position, options) if options.encoding != CONTAINER else None if position else 0

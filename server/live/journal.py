@@ -59,6 +59,7 @@ class Journal:
     ) -> None:
         self.chunks = list(past.chunks)
         self.warnings: dict[str, Mapping[str, str]] = {}
+        self.settled = past.origin.position  # where a session would go on if this process died
         self._held = held
         self._job_id = held.lease.job.id
         self._origin = past.origin
@@ -85,6 +86,7 @@ class Journal:
             self._language, self._language_probability = batch.language.language, batch.language.probability
         if batch.events:
             await self._keep(batch, heard)
+        self.settled = max(self.settled, min(batch.settled, heard))
         if batch.partial is not None and self._interim:
             self._partials.show(self._job_id, batch.partial, after=self._last)
         elif batch.partial_ended:

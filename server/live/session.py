@@ -22,9 +22,10 @@ from server.live.ending import Endings, Heard
 from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
 from server.live.journal import Held, Journal
 from server.live.resuming import Past
+from server.live.taping import Tape
 from server.logs import log
 from server.metrics import Metrics
-from server.storage.interfaces import Renewal, StorageError
+from server.storage.interfaces import Artifact, Renewal, StorageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,8 @@ class LiveSession:
         self._plan = plan
         self._metrics = metrics
         self._closing = closing
+        self._tape = Tape() if self.options.record else None
+        self.resumed = past.origin.position > 0
         self._heard = past.origin.position  # end of the audio that was taken in, on the stream's clock
         self._ending = asyncio.Event()
         self._deaf = False  # what the intake still gives is of no use
@@ -159,8 +162,12 @@ class LiveSession:
 
     def standing(self) -> Standing:
         statistics = self._session.statistics()
+        raw = self.options.encoding != CONTAINER
         return Standing(
-            self._intake.received_bytes, seconds(self._heard), statistics.lag_s if statistics.counts.words else None
+            self._intake.received_bytes,
+            seconds(self._heard),
+            settled_bytes=bytes_up_to(self._journal.settled, self.options) if raw else None,
+            lag_s=statistics.lag_s if statistics.counts.words else None,
         )
 
     @property
@@ -181,11 +188,14 @@ class LiveSession:
         except Exception:  # noqa: BLE001  one session's surprise must not end the others
             log.exception("live session broke", extra={"job": self.job.id})
             self.ended_by = Problem("internal", "the server failed; connect again to go on")
+            await self._hand_back()
         finally:
             self._metrics.final_words_changed.inc(self._session.statistics().retractions)
             self._deaf = True
             self._ending.set()
             self._journal.close()
+            if self._tape is not None:
+                self._tape.close()
             self.over.set()
 
     async def _live_and_end(self) -> None:
@@ -204,9 +214,16 @@ class LiveSession:
             case _Verdict.CANCELED:
                 await self._endings.cancel(self._held.lease, duration=self._heard)
             case _Verdict.CLOSING:
-                await self._endings.jobs.release(self._held.lease, delay_s=0, error=None, count=False)
+                await self._hand_back()
             case _Verdict.LEASE_LOST:
                 raise LeaseLost
+
+    async def _hand_back(self) -> None:
+        """The job waits for its writer, in this process or another. A lease that cannot be given back runs out."""
+        try:
+            await self._endings.jobs.release(self._held.lease, delay_s=0, error=None, count=False)
+        except StorageError:
+            log.exception("live session cannot be handed back", extra={"job": self.job.id})
 
     async def _work(self) -> PipelineError | None:
         """Hear everything until the audio ends; what was wrong with it, if it ended for that."""
@@ -264,6 +281,8 @@ class LiveSession:
             self.end(Problem("audio_too_long", f"the plan takes {most_s} s of audio"))
         if len(samples):
             self._heard += len(samples)
+            if self._tape is not None:
+                self._tape.add(samples)
             await self._session.feed(samples)
 
     async def _end(self, broken: PipelineError | None) -> None:
@@ -275,13 +294,26 @@ class LiveSession:
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
+        audio = await self._taped()
         heard = Heard(
             chunks=self._journal.chunks,
             duration=self._heard,
             received_bytes=received_bytes,
             warnings=tuple(self._journal.warnings.values()),
+            audio=audio,
         )
         await self._endings.complete(lease, heard)
+
+    async def _taped(self) -> Artifact | None:
+        """The recording, if one was ordered and could be made. It begins where this process took the session up."""
+        if self._tape is None:
+            return None
+        audio = await self._tape.store(f"{self.job.id}/{self._held.lease.epoch}", self._endings.blobs)
+        if self._tape.torn:
+            self._journal.warn("recording_failed", "the audio could not be kept")
+        elif self.resumed:
+            self._journal.warn("recording_incomplete", "the audio before a restart of the server was not kept")
+        return audio
 
     # --- the lease, the clock and the client's wishes ----------------------------------------------------------------
 
@@ -296,6 +328,8 @@ class LiveSession:
             except StorageError:
                 log.exception("live session cannot reach its storage", extra={"job": self.job.id})
             self._held.check()
+            if self._tape is not None:
+                await self._tape.flush()
             self._end_if_forgotten()
             await self._pause()
 

@@ -42,6 +42,7 @@ class Told:
     partial_ended: bool = False  # what was shown before is in the log now
     partials: int = 0  # that were reported, shown or not
     lags_s: list[float] = field(default_factory=list)  # of the words
+    settled: int = 0  # end of the last word
     language: LanguageDetected | None = None
     warnings: list[Warned] = field(default_factory=list)
 
@@ -58,6 +59,7 @@ def told(happened: Iterable[Happened], origin: Origin) -> Told:
                     body = {"index": number, "segment": origin.segments + segment, **_word(shifted(word, origin))}
                     _log(batch, "word", {**body, "emitted_at": at, "lag_ms": round(lag_s * 1000)})
                 batch.lags_s += one.lags_s
+                batch.settled = shifted(words[-1], origin).end
             case SegmentClosed(number, segment, forced):
                 _end_partial(batch)
                 moved = replace(segment, words=tuple(shifted(word, origin) for word in segment.words))

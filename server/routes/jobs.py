@@ -2,18 +2,20 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from pipeline.documents.formats import FORMATS
+from pipeline.ingest import recording
 from server.accounts.signed import SigningKeys, make_cursor, read_cursor
 from server.clock import now_ms, parse_iso
 from server.door import Caller, Door
 from server.errors import FieldError, Problem, invalid
 from server.jobs.holding import Holding
-from server.jobs.states import Job, State
+from server.jobs.states import AUDIO, Job, State
 from server.links import DOWNLOAD_TTL_S, MOST_TTL_S, Links
 from server.records import Records
 from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
@@ -35,6 +37,19 @@ URL_TTL = Parameter(
     schema={"type": "integer", "minimum": 1, "maximum": MOST_TTL_S},
     description="Seconds for which the download links hold",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """How one kind of output is given out."""
+
+    media_type: str
+    extension: str
+
+
+DOWNLOADS = {name: Download(kind.media_type, kind.extension) for name, kind in FORMATS.items()} | {
+    AUDIO: Download(recording.MEDIA_TYPE, recording.EXTENSION)
+}
 
 
 class Jobs:
@@ -97,7 +112,7 @@ class Jobs:
                 description="Takes the owner's key, or a signed link from the job's `formats`.",
                 parameters=(
                     JOB_ID,
-                    Parameter(name="name", place="path", schema={"enum": [*FORMATS]}, description="The format",
+                    Parameter(name="name", place="path", schema={"enum": [*DOWNLOADS]}, description="The format",
                               required=True),
                     *(Parameter(name=part, place="query", schema={"type": "string"},
                                 description="Part of a signed link") for part in ("exp", "kid", "sig")),
@@ -168,15 +183,17 @@ class Jobs:
                 raise no_such_job()
         else:
             job = await self.mine(request, await self._door.identify(request))
-        if name not in job.order.output_formats:
+        if name not in _outputs(job):
             raise Problem("output_not_found", f"this job was not asked for {name[:20]!r}")
         artifact = await self._jobs.artifact(job_id, name)
+        if artifact is None and job.state is State.COMPLETED:
+            raise Problem("output_not_found", f"there is no {name} of this job")
         if artifact is None:
             raise Problem("job_not_completed", f"the job is {job.state}")
         return self._file(request, job, artifact)
 
     def _file(self, request: Request, job: Job, artifact: Artifact) -> Response:
-        kind = FORMATS[artifact.kind]
+        kind = DOWNLOADS[artifact.kind]
         headers = {
             "ETag": f'"{artifact.sha256}"',
             "Accept-Ranges": "bytes",
@@ -219,6 +236,12 @@ async def own_job(jobs: JobStore, caller: Caller, job_id: str) -> Job:
     return job
 
 
+def _outputs(job: Job) -> tuple[str, ...]:
+    """What can be downloaded once the job is completed."""
+    recorded = job.order.live is not None and job.order.live.record
+    return (*job.order.output_formats, AUDIO) if recorded else job.order.output_formats
+
+
 def no_such_job() -> Problem:
     return Problem("job_not_found", "there is no such job")
 
@@ -241,7 +264,7 @@ LIST_PARAMETERS = (
     Parameter(name="cursor", place="query", schema={"type": "string"}, description="next_cursor of the page before"),
     Parameter(name="status", place="query", schema={"type": "string"}, description="Comma list of statuses"),
     Parameter(name="created_after", place="query", schema={"type": "string", "format": "date-time"},
-              description="Only jobs created at or after this instant"),
+              description="Only jobs created after this instant"),
     Parameter(name="created_before", place="query", schema={"type": "string", "format": "date-time"},
               description="Only jobs created before this instant"),
     Parameter(name="source", place="query", schema={"enum": ["upload", "url", "live"]}, description="Kind of source"),

@@ -41,6 +41,7 @@ from server.storage.interfaces import EventLog, JobStore, NewJob
 
 MOST_BODY = 64 * 1024
 MOST_MESSAGE_BYTES = 1024 * 1024  # of a WebSocket
+SOON = {"Retry-After": "5"}
 PIECE_BYTES = 256 * 1024  # of an HTTP body that is taken at once
 TOKEN_MARGIN_S = 3600  # a session's own link to its audio outlives the longest session by so much
 AUDIO_TYPES = (
@@ -172,16 +173,15 @@ class Live:
         live = await self._desk.open(await self._live_job(request))
         async with live.seat() as seat:
             try:
-                await _pour(request, seat)
+                await _pour(request, live, seat)
             except ClientDisconnect:
-                self._metrics.live_dropped.inc()
+                self._count_dropped(live)
                 raise
             if final:
                 seat.end()
         if live.ending:
             await self._holding.until_over(live.job, wait_s=self._finish_wait_s)
-        if live.ended_by is not None:
-            raise live.ended_by
+            await self._check_end(live)
         return await self._progress(live.job)
 
     async def finish(self, request: Request, _caller: Caller) -> Response:
@@ -270,8 +270,8 @@ class Live:
             raise no_such_job()
         if live.ended_by is not None:
             raise live.ended_by
-        if not job.terminal:
-            raise Problem("shutting_down", "the server is restarting; connect again to go on")
+        if not job.terminal and (live.over.is_set() or self._desk.closing):
+            raise Problem("shutting_down", "the server is restarting; connect again to go on", headers=SOON)
 
     async def _hear(self, socket: Socket, live: LiveSession, seat: Seat) -> None:
         """Take what the writer sends until it leaves."""
@@ -366,12 +366,25 @@ class Live:
             raise Problem("origin_not_allowed", "pages of this origin may not use this server")
 
 
-async def _pour(request: Request, seat: Seat) -> None:
-    """The request's body into the session, until one of them ends."""
-    async for data in request.stream():
-        for at in range(0, len(data), PIECE_BYTES):
-            if not await seat.take(data[at : at + PIECE_BYTES]):
-                return
+async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:
+    """The request's body into the session, until one of them ends. Raises ClientDisconnect, Problem ingest_busy."""
+
+    async def pour() -> None:
+        async for data in request.stream():
+            for at in range(0, len(data), PIECE_BYTES):
+                if not await seat.take(data[at : at + PIECE_BYTES]):
+                    return
+
+    tasks = {asyncio.create_task(work) for work in (pour(), live.over.wait(), seat.lost.wait())}
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()
+    seat.keep_alive()  # raises where it is ours no longer
 
 
 async def _refuse_data(websocket: WebSocket) -> None:

@@ -6,6 +6,7 @@ with a token is let in, told in an error frame, and closed.
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 
 import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
@@ -88,10 +89,13 @@ class Socket:
         await self.websocket.send({"type": "websocket.send", "text": body.decode()})
 
     async def close(self, code: int, reason: str = "") -> None:
+        """The peer is told, if it reads within CLOSING_S."""
         if self._code is None:
             self._code = code
             if not self._gone:
-                await self.websocket.close(code, cut_reason(reason))
+                with suppress(TimeoutError, WebSocketDisconnect):
+                    async with asyncio.timeout(CLOSING_S):
+                        await self.websocket.close(code, cut_reason(reason))
 
     async def _refuse(self, error: Exception) -> None:
         if self._connecting and "token" not in self.websocket.query_params:
@@ -104,20 +108,19 @@ class Socket:
         if problem is None:
             log.error("websocket broke", exc_info=error, extra={"request_id": self.websocket.state.request_id})
             problem = Problem("internal", "the server failed; it has been logged")
-        try:
-            async with asyncio.timeout(CLOSING_S):
-                await self._tell_and_close(problem)
-        except (WebSocketDisconnect, TimeoutError):
-            self._code = self._code or close_code(problem)
-
-    async def _tell_and_close(self, problem: Problem) -> None:
-        await self.accept()
         code = close_code(problem)
-        if code != GOING_AWAY and not self._gone:
+        with suppress(TimeoutError, WebSocketDisconnect):
+            async with asyncio.timeout(CLOSING_S):
+                await self.accept()
+                if code != GOING_AWAY:
+                    await self._tell(problem)
+        await self.close(code, f"{problem.code}: {problem.detail}")
+
+    async def _tell(self, problem: Problem) -> None:
+        if not self._gone:
             path, request_id = self.websocket.scope["path"], self.websocket.state.request_id
             shown = problem.to_json(instance=path, request_id=request_id)
             await self.send(orjson.dumps({"type": "error", "error": shown}))
-        await self.close(code, f"{problem.code}: {problem.detail}")
 
     @property
     def _connecting(self) -> bool:

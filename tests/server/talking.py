@@ -139,5 +139,6 @@ class Talk:
 
 @asynccontextmanager
 async def talking(url: str, headers: Mapping[str, str] | None = None, **more: Any) -> AsyncIterator[Talk]:
-    async with connect(url, additional_headers=headers, proxy=None, **more) as socket:
+    # With a bounded queue a client that stops reading cannot even close: it would wait ten seconds for the answer.
+    async with connect(url, additional_headers=headers, proxy=None, **{"max_queue": None, **more}) as socket:
         yield Talk(socket)

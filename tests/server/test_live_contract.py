@@ -1,12 +1,15 @@
 """Live sessions over a real server on loopback: what the contract says of writers, readers, limits and closes."""
 
 import asyncio
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+import soundfile
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server.live.session import LiveRules
@@ -63,7 +66,7 @@ async def refused(talk: Talk, code: int, name: str) -> None:
 async def received(me: Caller, record: Mapping[str, Any], count: int) -> None:
     """So many bytes are in the session's hands."""
     async with asyncio.timeout(10):
-        while (await me.job(record["job_id"]))["live"]["received_bytes"] != count:
+        while (await me.job(record["job_id"]))["live"]["received_bytes"] != count:  # noqa: ASYNC110  over HTTP
             await asyncio.sleep(0.01)
 
 
@@ -257,6 +260,37 @@ async def test_a_session_without_audio_is_completed_without_words(me, encoding):
         assert await talk.to_the_end() == (1000, "")
     job = await me.job(record["job_id"])
     assert (job["status"], job["text"], job["duration"]) == ("completed", "", 0)
+
+
+@in_a_loop
+async def test_what_was_heard_is_kept_as_flac_where_that_is_ordered(me):
+    record = await me.start(encoding="pcm_f32le", record=True)
+    noise = np.random.default_rng(7).uniform(-1, 1, 3 * 16_000).astype("<f4")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(noise.tobytes())
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    job = await me.job(record["job_id"])
+    async with httpx.AsyncClient() as client:
+        audio = await client.get(job["live"]["audio_url"])
+    assert audio.headers["content-type"] == "audio/flac"
+    kept, rate = soundfile.read(io.BytesIO(audio.content), dtype="float32")
+    assert (rate, kept.shape) == (16_000, noise.shape)
+    assert np.abs(kept - noise).max() < 1e-4
+    assert set(job["formats"]) == {"json"}
+
+
+@in_a_loop
+async def test_no_audio_is_kept_where_nobody_ordered_it_or_none_came(me):
+    for order in ({}, {"record": True}):
+        record = await me.start(**order)
+        async with me.client() as client:
+            where = f"/v1/jobs/{record['job_id']}/outputs/audio"
+            if order:
+                assert (await client.get(where)).json()["code"] == "job_not_completed"
+            await client.post(f"/v1/jobs/{record['job_id']}/finish")
+            assert (await client.get(where)).json()["code"] == "output_not_found"
+        assert "audio_url" not in (await me.job(record["job_id"]))["live"]
 
 
 # --- writers ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from server.live.session import LiveRules
-from tests.server.running import Server, running
+from tests.server.running import running
 from tests.server.serving import Served, served
 from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, Frame, Talk, silence, spoken, talking

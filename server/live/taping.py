@@ -1,0 +1,80 @@
+"""A live session's audio on its way into a FLAC file, and the file's way to the job's outputs."""
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.audio import Samples
+from pipeline.ingest.recording import EXTENSION, Recording
+from server.jobs.states import AUDIO
+from server.logs import log
+from server.storage.interfaces import Artifact, BlobStore, DiskFull
+
+PIECE_BYTES = 256 * 1024
+
+
+class Tape:
+    """add() costs nothing; flush() writes what was added, off the event loop."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._added: list[Samples] = []  # bounded by flush() every second, and the session's pace
+        self._recording: Recording | None = None
+        self._writing = asyncio.Lock()
+        self.torn = False  # something could not be written: there will be no recording
+
+    def add(self, samples: Samples) -> None:
+        if not self.torn:
+            self._added.append(samples)
+
+    async def flush(self) -> None:
+        async with self._writing:
+            await self._flush()
+
+    async def store(self, key: str, blobs: BlobStore) -> Artifact | None:
+        """The recording as a blob; None when there is none: nothing was said, or the disk is full."""
+        async with self._writing:
+            await self._flush()
+            if self._recording is None:
+                return None
+            try:
+                return await self._stored(self._recording, f"{key}.{EXTENSION}", blobs)
+            except (OSError, DiskFull) as error:
+                self._tear(error)
+                return None
+
+    def close(self) -> None:
+        """What was not stored is gone."""
+        self._added = []
+        if self._recording is not None:
+            self._recording.close()
+            self._recording = None
+
+    async def _flush(self) -> None:
+        if not self._added:
+            return
+        samples, self._added = np.concatenate(self._added), []
+        try:
+            if self._recording is None:
+                self._recording = await asyncio.to_thread(Recording, self._folder)
+            await asyncio.to_thread(self._recording.write, samples)
+        except OSError as error:
+            self._tear(error)
+
+    async def _stored(self, recording: Recording, blob: str, blobs: BlobStore) -> Artifact:
+        digest, size = hashlib.sha256(), 0
+        file = await asyncio.to_thread(recording.finish)
+        async with blobs.create(blob) as sink:
+            while data := await asyncio.to_thread(file.read, PIECE_BYTES):
+                digest.update(data)
+                size += len(data)
+                await sink.write(data)
+        return Artifact(kind=AUDIO, blob=blob, sha256=digest.hexdigest(), bytes=size)
+
+    def _tear(self, error: Exception) -> None:
+        """A session goes on without its recording rather than not at all."""
+        log.error("recording failed", extra={"error": str(error)})
+        self.torn = True
+        self.close()
