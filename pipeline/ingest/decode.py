@@ -7,7 +7,7 @@ with no way to open anything else; and in a process of their own (isolation.py),
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from errno import EPERM
+from errno import EINVAL, EPERM
 from itertools import chain, pairwise
 from typing import NoReturn, Protocol
 
@@ -15,6 +15,10 @@ import av
 import av.codec.codec
 import av.error
 import av.stream
+import av.subtitles.codeccontext  # PyAV would load these at the first film or subtitle: too late in a confined process
+import av.subtitles.stream
+import av.video.codeccontext
+import av.video.stream
 import numpy as np
 from av.audio.fifo import AudioFifo
 from av.audio.frame import AudioFrame
@@ -177,6 +181,8 @@ class Recording:
         except av.error.FFmpegError:
             self._truncated = True
             yield None  # the decoder gives what it holds, as it does at the end of a whole file
+        except IndexError:
+            return  # PyAV at the very end, about a stream that only appeared on the way: ours was flushed before it
 
     def _compare_with_header(self, heard: int) -> None:
         """Note a cut where the samples are clearly fewer than the header says, and not for frames left out."""
@@ -275,13 +281,19 @@ class _Nameless:
         if self.size is not None:
             source.seek(0)
         self.seekable = source.seekable
-        self.seek = source.seek
         self.tell = source.tell
 
     def read(self, size: int) -> bytes:
         data = self._source.read(size) or b""
         self.head = self.head or data
         return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """The new place; where a broken file points out of itself, a negative error number, as FFmpeg wants it."""
+        try:
+            return self._source.seek(offset, whence)
+        except (OSError, ValueError):
+            return -EINVAL
 
     @property
     def cut_off(self) -> bool:

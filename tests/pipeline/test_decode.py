@@ -363,6 +363,16 @@ def test_the_probe_says_what_the_header_does(clip: Samples) -> None:
     assert not with_film.duration_stated
 
 
+def test_a_file_that_points_far_beyond_its_end_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    """The operating system refuses such a seek; an exception in the middle of FFmpeg's reading would be our fault."""
+    data = encoded(tone(1.0), "w64", "pcm_s16le")
+    start = data.index(b"data")
+    path = tmp_path / "sound"
+    path.write_bytes(data[:start] + b"junk" + data[start + 4 : start + 16] + struct.pack("<q", 1 << 62) + data[start:])
+    with path.open("rb", buffering=0) as file, recording(file, ANY) as heard:
+        assert sum(map(len, heard)) == RATE
+
+
 def test_tags_in_any_bytes_do_not_disturb() -> None:
     with io.BytesIO() as file:
         with wave.open(file, "wb") as out:
