@@ -1,0 +1,339 @@
+"""GET /v1/jobs/{id}/events: replay from any point, then the tail; who may read, how many, and when it is over."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.words import Chunk
+from server import door
+from server.clock import parse_iso
+from tests.server.serving import LIMITS, chunk, served, wav
+
+AUDIO = {"file": ("talk.wav", wav())}
+QUIET_S = 0.2
+SPOKEN = (("so", "my"), ("fellow",), ("americans",))
+OPEN = threading.Event()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    limits = replace(LIMITS, streams=replace(LIMITS.streams, keep_alive_s=QUIET_S))
+    with served(tmp_path_factory.mktemp("served"), limits=limits, WORKERS="3") as it:
+        it.batch.scripts |= {"speak": speak, "gate": gate}
+        yield it
+
+
+@pytest.fixture
+def client(server):
+    with server.new_client() as client:
+        yield client
+
+
+async def speak(*_: object) -> AsyncGenerator[Chunk]:
+    for index, texts in enumerate(SPOKEN):
+        yield chunk(index, *texts)
+
+
+async def gate(*_: object) -> AsyncGenerator[Chunk]:
+    yield chunk(0, "so")
+    while not OPEN.is_set():  # noqa: ASYNC110  a test's thread opens it
+        await asyncio.sleep(0.01)
+    yield chunk(1, "my")
+
+
+@pytest.fixture
+def held(client):
+    """A job in work that goes on when OPEN is set."""
+    OPEN.clear()
+    record = submit(client, prompt="gate", wait="0", word_timestamps="true")
+    while client.get(f"/v1/jobs/{record['job_id']}").json()["progress"] == 0:
+        pass
+    yield record
+    OPEN.set()
+
+
+def submit(client: httpx.Client, **data: str) -> dict[str, Any]:
+    record: dict[str, Any] = client.post("/v1/transcribe", files=AUDIO, data=data).json()
+    return record
+
+
+@dataclass(frozen=True)
+class Told:
+    """One event as an EventSource sees it."""
+
+    id: int | None
+    event: str
+    data: dict[str, Any]
+
+
+@contextmanager
+def following(client: httpx.Client, job_id: str, *, after: object = None, **query: str) -> Iterator[httpx.Response]:
+    headers = {} if after is None else {"Last-Event-ID": str(after)}
+    with client.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, params=query) as response:
+        yield response
+
+
+def blocks(response: httpx.Response) -> Iterator[list[str]]:
+    """The lines of one event or comment at a time."""
+    lines: list[str] = []
+    for line in response.iter_lines():
+        if line:
+            lines.append(line)
+        else:
+            yield lines
+            lines = []
+
+
+def told(lines: list[str]) -> Told | None:
+    fields = dict(line.split(": ", 1) for line in lines if not line.startswith(":"))
+    if "data" not in fields:
+        return None
+    return Told(int(fields["id"]) if "id" in fields else None, fields["event"], json.loads(fields["data"]))
+
+
+def all_of(client: httpx.Client, job_id: str, **options: Any) -> list[Told]:
+    with following(client, job_id, **options) as response:
+        assert response.status_code == 200
+        return [event for lines in blocks(response) if (event := told(lines))]
+
+
+# --- replay and tail -------------------------------------------------------------------------------------------------
+
+
+def test_a_finished_job_is_replayed_whole_and_the_stream_ends(client):
+    record = submit(client, prompt="speak", word_timestamps="true")
+    with following(client, record["job_id"]) as response:
+        assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert response.headers["cache-control"] == "no-store"
+        assert response.headers["x-accel-buffering"] == "no"
+        assert "content-encoding" not in response.headers
+        lines = list(blocks(response))
+    assert lines[0] == ["retry: 3000"]
+    events = [event for event in map(told, lines) if event]
+    assert [event.id for event in events] == list(range(1, len(events) + 1))
+    assert [event.data["word"] for event in events if event.event == "word"] == ["so", "my", "fellow", "americans"]
+    assert [event.data["index"] for event in events if event.event == "word"] == [0, 1, 2, 3]
+    assert all((event.data["job_id"], event.data["seq"]) == (record["job_id"], event.id) for event in events)
+    last = events[-1]
+    assert (last.event, last.data["type"], last.data["data"]["text"]) == (
+        "job.completed", "job.completed", "so my fellow americans",
+    )  # fmt: skip
+    assert "words" not in last.data["data"]
+    assert httpx.get(last.data["data"]["formats"]["json"]).status_code == 200
+
+
+def test_without_word_timestamps_segments_are_told_and_no_words(client):
+    kinds = {event.event for event in all_of(client, submit(client, prompt="speak")["job_id"])}
+    assert kinds == {"job.status", "job.progress", "segment", "job.completed"}
+
+
+def test_events_come_while_the_job_runs_and_silence_is_kept_alive(client, held):
+    with following(client, held["job_id"]) as response:
+        lines = blocks(response)
+        while (event := told(next(lines))) is None or event.event != "job.progress":
+            pass
+        assert next(lines) == [": keep-alive"]
+        OPEN.set()
+        rest = [event.event for event in map(told, lines) if event]
+    assert rest == ["word", "segment", "job.completed"]
+
+
+@pytest.mark.parametrize("by", ["header", "query", "both"])
+def test_a_reader_goes_on_behind_the_last_event_it_had(client, by):
+    job_id = submit(client, prompt="speak", word_timestamps="true")["job_id"]
+    everything = all_of(client, job_id)
+    for at in (1, 4, len(everything) - 1):
+        ways = {
+            "header": {"after": at},
+            "query": {"last_event_id": str(at)},
+            "both": {"after": at, "last_event_id": "1"},  # EventSource reconnects with the old query and a header
+        }
+        assert all_of(client, job_id, **ways[by]) == everything[at:]
+
+
+def test_readers_that_break_off_anywhere_miss_and_repeat_nothing(client, held):
+    job_id, got = held["job_id"], []
+    while not got or not got[-1].event.startswith("job.c"):
+        with following(client, job_id, after=got[-1].id if got else None) as response:
+            for lines in blocks(response):
+                if event := told(lines):
+                    got.append(event)
+                    break  # hang up after one
+                if lines == [": keep-alive"]:
+                    OPEN.set()
+    assert got == all_of(client, job_id)
+
+
+def test_after_the_end_there_is_nothing_to_come_back_for(client):
+    job_id = submit(client)["job_id"]
+    last = all_of(client, job_id)[-1].id
+    with following(client, job_id, after=last) as response:
+        assert (response.status_code, response.read()) == (204, b"")
+
+
+@pytest.mark.parametrize("after", ["x", "-1", "1.5", "999", "٣", "1 2"])
+def test_an_id_that_this_stream_never_gave_is_400(client, after):
+    job_id = submit(client)["job_id"]
+    response = client.get(f"/v1/jobs/{job_id}/events", headers=[(b"Last-Event-ID", after.encode())])
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_last_event_id")
+
+
+def test_a_failed_and_a_canceled_job_end_their_streams_too(server, client, held):
+    client.post(f"/v1/jobs/{held['job_id']}/cancel")
+    assert all_of(client, held["job_id"])[-1].event == "job.canceled"
+    server.wait(server.storage.jobs.delete(held["job_id"]))
+
+
+def test_deleting_the_job_ends_its_streams(client, held):
+    with following(client, held["job_id"]) as response:
+        lines = blocks(response)
+        next(lines)
+        assert client.delete(f"/v1/jobs/{held['job_id']}?force=1").status_code == 204
+        assert all((event := told(block)) is None or not event.event.startswith("job.c") for block in lines)
+
+
+# --- who may read ----------------------------------------------------------------------------------------------------
+
+
+def test_a_token_opens_the_stream_of_its_job_and_nothing_else(server, client):
+    job_id, other = submit(client)["job_id"], submit(client)["job_id"]
+    token = client.post("/v1/tokens", json={"job_id": job_id}).json()["token"]
+    ingest = client.post("/v1/tokens", json={"job_id": job_id, "scope": "ingest"}).json()["token"]
+    with server.client() as anybody:
+        assert all_of(anybody, job_id, token=token)[-1].event == "job.completed"
+        for path, given, status, code in (
+            (f"/v1/jobs/{other}/events", token, 403, "insufficient_scope"),
+            (f"/v1/jobs/{job_id}/events", ingest, 403, "insufficient_scope"),
+            (f"/v1/jobs/{job_id}/events", token[:-1], 401, "invalid_token"),
+            (f"/v1/jobs/{job_id}/events", "", 401, "invalid_token"),
+            (f"/sandbox/v1/jobs/{job_id}/events", token, 404, "job_not_found"),
+            (f"/v1/jobs/{job_id}", token, 401, "missing_credentials"),
+        ):
+            response = anybody.get(path, params={"token": given})
+            assert (response.status_code, response.json()["code"]) == (status, code)
+            assert ("www-authenticate" in response.headers) is (status in (401, 403))
+
+
+def test_a_key_is_no_token(server, client):
+    job_id = submit(client)["job_id"]
+    key = client.headers["authorization"].removeprefix("Bearer ")
+    with server.client() as anybody:
+        response = anybody.get(f"/v1/jobs/{job_id}/events", params={"token": key})
+        assert (response.status_code, response.json()["code"]) == (401, "invalid_token")
+
+
+def test_a_token_ends(server, client, monkeypatch):
+    job_id = submit(client)["job_id"]
+    made = client.post("/v1/tokens", json={"job_id": job_id, "ttl_seconds": 1}).json()
+    monkeypatch.setattr(door, "now_ms", lambda: parse_iso(made["expires_at"]))
+    with server.client() as anybody:
+        response = anybody.get(f"/v1/jobs/{job_id}/events", params={"token": made["token"]})
+        assert (response.status_code, response.json()["code"]) == (401, "invalid_token")
+
+
+# --- how it may be asked ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("text/event-stream", 200),
+        ("*/*", 200),
+        ("text/*;q=0.5, application/json", 200),
+        ("application/json", 406),
+        ("text/html, application/xhtml+xml", 406),
+        ("text/event-stream;q=0", 406),
+    ],
+)
+def test_only_event_streams_are_given_here(client, accept, status):
+    job_id = submit(client)["job_id"]
+    response = client.get(f"/v1/jobs/{job_id}/events", headers={"Accept": accept})
+    assert response.status_code == status
+
+
+def test_head_tells_the_headers_without_waiting(client, held):
+    response = client.head(f"/v1/jobs/{held['job_id']}/events")
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+
+
+# --- how many --------------------------------------------------------------------------------------------------------
+
+
+def test_five_streams_of_a_job_may_be_open_and_a_closed_one_makes_room(client, held):
+    with ExitStack() as open_streams:
+        for _ in range(5):
+            response = open_streams.enter_context(following(client, held["job_id"]))
+            assert response.status_code == 200
+        refused = client.get(f"/v1/jobs/{held['job_id']}/events")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_connections")
+        assert int(refused.headers["retry-after"]) >= 1
+    while (response := client.head(f"/v1/jobs/{held['job_id']}/events")).status_code == 429:
+        pass
+    assert response.status_code == 200
+
+
+def test_many_at_once_find_no_more_seats_than_there_are(server, client, held):
+    statuses: list[int] = []
+    go = threading.Barrier(12)
+
+    def open_one() -> None:
+        with server.client(client.headers["authorization"].removeprefix("Bearer ")) as mine:
+            go.wait()
+            with following(mine, held["job_id"]) as response:
+                statuses.append(response.status_code)
+                if response.status_code == 200:
+                    for lines in blocks(response):
+                        if (event := told(lines)) and event.event.startswith("job.c"):
+                            return
+
+    threads = [threading.Thread(target=open_one) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    while len(statuses) < 12:
+        pass
+    OPEN.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [200] * 5 + [429] * 7
+
+
+def test_a_server_that_stops_lets_its_readers_go(tmp_path):
+    OPEN.clear()
+    with served(tmp_path) as it, it.new_client() as client:
+        it.batch.scripts["gate"] = gate
+        record = submit(client, prompt="gate", wait="0")
+        with following(client, record["job_id"]) as response:
+            lines = blocks(response)
+            next(lines)
+            it.call(it.service.close_doors)
+            seen = [event.event for event in map(told, lines) if event]
+        assert "job.completed" not in seen
+        OPEN.set()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=30))
+def test_any_last_event_id_gets_a_documented_answer(finished, value):
+    client, job_id, last = finished
+    header = value.strip().encode("latin-1")
+    response = client.get(f"/v1/jobs/{job_id}/events", headers=[(b"Last-Event-ID", header)])
+    expected = 200 if header in (b"", b"0") else 400
+    if header.isdigit() and int(header) <= last:
+        expected = 204 if int(header) == last else 200
+    assert response.status_code == expected
+
+
+@pytest.fixture(scope="module")
+def finished(server):
+    with server.new_client() as client:
+        job_id = submit(client)["job_id"]
+        yield client, job_id, all_of(client, job_id)[-1].id
