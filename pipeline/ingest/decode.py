@@ -331,7 +331,7 @@ def _opened(source: _Nameless, *, live: bool) -> InputContainer:
         "codec_whitelist": ",".join(_AUDIO_DECODERS),  # no cover picture and no film is ever decoded
     }
     if live:
-        options["probesize"] = "8192"  # bytes; FFmpeg else waits for up to 5 MB
+        options["probesize"] = "4096"  # bytes; FFmpeg else waits for up to 5 MB
     try:
         return av.open(
             source, "r", options=options, io_open=_refuse, metadata_errors="replace", buffer_size=_BUFFER_BYTES
