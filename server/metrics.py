@@ -29,6 +29,10 @@ class Metrics:
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
             registry=r,
         )
+        self.websockets = Counter(
+            "scribewire_websockets_total", "WebSockets that ended, by close code or HTTP status", ["route", "code"],
+            registry=r,
+        )  # fmt: skip
         self.live_sessions = Gauge("scribewire_live_sessions", "Live sessions in this process", registry=r)
         self.live_words = Counter("scribewire_live_words_total", "Final words of live sessions", registry=r)
         self.live_partials = Counter("scribewire_live_partials_total", "Partials of live sessions", registry=r)

@@ -23,6 +23,7 @@ from server.accounts.limits import Limits
 from server.app import Bench, build
 from server.benches import open_benches
 from server.clock import now_ms
+from server.commands.websocket import PatientWebSocket
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
 from server.limits_file import read_limits
 from server.logs import configure, log
@@ -127,6 +128,7 @@ def transport(app: ASGIApp) -> uvicorn.Config:
         lifespan="off",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACE_S,
+        ws=PatientWebSocket,
         ws_max_size=MOST_MESSAGE_BYTES,
         ws_ping_interval=20,
         ws_ping_timeout=20,

@@ -39,6 +39,8 @@ from server.routes.sockets import CLOSING_S, MessageTooBig, Socket
 from server.schemas import ref
 from server.storage.interfaces import EventLog, JobStore, NewJob
 
+AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"
+EVENT_SOCKET = "/v1/jobs/{job_id}/stream"
 MOST_BODY = 64 * 1024
 MOST_MESSAGE_BYTES = 1024 * 1024  # of a WebSocket
 SOON = {"Retry-After": "5"}
@@ -134,8 +136,8 @@ class Live:
 
     def sockets(self) -> list[BaseRoute]:
         return [
-            WebSocketRoute("/v1/jobs/{job_id}/audio", self.audio),
-            WebSocketRoute("/v1/jobs/{job_id}/stream", self.stream),
+            WebSocketRoute(AUDIO_SOCKET, self.audio),
+            WebSocketRoute(EVENT_SOCKET, self.stream),
         ]
 
     # --- making one --------------------------------------------------------------------------------------------------
@@ -208,7 +210,7 @@ class Live:
     # --- audio by WebSocket ------------------------------------------------------------------------------------------
 
     async def audio(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket)
+        socket = Socket(websocket, route=AUDIO_SOCKET, metrics=self._metrics)
         await socket.serve(self._write(socket))
 
     async def _write(self, socket: Socket) -> None:
@@ -309,7 +311,7 @@ class Live:
     # --- events by WebSocket -----------------------------------------------------------------------------------------
 
     async def stream(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket)
+        socket = Socket(websocket, route=EVENT_SOCKET, metrics=self._metrics)
         await socket.serve(self._read(socket))
 
     async def _read(self, socket: Socket) -> None:

@@ -13,6 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from server.errors import Problem
 from server.logs import log
+from server.metrics import Metrics
 from server.problems import problem_of
 from server.routes.operation import problem_response
 
@@ -54,8 +55,10 @@ class MessageTooBig(Exception):
 class Socket:
     """One WebSocket. send() may be called from several tasks."""
 
-    def __init__(self, websocket: WebSocket) -> None:
+    def __init__(self, websocket: WebSocket, *, route: str, metrics: Metrics) -> None:
         self.websocket = websocket
+        self._route = route
+        self._metrics = metrics
         self._code: int | None = None
 
     async def serve(self, work: Awaitable[None]) -> None:
@@ -70,6 +73,7 @@ class Socket:
             await self._refuse(error)
         else:
             await self.close(NORMAL)
+        self._metrics.websockets.labels(self._route, str(self._code)).inc()
         log.info(
             "websocket",
             extra={
