@@ -47,6 +47,7 @@ from server.routes.estimates import Estimates
 from server.routes.events import EventStreams, Seats
 from server.routes.jobs import Jobs
 from server.routes.live import Live
+from server.routes.openai import OpenAI
 from server.routes.operation import Operation, Resource, not_found
 from server.routes.ops import Ops
 from server.routes.pages import Pages
@@ -166,12 +167,13 @@ def build(
         holding=holding, records=records, links=links, seats=seats, metrics=metrics, origins=config.cors_origins,
         finish_wait_s=config.wait_default,
     )  # fmt: skip
+    transcriptions = Transcriptions(
+        uploads=Uploads(storage.blobs), prober=prober, jobs=storage.jobs, holding=holding, accepting=accepting,
+        records=records, links=links, waiting=Waiting(default_s=config.wait_default, most_s=config.wait_max),
+        closing=closing,
+    )  # fmt: skip
     routes: list[HasOperations] = [
-        Transcriptions(
-            uploads=Uploads(storage.blobs), prober=prober, jobs=storage.jobs, holding=holding,
-            accepting=accepting, records=records, links=links,
-            waiting=Waiting(default_s=config.wait_default, most_s=config.wait_max), closing=closing,
-        ),
+        transcriptions,
         Jobs(door=door, jobs=storage.jobs, holding=holding, blobs=storage.blobs, records=records, links=links,
              wait_max_s=config.wait_max),
         EventStreams(door=door, jobs=storage.jobs, events=storage.events, following=following, metrics=metrics,
@@ -182,6 +184,8 @@ def build(
                  keys=keys, signup=SignUp(mode=config.signup, token=config.signup_token)),
         Estimates(estimator=estimator, thread=ThreadPoolExecutor(1, "estimates"), counters=storage.counters,
                   jobs=storage.jobs, limits=limits, keys=keys),
+        OpenAI(transcriptions=transcriptions, holding=holding, jobs=storage.jobs, blobs=storage.blobs,
+               events=storage.events, offers=accepting.offers),
         ops,
         Pages(index=ops.index, base_url=public_base_url),
     ]  # fmt: skip

@@ -34,6 +34,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "output_not_found": (404, "Output not found"),
     "key_not_found": (404, "Key not found"),
     "delivery_not_found": (404, "Delivery not found"),
+    "model_not_found": (404, "Model not found"),
     "method_not_allowed": (405, "Method not allowed"),
     "not_acceptable": (406, "Not acceptable"),
     # not now
@@ -80,6 +81,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "engine_error": (503, "Engine unavailable"),
     "engine_timeout": (503, "Engine too slow"),
     "decode_timeout": (422, "Audio could not be decoded in time"),
+    "unfinished": (504, "Not finished in time"),
 }
 """code -> (status, title). The README's error table is checked against it."""
 

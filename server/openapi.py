@@ -25,6 +25,7 @@ TAGS = {
     "webhooks": "Results that come to you",
     "account": "Keys, usage, tokens",
     "estimates": "What a prompt will cost, before it is run",
+    "openai": "The same service for OpenAI's clients",
     "service": "Health, formats, descriptions",
 }
 

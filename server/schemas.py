@@ -374,6 +374,21 @@ SCHEMAS: Mapping[str, Any] = {
     ),
     "EstimateModelList": _list_of({"type": "object", "required": ["id", "provider", "cluster"]},
                                   object={"const": "list"}, price_source={"type": "object"}, priced_at=INSTANT),
+    "OpenAITranscriptionForm": _object(
+        {"file": {"type": "string", "format": "binary"}, "model": {"type": "string", "examples": ["whisper-1"]}},
+        {
+            "language": TEXT,
+            "prompt": TEXT,
+            "response_format": {"enum": ["json", "verbose_json", "text", "srt", "vtt"], "default": "json"},
+            "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
+            "timestamp_granularities[]": {"type": "array", "items": {"enum": ["word", "segment"]}},
+            "stream": {"type": "boolean", "default": False},
+        },
+    ),
+    "ModelList": _list_of(
+        _object({"id": TEXT, "object": {"const": "model"}, "created": WHOLE, "owned_by": TEXT}),
+        object={"const": "list"},
+    ),
     "FormatList": _list_of(_object({"extension": TEXT, "mime": TEXT}), object={"const": "list"}),
     "Health": _object({"status": TEXT}, {"engine": MAYBE_TEXT, "model": MAYBE_TEXT, "warnings": {"type": "array"}}),
     "service_v1": {name: value for name, value in service_v1_schema("").items() if name not in ("$schema", "$id")},

@@ -69,6 +69,7 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     codes: tuple[str, ...] = ()  # error codes beside those that every operation of its kind has
     hidden: bool = False  # not in /openapi.json: pages for people
+    body_of_problem: Callable[[Problem], Mapping[str, Any]] | None = None  # for clients that know another error shape
 
 
 class Admission(Protocol):
@@ -88,6 +89,7 @@ class Resource:
         self._admission = admission
         methods = {*self._operations, "OPTIONS"} | ({"HEAD"} if "GET" in self._operations else set())
         self._allow = ", ".join(sorted(methods))
+        self._shape = next((op.body_of_problem for op in self._operations.values() if op.body_of_problem), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -96,7 +98,7 @@ class Resource:
         except ClientDisconnect:
             return  # nobody is there to answer; what arrived was dropped on the way out
         except Exception as error:  # noqa: BLE001  the outermost edge: every error becomes an answer
-            response = problem_response(request, error)
+            response = problem_response(request, error, shape=self._shape)
         await response(scope, receive, send)
 
     async def _dispatch(self, request: Request) -> Response:
@@ -123,14 +125,21 @@ async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
     await problem(scope, receive, send)
 
 
-def problem_response(request: HTTPConnection, error: Exception) -> Response:
-    """*error* as application/problem+json; what nobody foresaw is logged and answered as 500 without details."""
+def problem_response(
+    request: HTTPConnection, error: Exception, *, shape: Callable[[Problem], Mapping[str, Any]] | None = None
+) -> Response:
+    """*error* as application/problem+json, or as JSON of another *shape*.
+
+    What nobody foresaw is logged and answered as 500 without details.
+    """
     path: str = request.scope["path"]
     problem = problem_of(error)
     if problem is None:
         log.error("unexpected error", exc_info=error, extra={"request_id": request.state.request_id, "path": path})
         problem = Problem("internal", "the server failed to answer this request; it has been logged")
     request.state.code = problem.code
+    if shape is not None:
+        return json_response(shape(problem), problem.status, headers=problem.headers)
     body = problem.to_json(instance=quote(path), request_id=request.state.request_id)
     return Response(orjson.dumps(body), problem.status, headers=problem.headers, media_type="application/problem+json")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -104,20 +104,27 @@ class Transcriptions:
         ]  # fmt: skip
 
     async def create(self, request: Request, caller: Caller) -> Response:
+        wish = preference(request.headers.getlist("prefer"))
+        asked, submitted = await self.accept(request, caller, lambda received: self._parsed(received, caller))
+        return await self._answer(submitted, self._hold(request, asked, wish))
+
+    async def accept(
+        self, request: Request, caller: Caller, parse: Callable[[Received], Asked]
+    ) -> tuple[Asked, Submitted]:
+        """What the request asks, as *parse* reads its members, and the job that it became."""
         if self._closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
-        wish = preference(request.headers.getlist("prefer"))
         key = self._accepting.key(request, caller)
         job_id = new_id(Prefix.JOB, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
         async with self._accepting.reserved(key), self._received(request, caller, job_id) as received:
-            asked = self._parsed(received, caller)
-            hold = self._hold(request, asked, wish)
+            asked = parse(received)
+            query_seconds(request, "wait", most=self._waiting.most_s)
             new = await self._new_job(job_id, caller, asked, received)
             said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
             content = received.file.sha256.encode() if received.file else b""
             submitted = await self._jobs.submit(new, idempotency=fingerprinted(key, said, content))
             received.keep = not submitted.replayed
-        return await self._answer(submitted, hold)
+        return asked, submitted
 
     @asynccontextmanager
     async def _received(self, request: Request, caller: Caller, job_id: str) -> AsyncIterator[Received]:

@@ -1,0 +1,233 @@
+"""/v1/audio/transcriptions and /v1/models as OpenAI's clients know them, over the same jobs as everything else.
+
+A request is one transcription job with its record, events and webhook silence like any other; only its answer and its
+errors have another shape. (platform.openai.com/docs/api-reference/audio)
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from pipeline.documents.formats import FORMATS, segment_object, word_object
+from pipeline.documents.stored import restored
+from pipeline.words import Segment
+from server.delivery.sse import event
+from server.door import Caller
+from server.errors import CODES, FieldError, Problem, invalid
+from server.jobs.holding import Holding
+from server.jobs.orders import Asked, Members, common_order
+from server.jobs.states import Job, State
+from server.jobs.uploads import MULTIPART, Received
+from server.routes.accepting import Offer
+from server.routes.operation import Answer, Operation, json_response
+from server.routes.transcriptions import Transcriptions
+from server.schemas import ref
+from server.storage.interfaces import BlobStore, EventLog, JobStore
+
+ALIAS = "whisper-1"
+HOLD_S = 600
+FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
+RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
+GRANULARITIES = ("word", "segment")
+ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+FREEZING = 500  # and above: our own fault
+
+
+class OpenAI:
+    def __init__(
+        self,
+        *,
+        transcriptions: Transcriptions,
+        holding: Holding,
+        jobs: JobStore,
+        blobs: BlobStore,
+        events: EventLog,
+        offers: Mapping[str, Offer],
+    ) -> None:
+        self._transcriptions = transcriptions
+        self._holding = holding
+        self._jobs = jobs
+        self._blobs = blobs
+        self._events = events
+        self._offers = offers
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                method="POST", path="/v1/audio/transcriptions", handle=self.create, id="createTranscription",
+                tag="openai", summary="Transcribe as OpenAI's clients ask for it",
+                description="Always synchronous. Errors have OpenAI's shape. Counts as one transcription.",
+                media_types=(MULTIPART,), body_required=True, bodies={MULTIPART: ref("OpenAITranscriptionForm")},
+                answers={200: Answer(description="The transcript, in the shape of response_format", media_type="*/*")},
+                codes=("invalid_multipart", "payload_too_large", "audio_too_long", "unsupported_media_type",
+                       "unsupported_encoding", "unsupported_audio_format", "missing_input", "empty_file",
+                       "invalid_parameter", "invalid_audio", "no_audio_stream", "decode_timeout",
+                       "quota_exceeded", "concurrency_limited", "queue_full", "disk_full", "model_not_found",
+                       "engine_error", "engine_timeout", "unfinished", "job_not_completed",
+                       "invalid_idempotency_key", "idempotency_key_reused", "idempotency_in_progress"),
+                body_of_problem=error_body,
+            ),
+            Operation(
+                method="GET", path="/v1/models", handle=self.models, id="listModels", tag="openai",
+                summary="The recogniser's models", body_of_problem=error_body,
+                answers={200: Answer(description="The models", schema=ref("ModelList"))},
+            ),
+        ]  # fmt: skip
+
+    async def models(self, _request: Request, caller: Caller) -> Response:
+        names = [ALIAS, *sorted(self._offers[caller.environment].models)]
+        rows = [{"id": name, "object": "model", "created": 0, "owned_by": "scribewire"} for name in names]
+        return json_response({"object": "list", "data": rows})
+
+    async def create(self, request: Request, caller: Caller) -> Response:
+        wish = _Wish()
+        _, submitted = await self._transcriptions.accept(
+            request, caller, lambda received: wish.read(received, self._offers[caller.environment])
+        )
+        if wish.stream:
+            return StreamingResponse(
+                self._streamed(submitted.job), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+            )
+        job = await self._holding.until_over(submitted.job, wait_s=HOLD_S)
+        if job.state is not State.COMPLETED:
+            raise _unsuccessful(job)
+        if wish.response_format in FILE_FORMATS:
+            return await self._file(job, FILE_FORMATS[wish.response_format])
+        if wish.response_format == "verbose_json":
+            return json_response(await self._verbose(job, words="word" in wish.granularities))
+        return json_response({"text": job.text, "usage": _usage(job)})
+
+    async def _file(self, job: Job, name: str) -> Response:
+        artifact = await self._jobs.artifact(job.id, name)
+        assert artifact is not None, "a completed job has every output that was asked for"
+        data = b"".join([piece async for piece in self._blobs.read(artifact.blob)])
+        return Response(data, media_type=FORMATS[name].media_type)
+
+    async def _verbose(self, job: Job, *, words: bool) -> Mapping[str, Any]:
+        segments = [segment for body in await self._jobs.chunks(job.id) for segment in restored(body).segments]
+        shown = {
+            "task": "transcribe",
+            "language": job.language,
+            "duration": job.duration_s,
+            "text": job.text,
+            "segments": [_segment(number, segment) for number, segment in enumerate(segments)],
+            "usage": _usage(job),
+        }
+        if words:
+            spoken = [word_object(word) for segment in segments for word in segment.words]
+            shown["words"] = [{name: word[name] for name in ("word", "start", "end")} for word in spoken]
+        return shown
+
+    async def _streamed(self, job: Job) -> AsyncIterator[bytes]:
+        """Words as they are recognised, then the whole; a failure is an error event, for the status is long sent."""
+        first = True
+        async for logged in self._events.tail(job.id, after=0):
+            if logged.type == "word":
+                word = orjson.loads(logged.body)["word"]
+                yield _event("transcript.text.delta", delta=word if first else f" {word}")
+                first = False
+        over = await self._jobs.get(job.id)
+        if over is None or over.state is not State.COMPLETED:
+            problem = Problem("job_not_completed", "the job was deleted") if over is None else _unsuccessful(over)
+            yield _event("error", **error_body(problem))
+            return
+        yield _event("transcript.text.done", text=over.text, usage=_usage(over))
+        yield event(None, b"[DONE]")
+
+
+class _Wish:
+    """What a request asks for beside a transcription."""
+
+    def __init__(self) -> None:
+        self.response_format = "json"
+        self.granularities: tuple[str, ...] = ("segment",)
+        self.stream = False
+
+    def read(self, received: Received, offer: Offer) -> Asked:
+        """Raises Problem: missing_input, empty_file, model_not_found, invalid_parameter."""
+        fields = received.fields
+        if received.file is None:
+            raise Problem("missing_input", "give the audio as the multipart part file")
+        if received.file.bytes == 0:
+            raise Problem("empty_file", "the file has no bytes")
+        _check_model(fields.get("model", []), offer)
+        self.response_format = _choice(fields, "response_format", RESPONSE_FORMATS, "json")
+        given = [*fields.get("timestamp_granularities[]", ()), *fields.get("timestamp_granularities", ())]
+        for value in given:
+            if value not in GRANULARITIES:
+                raise _wrong("timestamp_granularities", f"must be of {', '.join(GRANULARITIES)}")
+        self.granularities = tuple(map(str, given)) or ("segment",)
+        self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
+        _check_temperature(fields.get("temperature", ["0"])[0])
+        members = Members({name: fields[name] for name in ("language", "prompt") if name in fields})
+        order = common_order(members, languages=offer.languages, models=offer.models, word_timestamps=True)
+        if members.errors:
+            raise invalid(members.errors)
+        output = FILE_FORMATS.get(self.response_format, "json")
+        return Asked(replace(order, output_formats=(output,)), None, None, ())
+
+
+def error_body(problem: Problem) -> Mapping[str, Any]:
+    """The problem as OpenAI's clients read it."""
+    kind = "server_error" if problem.status >= FREEZING else ERROR_TYPES.get(problem.status, "invalid_request_error")
+    param = problem.errors[0].param if problem.errors else None
+    return {"error": {"message": problem.detail, "type": kind, "param": param, "code": problem.code}}
+
+
+def _check_model(given: list[object], offer: Offer) -> None:
+    if len(given) != 1 or given[0] not in (ALIAS, *offer.models):
+        name = str(given[0])[:100] if given else ""
+        raise Problem(
+            "model_not_found",
+            f"there is no model {name!r}, only {', '.join([ALIAS, *sorted(offer.models)])}",
+            errors=[FieldError("model", "unknown_value", "unknown model")],
+        )
+
+
+def _check_temperature(given: object) -> None:
+    """It is accepted for compatibility: this service decodes deterministically."""
+    try:
+        sound = 0 <= float(str(given)) <= 1
+    except ValueError:
+        sound = False
+    if not sound:
+        raise _wrong("temperature", "must be a number from 0 to 1")
+
+
+def _choice(fields: Mapping[str, list[object]], name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = fields.get(name, [default])[0]
+    if value not in allowed:
+        raise _wrong(name, f"must be one of {', '.join(allowed)}")
+    return str(value)
+
+
+def _wrong(name: str, message: str) -> Problem:
+    return invalid([FieldError(name, "unknown_value", message)])
+
+
+def _unsuccessful(job: Job) -> Problem:
+    """Why there is no transcript."""
+    if not job.terminal:
+        return Problem("unfinished", f"the job goes on; look at /v1/jobs/{job.id}")
+    if job.error is None:
+        return Problem("job_not_completed", f"the job is {job.state}")
+    code = job.error.code if job.error.code in CODES else "internal"
+    return Problem(code, job.error.message)
+
+
+def _segment(number: int, segment: Segment) -> Mapping[str, Any]:
+    """A segment with the members that OpenAI's clients insist on; what this service does not have is zero or empty."""
+    shown = segment_object(number, segment)
+    return {"seek": 0, "tokens": [], "temperature": 0.0, "compression_ratio": 0.0, **shown}
+
+
+def _usage(job: Job) -> Mapping[str, Any]:
+    return {"type": "duration", "seconds": -(-int((job.duration_s or 0) * 1000) // 1000)}
+
+
+def _event(kind: str, **members: Any) -> bytes:
+    return event(None, orjson.dumps({"type": kind, **members}))

@@ -1,0 +1,72 @@
+"""Check 56: the real openai client against a real server."""
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from tests.server.running import CLIP, Server
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(api_key=server.new_key("pro"), base_url=server.base + "/v1", max_retries=0) as client:
+        yield client
+
+
+def test_every_response_format_says_the_same(client: openai.OpenAI) -> None:
+    text = client.audio.transcriptions.create(file=CLIP, model="whisper-1").text
+    assert len(text.split()) > 10
+    plain = client.audio.transcriptions.create(file=CLIP, model="whisper-1", response_format="text")
+    assert str(plain).strip() == text
+    srt = client.audio.transcriptions.create(file=CLIP, model="whisper-1", response_format="srt")
+    assert str(srt).startswith("1\n00:00:0")
+    vtt = client.audio.transcriptions.create(file=CLIP, model="whisper-1", response_format="vtt")
+    assert str(vtt).startswith("WEBVTT\n\n")
+
+
+def test_words_come_only_with_their_granularity(client: openai.OpenAI) -> None:
+    bare = client.audio.transcriptions.create(file=CLIP, model="whisper-1", response_format="verbose_json")
+    assert bare.words is None
+    assert bare.segments
+    assert bare.language == "en"
+    full = client.audio.transcriptions.create(
+        file=CLIP, model="whisper-1", response_format="verbose_json", timestamp_granularities=["word"]
+    )
+    assert full.words
+    assert " ".join(word.word for word in full.words) == full.text
+    assert full.words[0].start < full.words[-1].end <= full.duration
+
+
+def test_streamed_deltas_add_up_to_the_text(client: openai.OpenAI) -> None:
+    deltas, done = [], None
+    for event in client.audio.transcriptions.create(file=CLIP, model="whisper-1", stream=True):
+        if event.type == "transcript.text.delta":
+            deltas.append(event.delta)
+        elif event.type == "transcript.text.done":
+            done = event.text
+    assert len(deltas) > 10
+    assert "".join(deltas) == done
+
+
+def test_errors_are_the_clients_own(server: Server, client: openai.OpenAI) -> None:
+    stranger = openai.OpenAI(api_key="sw_live_wrong", base_url=server.base + "/v1", max_retries=0)
+    with stranger, pytest.raises(openai.AuthenticationError):
+        stranger.audio.transcriptions.create(file=CLIP, model="whisper-1")
+    with pytest.raises(openai.NotFoundError):
+        client.audio.transcriptions.create(file=CLIP, model="gpt-9")
+    with pytest.raises(openai.APIStatusError) as refused:
+        client.audio.transcriptions.create(file=("a.mp3", b"no audio at all" * 50), model="whisper-1")
+    assert refused.value.status_code == 415
+
+
+def test_over_quota_is_a_rate_limit_error(server: Server) -> None:
+    with openai.OpenAI(api_key=server.new_key("free"), base_url=server.base + "/v1", max_retries=0) as free:
+        for _ in range(5):
+            free.audio.transcriptions.create(file=CLIP, model="whisper-1")
+        with pytest.raises(openai.RateLimitError):
+            free.audio.transcriptions.create(file=CLIP, model="whisper-1")
+
+
+def test_the_models_are_listed(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list().data] == ["whisper-1", "tiny-whisper"]
