@@ -39,7 +39,7 @@ function used({ name, limit: most, used: count, resets_at: again }) {
     make("dd", {},
       most !== null && make("meter", { max: Math.max(1, most), value: count, high: most * 0.8, "aria-label": plain(name) }),
       make("span", {}, shown),
-      make("span", { class: "quiet" }, ` · anew ${moment(again)}`),
+      most !== null && make("span", { class: "quiet" }, ` · anew ${moment(again)}`),
     ),
   ];
 }

@@ -16,7 +16,7 @@ const OPENED = { files: showJobs, job: showJob, account: showAccount };
 function route(moved) {
   const [named, argument] = location.hash.slice(1).split("/");
   const name = VIEWS.includes(named) ? named : "speak";
-  for (const view of VIEWS) find(`#${view}`).hidden = view !== name;
+  for (const view of VIEWS) find(`#${view}-view`).hidden = view !== name;
   for (const link of document.querySelectorAll("nav a")) {
     const here = link.hash === `#${name === "job" ? "files" : name}`;
     if (here) link.setAttribute("aria-current", "page");
@@ -27,7 +27,7 @@ function route(moved) {
   OPENED[name]?.(argument);
   if (!moved) return;
   scrollTo(0, 0);
-  find(`#${name} h1`).focus({ preventScroll: true });
+  find(`#${name}-view h1`).focus({ preventScroll: true });
 }
 
 /** What hears here, and whether it is a stopgap. */

@@ -19,8 +19,8 @@ async function show() {
     find("#operations").append(make("section", { class: "tag" }, make("h2", { id: `tag-${name}` }, name), make("p", { class: "quiet" }, description), own.map(operation)));
     find("#contents").append(make("h3", {}, name), make("ul", {}, own.map(entry)));
   }
-  find("#webhooks").append(make("h2", {}, "Webhooks"), Object.entries(api.webhooks).map(webhook));
-  find("#schemas").append(make("h2", {}, "Schemas"), Object.entries(api.components.schemas).map(schema));
+  find("#webhooks").append(make("h2", {}, "Webhooks"), ...Object.entries(api.webhooks).map(webhook));
+  find("#schemas").append(make("h2", {}, "Schemas"), ...Object.entries(api.components.schemas).map(schema));
   search();
   if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
 }
@@ -71,16 +71,16 @@ function body(type, { schema, example }, required) {
 }
 
 function answer([status, { description, content = {}, headers = {} }]) {
-  const kinds = Object.entries(content).map(([type, { schema }]) => [" ", make("code", {}, type), schema ? [" ", schemaType(schema)] : []].flat());
+  const kinds = Object.entries(content).map(([type, { schema }]) => [" ", make("code", {}, type), schema && [" ", schemaType(schema)]]);
   const names = Object.keys(headers);
   return [
     make("dt", {}, status),
-    make("dd", {}, `${description}.`, kinds.flat(), names.length > 0 && make("span", { class: "quiet" }, ` Headers: ${names.join(", ")}.`)),
+    make("dd", {}, `${description}.`, kinds, names.length > 0 && make("span", { class: "quiet" }, ` Headers: ${names.join(", ")}.`)),
   ];
 }
 
 const refused = ([status, { description }]) =>
-  [make("dt", {}, status), make("dd", {}, description.split(", ").flatMap((code, index) => [index ? ", " : "", make("code", {}, code)]))];
+  [make("dt", {}, status), make("dd", {}, description.split(", ").map((code, index) => [index ? ", " : "", make("code", {}, code)]))];
 
 /** Text in which `this` is code. */
 const coded = (text) => text.split("`").map((part, index) => (index % 2 ? make("code", {}, part) : part));

@@ -2,12 +2,12 @@
 
 import { ask, getKey } from "./api.js";
 import { find, make } from "./dom.js";
-import { dollars, plain } from "./format.js";
+import { counted, dollars, plain } from "./format.js";
 import { guarded } from "./problems.js";
 
 const CHEAPER = {
   batch: () => "in batch",
-  fewer_turns: ({ agent_turns: turns }) => `with ${turns} ${turns === 1 ? "turn" : "turns"}`,
+  fewer_turns: ({ agent_turns: turns }) => `with ${counted(turns, "turn")}`,
 };
 
 const form = find("#estimate-form");
@@ -39,7 +39,7 @@ function show({ models, inputs, warnings, assumptions, usage, price_source: sour
 
 function summary(priced, { prompt_chars: chars, agent_turns: count, complexity }) {
   const [cheapest, dearest] = [priced[0], priced.at(-1)];
-  return `${chars.toLocaleString("en")} characters, ${count} ${count === 1 ? "turn" : "turns"}, ${complexity} complexity: ` +
+  return `${counted(chars, "character")}, ${counted(count, "turn")}, ${complexity} complexity: ` +
     `from ${dollars(cheapest.cost_usd.expected)} (${cheapest.model}) to ${dollars(dearest.cost_usd.expected)} (${dearest.model}).`;
 }
 

@@ -26,6 +26,9 @@ export function bytes(count) {
 /** An RFC 3339 instant in the reader's own time. */
 export const moment = (text) => new Date(text).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 
+/** 1, "turn" -> "1 turn"; 1200, "turn" -> "1,200 turns" */
+export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
 /** "audio_seconds" -> "audio seconds" */
 export const plain = (name) => name.replaceAll("_", " ");
 

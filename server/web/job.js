@@ -57,8 +57,6 @@ function head(record) {
     !["completed", "processing"].includes(record.status) && record.status,
   ];
   find("#job-facts").textContent = facts.filter(Boolean).join(" · ");
-  find("#job-cancel").hidden = TERMINAL.includes(record.status);
-  find("#job-delete").hidden = !TERMINAL.includes(record.status);
 }
 
 // --- while it runs -----------------------------------------------------------------------------------------------------
@@ -110,12 +108,13 @@ function progress({ status, stage, progress: part }) {
 // --- when it is over ---------------------------------------------------------------------------------------------------
 
 async function result(record) {
-  if (record.status === "failed") throw new Error(`This job failed: ${record.error.message}`);
-  if (record.status === "canceled") throw new Error("This job was canceled.");
   find("#job-result").hidden = false;
   find("#job-downloads").replaceChildren(...Object.entries(record.formats).map(download));
   find("#job-warnings").replaceChildren(...record.warnings.map(({ message, code, param }) => make("li", {}, message ?? `${code}: ${param}`)));
+  find("#job-listen").hidden = record.status !== "completed";
   find("#job-price").hidden = !record.text;
+  if (record.status === "failed") throw new Error(`This job failed: ${record.error.message}`);
+  if (record.status === "canceled") throw new Error("This job was canceled.");
   const { json, vtt } = record.formats;
   const [transcript, captions] = await Promise.all([json && fetched(json, "json"), vtt && fetched(vtt, "blob")]);
   player.show(transcript ?? { text: record.text, words: record.words ?? [], segments: [] }, captions);
@@ -130,7 +129,7 @@ async function fetched(link, kind) {
 }
 
 const download = ([name, link]) =>
-  make("a", { class: "button", href: own(link).href, download: true, "aria-label": `Download ${name.toUpperCase()}` }, name.toUpperCase());
+  make("a", { class: "button plain", href: own(link).href, download: true, "aria-label": `Download ${name.toUpperCase()}` }, name.toUpperCase());
 
 find("#job-cancel").addEventListener("click", guarded(problem, async () => {
   await ask(`v1/jobs/${shown.job_id}/cancel`, { method: "POST" });

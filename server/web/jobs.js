@@ -14,8 +14,7 @@ const problem = find("#jobs-problem");
 let cursor = null;
 let timer;
 
-export const titleOf = ({ source, created_at }) =>
-  source.filename ?? source.url ?? (source.type === "live" ? `Spoken on ${moment(created_at)}` : "Upload");
+export const titleOf = ({ source }) => source.filename ?? source.url ?? (source.type === "live" ? "Live session" : "Upload");
 
 function row(job) {
   const parts = [
@@ -53,7 +52,7 @@ const reload = guarded(problem, () => load());
 
 /** Whoever looks at them sees them as they are now. */
 export function showJobs() {
-  if (!find("#files").hidden && !document.hidden) reload();
+  if (!find("#files-view").hidden && !document.hidden) reload();
 }
 
 more.addEventListener("click", guarded(problem, () => load(cursor)));

@@ -4,17 +4,20 @@ import { find, make } from "./dom.js";
 import { clock } from "./format.js";
 
 export class Player {
+  #frame;
   #video;
-  #track = null;
+  #caption;
   #text;
   #words = []; // {start, end, element}
   #lit = null;
   #captions = null;
   #urls = [];
-  #frame = 0;
+  #next = 0; // animation frame
 
   constructor(box) {
+    this.#frame = find(".player", box);
     this.#video = find("video", box);
+    this.#caption = find(".caption", box);
     this.#text = find(".transcript", box);
     find("input[type=file]", box).addEventListener("change", ({ target }) => {
       if (target.files.length) this.play(target.files[0]);
@@ -22,6 +25,9 @@ export class Player {
     });
     this.#text.addEventListener("click", (event) => this.#clicked(event.target));
     this.#text.addEventListener("keydown", (event) => this.#pressed(event));
+    this.#video.addEventListener("loadedmetadata", () => {
+      this.#frame.classList.toggle("sound", this.#video.videoWidth === 0);
+    });
     for (const type of ["play", "seeked", "timeupdate"]) this.#video.addEventListener(type, () => this.#follow());
   }
 
@@ -37,16 +43,20 @@ export class Player {
   /** Play *file*, which never leaves this machine. */
   play(file) {
     this.#release();
-    const video = this.#video;
-    video.src = this.#url(file);
-    video.hidden = false;
-    video.classList.toggle("sound", file.type.startsWith("audio/"));
-    if (this.#captions?.size) {
-      this.#track = make("track", { kind: "captions", label: "Captions", src: this.#url(this.#captions), default: true });
-      video.append(this.#track);
-      this.#track.track.mode = "showing";
-    }
+    this.#video.src = this.#url(file);
+    if (this.#captions?.size) this.#addCaptions();
+    this.#frame.hidden = false;
     this.#text.classList.add("playable");
+  }
+
+  /** Browsers draw captions over pictures only; under mere sound they stand in a line of ours. */
+  #addCaptions() {
+    const track = make("track", { kind: "captions", label: "Captions", src: this.#url(this.#captions), default: true });
+    this.#video.append(track);
+    track.track.mode = "showing";
+    track.track.addEventListener("cuechange", () => {
+      this.#caption.textContent = [...track.track.activeCues].map((cue) => cue.getCueAsHTML().textContent).join(" ");
+    });
   }
 
   clear() {
@@ -58,12 +68,13 @@ export class Player {
   }
 
   #release() {
-    cancelAnimationFrame(this.#frame);
+    cancelAnimationFrame(this.#next);
     this.#video.pause();
     this.#video.removeAttribute("src");
     this.#video.replaceChildren();
     this.#video.load();
-    this.#video.hidden = true;
+    this.#frame.hidden = true;
+    this.#caption.textContent = "";
     this.#text.classList.remove("playable");
     for (const url of this.#urls.splice(0)) URL.revokeObjectURL(url);
   }
@@ -76,7 +87,7 @@ export class Player {
 
   /** Light the word that is heard now, as long as there is sound. */
   #follow() {
-    cancelAnimationFrame(this.#frame);
+    cancelAnimationFrame(this.#next);
     const word = this.#wordAt(this.#video.currentTime);
     if (word !== this.#lit) {
       this.#lit?.element.classList.remove("lit");
@@ -84,7 +95,7 @@ export class Player {
       if (word && !this.#video.paused) word.element.scrollIntoView({ block: "nearest" });
       this.#lit = word;
     }
-    if (!this.#video.paused) this.#frame = requestAnimationFrame(() => this.#follow());
+    if (!this.#video.paused) this.#next = requestAnimationFrame(() => this.#follow());
   }
 
   /** The last word that has begun, until half a second after its end. */
@@ -101,7 +112,7 @@ export class Player {
 
   #clicked(element) {
     const start = element.closest("[data-start]")?.dataset.start;
-    if (start !== undefined && !this.#video.hidden) this.#jump(Number(start));
+    if (start !== undefined && !this.#frame.hidden) this.#jump(Number(start));
   }
 
   #jump(start) {

@@ -1,7 +1,7 @@
 // The view where one speaks: the microphone into a live session, its words onto the screen.
 
 import { base, eventsToken } from "./api.js";
-import { announce, copy, find, make } from "./dom.js";
+import { copy, find, make } from "./dom.js";
 import { clock, lag } from "./format.js";
 import { needKey } from "./key.js";
 import { openMicrophone } from "./microphone.js";
@@ -11,7 +11,7 @@ import { LiveSession } from "./session.js";
 import { LiveText } from "./words.js";
 
 const STANDINGS = {
-  idle: "Ready",
+  idle: "Press to speak",
   connecting: "Connecting …",
   listening: "Listening",
   reconnecting: "The server is gone. Nothing is lost: what you say is kept here and sent when it is back.",
@@ -30,7 +30,7 @@ let session = null;
 let recordedS = 0;
 
 function show(state) {
-  find("#speak").dataset.state = state;
+  find("#speak-view").dataset.state = state;
   find("#speak-standing").textContent = STANDINGS[state];
   toggle.setAttribute("aria-label", microphone ? "Stop" : "Start speaking");
   toggle.disabled = !microphone && !["idle", "over"].includes(state);
@@ -115,8 +115,8 @@ async function share() {
   find("#speak-link").value = link;
   find("#speak-open").href = link;
   find("#speak-shared").hidden = false;
-  find("#speak-link").focus();
-  announce("Link made. Whoever has it can read along.");
+  find("#speak-link").focus(); // its label says what it is for
+  find("#speak-link").select();
 }
 
 toggle.addEventListener("click", guarded(problem, () => (microphone ? stop() : start())));

@@ -22,42 +22,49 @@ export class LiveText {
   clear() {
     this.#box.replaceChildren();
     this.#log?.replaceChildren();
-    this.#paragraph = null;
-    this.#partial.textContent = "";
-  }
-
-  get empty() {
-    return this.#paragraph === null;
+    this.newStream();
   }
 
   /** Take an event of a job. Those that are not about words are none of ours. */
   hear(event) {
     if (event.type === "word") this.#following(() => this.#word(event));
-    else if (event.type === "partial") this.#following(() => this.#show(event.text));
+    else if (event.type === "partial") this.#following(() => this.#partially(event));
     else if (event.type === "segment") this.#segment(event);
   }
 
   /** What comes next is on another clock, and never continues a paragraph. */
   newStream() {
     this.#paragraph = null;
+    this.#endedAt = 0;
     this.#show("");
   }
 
   #word({ word, start, end, spaced = true }) {
-    if (this.#paragraph === null || start - this.#endedAt > PARAGRAPH_S) {
-      this.#paragraph = make("p", {});
-      this.#box.append(this.#paragraph);
-    }
+    const paragraph = this.#paragraphAt(start);
+    const first = paragraph.querySelector(".final") === null;
+    this.#partial.before(make("span", { class: "final" }, (spaced && !first ? " " : "") + word));
     this.#endedAt = end;
-    const first = this.#paragraph.childNodes.length === 0;
-    this.#paragraph.append(make("span", { class: "final" }, (spaced && !first ? " " : "") + word));
     const [, ...rest] = this.#partial.textContent.trim().split(" ");
     this.#show(rest.join(" ")); // it was the partial's first word: the others stay where they are
   }
 
+  #partially({ text, start }) {
+    if (text) this.#paragraphAt(start);
+    this.#show(text);
+  }
+
   #show(text) {
     this.#partial.textContent = text && ` ${text}`;
-    (this.#paragraph ?? this.#box).append(this.#partial);
+  }
+
+  /** Where a word that starts at *start* belongs; the partial stands at its end. */
+  #paragraphAt(start) {
+    const paused = start - this.#endedAt > PARAGRAPH_S && this.#paragraph?.querySelector(".final");
+    if (this.#paragraph === null || paused) {
+      this.#paragraph = make("p", {}, this.#partial);
+      this.#box.append(this.#paragraph);
+    }
+    return this.#paragraph;
   }
 
   #segment({ text }) {
