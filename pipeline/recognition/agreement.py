@@ -16,7 +16,7 @@ from pipeline.words import Word
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementOptions:
-    guard: int = position(0.5)  # a word this close to the audio's end may still turn into a longer one
+    guard: int = position(0.4)  # a word this close to the audio's end may still turn into a longer one
     sure: float = 0.8  # probability that makes one hypothesis enough ...
     sure_guard: int = position(1.0)  # ... this far from the audio's end
     settled: int = position(3.0)  # this far from the end the hypotheses no longer improve: waiting only adds delay
@@ -30,7 +30,6 @@ class Agreement:
     """The committed words of one stream and what is heard after them.
 
     Committed words are handed out once, in order: each starts at or after the end of the one before it.
-    *voiced* tells whether there was speech where a word is said to be; words for which it is False are dropped.
     """
 
     def __init__(self, options: AgreementOptions) -> None:
@@ -54,16 +53,17 @@ class Agreement:
         """Nothing that starts before here will be committed any more."""
         return self._end
 
-    def receive(self, words: Sequence[Word], *, until: int, voiced: Callable[[Word], bool]) -> tuple[Word, ...]:
-        """Take the next hypothesis over audio that ends at *until*; give the words that are now certain."""
-        fresh = self._fresh(words, until, voiced)
-        return self._commit(fresh, self._certain(fresh, until))
+    def receive(self, words: Sequence[Word], *, until: int, paused: bool = False) -> tuple[Word, ...]:
+        """Take the next hypothesis over audio that ends at *until*; give the words that are now certain.
 
-    def conclude(
-        self, words: Sequence[Word], *, until: int, voiced: Callable[[Word], bool], guard: int = 0
-    ) -> tuple[Word, ...]:
+        *paused*: the audio ends in silence, so that its last word is whole.
+        """
+        fresh = self._fresh(words, until)
+        return self._commit(fresh, self._certain(fresh, until, paused=paused))
+
+    def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:
         """Take the last hypothesis over audio that ends at *until*; give its words up to *guard* before that."""
-        fresh = self._fresh(words, until, voiced)
+        fresh = self._fresh(words, until)
         fresh = fresh[: self._loop(fresh, fastest=self._options.fastest)]
         return self._commit(fresh, _leading(fresh, lambda word: word.end <= until - guard))
 
@@ -85,15 +85,15 @@ class Agreement:
             self._end = committed[-1].end
         return committed
 
-    def _fresh(self, words: Sequence[Word], until: int, voiced: Callable[[Word], bool]) -> list[Word]:
-        """The words after the committed ones, voiced, in order of time, between those and *until*."""
+    def _fresh(self, words: Sequence[Word], until: int) -> list[Word]:
+        """The words after the committed ones, in order of time, between those and *until*."""
         fresh: list[Word] = []
         floor = self._end
         if until < floor:
             return fresh
         for word in words[self._repeated(words) :]:
             backwards = word.end <= floor - self._options.apart
-            if backwards or word.start >= until or not voiced(word):
+            if backwards or word.start >= until:
                 continue
             start = min(max(word.start, floor), until)
             floor = min(max(word.end, start), until)
@@ -118,18 +118,19 @@ class Agreement:
         tail = self._kept[-5:]
         return max(range(len(words) + 1), key=score)
 
-    def _certain(self, fresh: Sequence[Word], until: int) -> int:
+    def _certain(self, fresh: Sequence[Word], until: int, *, paused: bool) -> int:
         """How many of the *fresh* words will not change, given the hypothesis before."""
         options = self._options
         limit = self._loop(fresh)
         hold = _lost(fresh, until, options.jump)
+        guard, sure_guard = (0, 0) if paused else (options.guard, options.sure_guard)
 
         def certain(word: Word) -> bool:
-            if word.end > until - options.guard:
+            if word.end > until - guard:
                 return False
             if any(_same(word, old, options.apart) for old in self._pending):
                 return True
-            sure = word.probability >= options.sure and word.end <= until - options.sure_guard
+            sure = word.probability >= options.sure and word.end <= until - sure_guard
             return not hold and (sure or word.end <= until - options.settled)
 
         return _leading(fresh[:limit], certain)

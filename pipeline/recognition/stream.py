@@ -30,6 +30,7 @@ from pipeline.events import (
 from pipeline.recognition.agreement import Agreement, AgreementOptions
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.turns import Turn, TurnOptions, Turns
+from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import Window
 from pipeline.words import Segment, Word, written
 
@@ -47,16 +48,16 @@ class StreamOptions:
     incremental: bool = False  # what the engine says of itself
     turns: TurnOptions = field(default_factory=TurnOptions)
     agreement: AgreementOptions = field(default_factory=AgreementOptions)
-    first_step: int = position(0.4)  # speech heard before the first partial is asked for
+    first_step: int = position(0.3)  # speech heard before the first partial is asked for
     step: int = position(0.5)  # speech heard between partials, unless pace() says otherwise
     pause: int = position(0.2)  # silence that is worth a speculative final ...
     hush: int = position(0.1)  # ... and silence before which a partial is still worth asking
     lead: int = position(0.4)  # audio kept before speech was noticed: first sounds are soft
-    speech: float = 0.3  # a word is real only where some frame has at least this speech probability
-    trim_above: int = position(5)  # a window longer than this is cut at a pause between committed words ...
-    trim_anyway: int = position(8)  # ... and one longer than this between any two of them
+    speech: float = 0.3  # frames with this speech probability hold words
+    trim_above: int = position(4)  # a window longer than this is cut at a pause between committed words ...
+    trim_anyway: int = position(6)  # ... and one longer than this between any two of them
     anchors: int = 2  # committed words that a window always keeps, to find the place again
-    context: int = 40  # words said before the window that the engine is told
+    context: int = 40  # words of this turn, said before the window, that the engine is told
     known: float = 0.5  # probability that settles the language
 
     def __post_init__(self) -> None:
@@ -229,6 +230,7 @@ class StreamCore:
         if heard.rejected is not None:
             self.counts.rejected += 1
             heard = replace(heard, words=())
+        heard = replace(heard, words=self._spoken(ask, heard))
         self._learn_language(heard, ask)
         self._answer(ask, heard)
 
@@ -275,7 +277,8 @@ class StreamCore:
             self._cut(ask, heard)
             return
         if not self._conclude_if_known():
-            self._commit(self._agreement.receive(heard.words, until=self._until(ask), voiced=self._voiced))
+            paused = ask.aim is _Aim.FINAL
+            self._commit(self._agreement.receive(heard.words, until=self._until(ask), paused=paused))
             self._show()
 
     def _conclude_if_known(self) -> bool:
@@ -283,7 +286,7 @@ class StreamCore:
         turn, ask, heard = self._turns.first, self._answered, self._last_words
         if turn is None or turn.open or ask is None or heard is None or ask.voiced < turn.voiced:
             return False
-        self._commit(self._agreement.conclude(heard.words, until=self._until(ask), voiced=self._voiced))
+        self._commit(self._agreement.conclude(heard.words, until=self._until(ask)))
         self._close(heard, forced=False)
         self._agreement.settle(ask.end)
         self._forget(ask.end)
@@ -295,7 +298,7 @@ class StreamCore:
     def _cut(self, ask: _Ask, heard: Heard) -> None:
         """End a segment that grew too long: commit what is safe, go on with the rest in the next."""
         guard = self._options.agreement.guard
-        self._commit(self._agreement.conclude(heard.words, until=ask.end, voiced=self._voiced, guard=guard))
+        self._commit(self._agreement.conclude(heard.words, until=self._until(ask), guard=guard))
         rest, edge = self._agreement.pending, ask.end - guard
         # A word that only seems to last long must not stop the stream from going on.
         self._agreement.settle(min(edge, max(rest[0].start, edge - position(2))) if rest else edge)
@@ -310,6 +313,7 @@ class StreamCore:
         self._utterance += 1
         self._segment_start = max(turn.start, self._agreement.end)
         self._forget(turn.start - self._options.lead)
+        self._context.clear()
 
     def _close(self, heard: Heard, *, forced: bool) -> None:
         """Close the segment, if it has words. Its numbers are those of its last hypothesis."""
@@ -342,11 +346,13 @@ class StreamCore:
         """Where the audio asked about ends, without padding."""
         return ask.end if self._end is None else min(ask.end, self._end)
 
-    def _voiced(self, word: Word) -> bool:
-        """Whether somebody spoke where *word* is said to be, give or take a frame."""
-        voiced = self._window.speech(word.start - WINDOW, word.end + WINDOW) >= self._options.speech
-        self.counts.unvoiced += not voiced
-        return voiced
+    def _spoken(self, ask: _Ask, heard: Heard) -> tuple[Word, ...]:
+        """The words of *heard* that somebody spoke, where the voice was."""
+        speech = self._window.speech(ask.end)
+        voicing = Voicing(self._window.start, [probability >= self._options.speech for probability in speech])
+        words = tuple(voicing.placed(heard.words))
+        self.counts.unvoiced += len(heard.words) - len(words)
+        return words
 
     def _learn_language(self, heard: Heard, ask: _Ask) -> None:
         """Settle the language on the first answer with words that is sure of it, or on the first final."""

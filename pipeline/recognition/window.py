@@ -54,7 +54,6 @@ class Window:
         """The audio from the start up to *end*, rounded up to a whole frame. At least one frame must be there."""
         return np.concatenate(list(islice(self._frames, -(-end // WINDOW) - self._first)))
 
-    def speech(self, start: int, end: int) -> float:
-        """The highest speech probability of any frame that touches start..end, 0.0 where nothing is kept."""
-        first, last = start // WINDOW - self._first, -(-end // WINDOW) - self._first
-        return max(islice(self._speech, max(0, first), max(0, last, first + 1)), default=0.0)
+    def speech(self, end: int) -> list[float]:
+        """The speech probabilities of the frames that samples(end) has."""
+        return list(islice(self._speech, -(-end // WINDOW) - self._first))
