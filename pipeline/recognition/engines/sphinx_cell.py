@@ -22,8 +22,9 @@ from pocketsphinx import Decoder
 NICE = 10
 """Priority of this process and its hearers: the server's event loop goes first."""
 
-PIECE = 3200
-"""Bytes given to the decoder at a time, 0.1 s. Of a longer piece after a features-only pass it loses the last second."""
+PIECE = 1024
+"""Bytes given to the decoder at a time: a voice activity window, of which live windows are made, so that an utterance
+is heard in the same pieces however it grew. Of pieces longer than a second it would lose the end."""
 
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
@@ -34,29 +35,38 @@ class Hearer:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._started = False
+        self._waiting = b""  # audio that holds nothing yet
 
     def hear(self, pcm: bytes, *, final: bool) -> list[tuple[str, int, int, float]]:
         """Everything heard so far: dictionary entries, their first and last frame of 10 ms, their posteriors.
 
         Before the final there is no word lattice, and every posterior is 1.
         """
+        pcm, self._waiting = self._waiting + pcm, b""
+        self._started = self._started or self._start(pcm)
         if not self._started:
-            self._start(pcm)
+            self._waiting = pcm
+            return []
         for at in range(0, len(pcm), PIECE):
             self._decoder.process_raw(pcm[at : at + PIECE], False, False)
         if final:
             self._decoder.end_utt()
         return [(each.word, each.start_frame, each.end_frame, each.prob) for each in self._decoder.seg() or ()]
 
-    def _start(self, pcm: bytes) -> None:
-        """Begin with the spectral mean of the first audio: the model's own fits one microphone at one volume."""
+    def _start(self, pcm: bytes) -> bool:
+        """Begin with the spectral mean of the first audio: the model's own fits one microphone at one volume.
+
+        False where that has no mean, as digital silence: begun with it, the decoder would be deaf to what follows.
+        """
         self._decoder.start_utt()
         self._decoder.process_raw(pcm, True, True)  # features only
         mean = self._decoder.get_cmn(True)
         self._decoder.end_utt()
+        if "nan" in mean:
+            return False
         self._decoder.set_cmn(mean)
         self._decoder.start_utt()
-        self._started = True
+        return True
 
 
 def serve(control: socket.socket, decoder: Decoder) -> None:
