@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pipeline.documents.schema import service_v1_schema
 from server import __version__
 from server.errors import CODES
 from server.jobs.orders import WEBHOOK_EVENTS
@@ -51,7 +50,7 @@ def document(operations: Iterable[Operation], *, base_url: str) -> dict[str, Any
         "paths": paths,
         "webhooks": {event: _webhook(event) for event in WEBHOOK_EVENTS},
         "components": {
-            "schemas": {**SCHEMAS, "service_v1": service_v1_schema(base_url)},
+            "schemas": SCHEMAS,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key"}},
         },
     }
@@ -83,13 +82,14 @@ def _content(operation: Operation, kind: str, schema: Mapping[str, Any]) -> dict
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
-    return {
+    shown = {
         "name": parameter.name,
         "in": parameter.place,
         "required": parameter.required,
         "description": parameter.description,
         "schema": parameter.schema,
     }
+    return shown | {"style": "deepObject"} if parameter.schema.get("type") == "object" else shown  # name[key]=value
 
 
 def _responses(operation: Operation) -> dict[str, Any]:

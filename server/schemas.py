@@ -42,6 +42,20 @@ def _between(least: int, most: int, default: int) -> dict[str, Any]:
     return {"type": "integer", "minimum": least, "maximum": most, "default": default}
 
 
+def _embedded(schema: Any, *, at: str) -> Any:
+    """A schema that was a document of its own, as a part of another one: what it says of itself now stands *at*."""
+    match schema:
+        case dict():
+            kept = {name: value for name, value in schema.items() if name not in ("$schema", "$id")}
+            return {name: _embedded(value, at=at) for name, value in kept.items()}
+        case list():
+            return [_embedded(item, at=at) for item in schema]
+        case str() if schema.startswith("#/$defs/"):
+            return at + schema.removeprefix("#")
+        case _:
+            return schema
+
+
 TEXT = {"type": "string"}
 MAYBE_TEXT = {"type": ["string", "null"]}
 NUMBER = {"type": "number"}
@@ -391,5 +405,5 @@ SCHEMAS: Mapping[str, Any] = {
     ),
     "FormatList": _list_of(_object({"extension": TEXT, "mime": TEXT}), object={"const": "list"}),
     "Health": _object({"status": TEXT}, {"engine": MAYBE_TEXT, "model": MAYBE_TEXT, "warnings": {"type": "array"}}),
-    "service_v1": {name: value for name, value in service_v1_schema("").items() if name not in ("$schema", "$id")},
+    "service_v1": _embedded(service_v1_schema(""), at="#/components/schemas/service_v1"),
 }  # fmt: skip

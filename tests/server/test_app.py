@@ -1,0 +1,274 @@
+"""The app as a whole: what belongs to no single part. Health, the index, the sandbox, shutdown, memory, any input."""
+
+import asyncio
+import os
+import re
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.words import Chunk
+from tests.server.peers import RawClient
+from tests.server.serving import LIMITS, Served, chunk, served, wav
+
+AUDIO = {"file": ("talk.wav", wav())}
+BIG = 200 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("served")) as it:
+        yield it
+
+
+# --- for machines and people -----------------------------------------------------------------------------------------
+
+
+def test_alive_and_ready_say_what_runs(server):
+    with server.client() as client:
+        assert client.get("/healthz").json() == {"status": "ok"}
+        ready = client.get("/readyz").json()
+        assert (ready["status"], ready["engine"], ready["model"]) == ("ready", "scripted", "test")
+
+
+def test_a_server_that_stops_is_alive_but_not_ready_and_takes_nothing_new(tmp_path):
+    with served(tmp_path) as it, it.new_client() as client:
+        it.call(it.service.close_doors)
+        assert client.get("/healthz").status_code == 200
+        ready = client.get("/readyz")
+        assert (ready.status_code, int(ready.headers["retry-after"]) >= 1) == (503, True)
+        refused = client.post("/v1/transcribe", files=AUDIO)
+        assert (refused.status_code, refused.json()["code"]) == (503, "shutting_down")
+        assert int(refused.headers["retry-after"]) >= 1
+
+
+def test_requests_that_are_held_are_answered_when_the_server_stops(tmp_path):
+    with served(tmp_path, WORKERS="0") as it:
+        key, answers = it.key(), []
+
+        def hold() -> None:
+            with it.client(key) as client:
+                answers.append(client.post("/v1/transcribe", files=AUDIO, params={"wait": 60}).status_code)
+
+        holding = threading.Thread(target=hold)
+        holding.start()
+        with it.client(key) as client:
+            while not client.get("/v1/jobs").json()["data"]:
+                pass
+        it.call(it.service.close_doors)
+        holding.join(10)
+        assert answers == [202]
+
+
+def test_formats_are_more_than_thirty_and_each_is_named(server):
+    with server.client() as client:
+        rows = client.get("/v1/formats").json()["data"]
+    assert len({row["extension"] for row in rows}) == len(rows) > 30
+    assert all(re.fullmatch(r"(audio|video|application)/[a-z0-9.+-]+", row["mime"]) for row in rows)
+
+
+def test_the_metrics_page_is_prometheus_text(server):
+    with server.new_client() as client:
+        client.post("/v1/transcribe", files=AUDIO)
+    with server.client() as client:
+        page = client.get("/metrics")
+    assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'scribewire_jobs_ended_total{error="",state="completed"}' in page.text
+    assert "scribewire_jobs_waiting 0.0" in page.text
+
+
+def test_refusals_by_a_limit_are_counted_by_their_code(server):
+    with server.new_client("free", transcriptions_per_month=0) as client:
+        client.post("/v1/transcribe", files=AUDIO)
+        assert 'scribewire_refused_total{code="quota_exceeded"}' in client.get("/metrics").text
+
+
+# --- sandbox ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_sandbox_hears_the_same_in_the_same_bytes(server):
+    with server.new_client(sandbox=True) as client:
+        first, second = (
+            client.post("/v1/transcribe", files={"file": ("a.wav", wav(3))}, data={"word_timestamps": "true"}).json()
+            for _ in range(2)
+        )
+        assert first["text"]
+        for record in (first, second):
+            for name in ("job_id", "created_at", "started_at", "finished_at", "expires_at", "formats", "events_url"):
+                record.pop(name)
+        assert first == second
+
+
+@pytest.mark.parametrize(
+    ("scenario", "status", "outcome"),
+    [
+        ("fail", 200, "failed"),
+        ("empty", 200, "completed"),
+        ("canceled", 200, "canceled"),
+        ("quota_exceeded", 429, "quota_exceeded"),
+        ("rate_limited", 429, "rate_limited"),
+        ("boom", 422, "invalid_parameter"),
+    ],
+)
+def test_a_scenario_gives_its_outcome(server, scenario, status, outcome):
+    with server.new_client(sandbox=True) as client:
+        response = client.post("/v1/transcribe", files=AUDIO, data={"sandbox_scenario": scenario})
+    assert response.status_code == status
+    assert (response.json().get("code") or response.json()["status"]) == outcome
+
+
+def test_slow_is_answered_before_it_is_done(server):
+    with server.new_client(sandbox=True) as client:
+        response = client.post(
+            "/v1/transcribe", files=AUDIO, data={"sandbox_scenario": "slow"}, headers={"Prefer": "wait=1"}
+        )
+        assert (response.status_code, response.headers["location"][:17]) == (202, "/sandbox/v1/jobs/")
+        assert client.get(f"/v1/jobs/{response.json()['job_id']}").json()["status"] in ("queued", "processing")
+        client.delete(f"/v1/jobs/{response.json()['job_id']}?force=true")
+
+
+# --- uploads of any size and manner ----------------------------------------------------------------------------------
+
+
+def resident_bytes() -> int:
+    """What this process, server and test together, has in memory now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux tells a process its size")
+def test_memory_is_flat_while_200_megabytes_arrive(server):
+    sizes: list[int] = []
+
+    def body() -> Iterator[bytes]:
+        yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        piece = wav() + bytes(256 * 1024 - len(wav()))
+        for number in range(BIG // len(piece)):
+            if number % 32 == 0:
+                sizes.append(resident_bytes())
+            yield piece
+        yield b"\r\n--b--\r\n"
+
+    with server.new_client() as client:
+        response = client.post(
+            "/v1/transcribe",
+            content=body(),
+            headers={"Content-Type": "multipart/form-data; boundary=b", "Prefer": "respond-async"},
+        )
+        assert (response.status_code, response.json()["source"]["bytes"]) == (202, BIG)
+        client.delete(f"/v1/jobs/{response.json()['job_id']}?force=true")
+    assert max(sizes) - sizes[1] < 24 * 1024 * 1024
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_too_many_bytes_are_413_whether_declared_or_not_and_leave_nothing(server, declared):
+    with server.new_client("free", upload_mib=1) as client:
+        body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + bytes(3 * 1024 * 1024)
+        response = client.post(
+            "/v1/transcribe",
+            content=body if declared else iter([body]),
+            headers={"Content-Type": "multipart/form-data; boundary=b"},
+        )
+    assert (response.status_code, response.json()["code"], response.json()["limit"]) == (
+        413, "payload_too_large", 1024 * 1024,
+    )  # fmt: skip
+    assert server.wait(leftovers(server)) == []
+
+
+async def leftovers(server: Served) -> list[str]:
+    """Bytes in the data folder that no job knows of."""
+    folder = server.storage.blobs._incoming  # type: ignore[attr-defined]  # the embedded store's
+    prefixes = [prefix for prefix, _ in await server.storage.blobs.prefixes()]
+    strangers = [prefix for prefix in prefixes if await server.storage.jobs.get(prefix) is None]
+    return [*strangers, *(path.name for path in folder.iterdir())]
+
+
+def test_a_client_that_vanishes_while_sending_leaves_nothing(server):
+    head = (
+        f"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key()}\r\n"
+        "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n"
+        '--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+    )
+    with RawClient(server.base) as raw:
+        raw.send(head.encode() + bytes(400_000))
+        while not server.wait(leftovers(server)):
+            pass
+    while server.wait(leftovers(server)):
+        pass
+
+
+# --- any input -------------------------------------------------------------------------------------------------------
+
+PATHS = st.sampled_from(
+    ["/", "/v1/jobs", "/v1/jobs/x", "/v1/transcribe", "/v1/keys", "/v1/tokens", "/v1/usage", "/v1/estimate/free",
+     "/v1/webhooks/test", "/sandbox/v1/jobs", "/v1/jobs/%2e%2e/outputs/json", "/v1/jobs/%00/events", "/%ff", "//",
+     "/v1//jobs"]
+)  # fmt: skip
+QUERY = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="#"), max_size=40)
+VALUE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=60)
+NAMES = st.sampled_from(
+    ["Authorization", "Content-Type", "Content-Encoding", "X-Forwarded-For", "X-Request-Id", "Origin", "Host", "Prefer",
+     "Idempotency-Key", "Accept", "Accept-Encoding", "Range", "If-None-Match", "Last-Event-ID",
+     "Access-Control-Request-Method"]
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    st.sampled_from(["GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"]),
+    PATHS,
+    QUERY,
+    st.dictionaries(NAMES, VALUE, max_size=4),
+    st.binary(max_size=60),
+)
+def test_any_request_gets_a_documented_answer(open_door, method, path, query, headers, body):  # noqa: PLR0917  given() fills them
+    """The client holds every answer against the description; what is no problem+json must be a success."""
+    raw = [(name.encode(), value.strip().encode("latin-1")) for name, value in headers.items()]
+    response = open_door.request(method, f"{path}?{query}", headers=raw, content=body)
+    assert response.status_code < 500
+    if response.status_code >= 400 and method != "HEAD":
+        assert response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.fixture(scope="module")
+def open_door(tmp_path_factory) -> Iterator[httpx.Client]:
+    """A client with a key of a server that limits next to nothing."""
+    limits = replace(LIMITS, keyless=replace(LIMITS.keyless, requests_per_minute=10_000, signups_per_day=10_000))
+    with served(tmp_path_factory.mktemp("open"), limits=limits) as it, it.new_client("enterprise") as client:
+        yield client
+
+
+# --- shutdown --------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_in_work_is_handed_back_at_shutdown_and_done_by_the_next_server(tmp_path):
+    reached = threading.Event()
+
+    async def stuck(*_: object) -> AsyncGenerator[Chunk]:
+        yield chunk(0, "so")
+        reached.set()
+        await asyncio.sleep(0.5)
+        yield chunk(1, "my")
+        await asyncio.sleep(60)
+
+    async def resumed(_path: object, _options: object, done: tuple[Chunk, ...]) -> AsyncGenerator[Chunk]:
+        yield chunk(len(done), "fellow")
+
+    with served(tmp_path) as first:
+        first.batch.scripts["work"] = stuck
+        key = first.key()
+        with first.client(key) as client:
+            job_id = client.post("/v1/transcribe", files=AUDIO, data={"prompt": "work", "wait": "0"}).json()["job_id"]
+            assert reached.wait(10)
+    with served(tmp_path) as second:
+        second.batch.scripts["work"] = resumed
+        with second.client(key) as client:
+            record = client.get(f"/v1/jobs/{job_id}", params={"wait": 10}).json()
+            assert (record["status"], record["text"], record["attempt"]) == ("completed", "so my fellow", 1)
+            assert client.get("/v1/usage").json()["usage"][0]["used"] == 1
