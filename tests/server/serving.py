@@ -34,7 +34,7 @@ from server.clock import now_ms
 from server.commands.serve import transport
 from server.config import PREFIX, Config
 from server.limits_file import read_limits
-from server.live.hearing import Hearing
+from server.live.hearing import Admission, Hearing
 from server.live.session import LiveRules
 from server.routes.accepting import Offer
 from server.storage.open import Storage, open_storage
@@ -159,7 +159,12 @@ class Served:
 
 @contextmanager
 def served(
-    folder: Path, *, limits: Limits = LIMITS, live: LiveRules = LIVE_RULES, **variables: str
+    folder: Path,
+    *,
+    limits: Limits = LIMITS,
+    live: LiveRules = LIVE_RULES,
+    admission: Admission | None = None,  # None: the scheduler's
+    **variables: str,
 ) -> Iterator[Served]:
     """The server with its storage in *folder*; *variables* as in config()."""
     started = threading.Event()
@@ -168,7 +173,7 @@ def served(
     stop = threading.Event()
 
     async def main() -> None:
-        async with _serving(folder, limits, live, variables) as server:
+        async with _serving(folder, limits, live, admission, variables) as server:
             out.append(server)
             started.set()
             await asyncio.to_thread(stop.wait)
@@ -197,7 +202,7 @@ def served(
 
 @asynccontextmanager
 async def _serving(
-    folder: Path, limits: Limits, live: LiveRules, variables: Mapping[str, str]
+    folder: Path, limits: Limits, live: LiveRules, admission: Admission | None, variables: Mapping[str, str]
 ) -> AsyncIterator[Served]:
     settings = config(**{"EGRESS_ALLOW_CIDRS": "127.0.0.0/8", "ALLOW_HTTP_SOURCES": "1", "WORKERS": "2", **variables})
     batch, engine = ScriptedBatch(), ScriptedEngine()
@@ -214,7 +219,7 @@ async def _serving(
             model=engine.model,
             incremental=False,
             listener=scheduler,
-            admission=scheduler,
+            admission=admission or scheduler,
             voice=None,
         )
         service = build(

@@ -12,7 +12,9 @@ import pytest
 import soundfile
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from pipeline.errors import PipelineError
 from server.live.session import LiveRules
+from tests.server.receiving import receiver
 from tests.server.running import CLIP
 from tests.server.serving import Served, served, wav
 from tests.server.storing import in_a_loop
@@ -529,6 +531,35 @@ def test_only_pages_of_named_origins_open_sockets_where_origins_are_named(tmp_pa
         asyncio.run(main(server))
 
 
+def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path):
+    class Room:
+        full = False
+
+        def admit(self) -> None:
+            if self.full:
+                raise PipelineError("busy")
+
+    async def main(server: Served) -> None:
+        me = Caller(server, server.key())
+        first, second = await me.start(), await me.start()
+        async with talking(first["live"]["ingest_ws"]) as talk, me.client() as client:
+            await talk.until("session.started")
+            room.full = True
+            refusal = await client.post("/v1/live", json={})
+            assert (refusal.status_code, refusal.json()["code"]) == (503, "queue_full")
+            assert int(refusal.headers["retry-after"]) > 0
+            async with talking(second["live"]["ingest_ws"]) as late:
+                await refused(late, 1013, "queue_full")
+            await talk.send(silence(2))
+            await talk.say("close")
+            assert await talk.to_the_end() == (1000, "")
+        assert talk.words == spoken(2)
+
+    room = Room()
+    with served(tmp_path, admission=room) as server:
+        asyncio.run(main(server))
+
+
 # --- audio in HTTP requests ------------------------------------------------------------------------------------------
 
 
@@ -677,6 +708,44 @@ async def test_a_deleted_session_is_gone_for_everyone(hurried):
         assert (await client.delete(f"/v1/jobs/{record['job_id']}?force=true")).status_code == 204
         await refused(talk, 4404, "job_not_found")
         await refused(reader, 4404, "job_not_found")
+
+
+@in_a_loop
+async def test_a_webhook_tells_that_a_session_is_over(me):
+    with receiver() as hooks:
+        record = await me.start(webhook_url=f"{hooks.url}/hook", metadata={"room": "7"})
+        async with me.client() as client:
+            await client.post(f"/v1/jobs/{record['job_id']}/audio?final=true", content=silence(2))
+        [got] = await asyncio.to_thread(hooks.wait_for, 1)
+    told = json.loads(got.body)
+    assert told["type"] == "job.completed"
+    assert told["data"] == told["data"] | {"job_id": record["job_id"], "text": " ".join(spoken(2))}
+    assert told["data"]["metadata"] == {"room": "7"}
+
+
+@in_a_loop
+async def test_the_metrics_page_counts_what_live_sessions_do(server):
+    me = Caller(server, server.key())
+    async with me.client() as client:
+        before = numbers((await client.get("/metrics")).text)
+        record = await me.start()
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            await talk.send(silence(2))
+            await talk.until("word")
+            assert numbers((await client.get("/metrics")).text)["scribewire_live_sessions"] >= 1
+            await talk.say("close")
+            await talk.to_the_end()
+        after = numbers((await client.get("/metrics")).text)
+    assert after["scribewire_live_words_total"] - before["scribewire_live_words_total"] == len(spoken(2))
+    assert after["scribewire_word_lag_seconds_count"] >= len(spoken(2))
+    assert after["scribewire_final_words_changed_total"] == 0
+    assert 'scribewire_websockets_total{code="1000",route="/v1/jobs/{job_id}/audio"}' in after
+
+
+def numbers(page: str) -> dict[str, float]:
+    """The metrics page's lines."""
+    lines = [line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines}
 
 
 @in_a_loop

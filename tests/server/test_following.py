@@ -1,0 +1,119 @@
+"""A reader's view of a job: the log once and in order, and partials only in their places."""
+
+import asyncio
+import random
+
+import pytest
+
+from server.accounts.signed import SigningKeys
+from server.delivery.following import Following
+from server.delivery.partials import Partial, Partials
+from server.links import Links
+from server.records import Records
+from server.storage.interfaces import Event, NewEvent
+from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit
+
+QUIET_S = 30.0
+
+
+def following(storage, partials: Partials, closing: asyncio.Event | None = None) -> Following:
+    links = Links("http://x", SigningKeys({"1": b"secret"}, "1"))
+    records = Records(storage.jobs, links, standings=None)  # type: ignore[arg-type]  # no full record is shown here
+    return Following(
+        events=storage.events,
+        partials=partials,
+        jobs=storage.jobs,
+        records=records,
+        closing=closing or asyncio.Event(),
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+@in_a_loop
+async def test_every_reader_sees_every_event_once_and_a_partial_only_behind_its_event(tmp_path, seed):
+    chance = random.Random(seed)
+    async with stored(tmp_path) as storage:
+        partials = Partials()
+        view = following(storage, partials)
+        job_id = await submit(storage, live=True)
+        lease = await storage.jobs.claim_live(job_id, "w", lease_s=LEASE_S)
+        assert lease is not None
+
+        async def reader(after: int, delay_s: float) -> list[Event | Partial]:
+            seen: list[Event | Partial] = []
+            async for one in view.follow(job_id, after=after, quiet_s=QUIET_S):
+                assert one is not None
+                seen.append(one)
+                if chance.random() < 0.3:
+                    await asyncio.sleep(delay_s * chance.random())
+            return seen
+
+        async def writer() -> None:
+            last = await storage.events.last(job_id)
+            for number in range(60):
+                for _ in range(chance.randrange(3)):
+                    partials.show(job_id, b'{"n":%d}' % number, after=last)
+                if chance.random() < 0.5:
+                    logged = await storage.jobs.log(lease, [NewEvent("word", b"{}")] * chance.randrange(1, 4))
+                    assert logged is not None
+                    last = logged[-1].seq
+                    if chance.random() < 0.5:
+                        partials.end(job_id)
+                    else:
+                        partials.move(job_id, after=last)
+                await asyncio.sleep(0.002 * chance.random())
+            partials.end(job_id)
+            assert await storage.jobs.finish(lease, completed())
+
+        readers = [asyncio.create_task(reader(after, delay)) for after, delay in ((0, 0), (0, 0.05), (1, 0.005))]
+        await writer()
+        for after, task in zip((0, 0, 1), readers, strict=True):
+            at, shown = after, 0
+            for one in await task:
+                if isinstance(one, Event):
+                    assert one.seq == at + 1
+                    at = one.seq
+                else:
+                    assert one.after == at
+                    assert one.number > shown
+                    shown = one.number
+            assert at == await storage.events.last(job_id)
+
+
+@in_a_loop
+async def test_the_newest_partial_reaches_who_joins_late(tmp_path):
+    async with stored(tmp_path) as storage:
+        partials = Partials()
+        job_id = await submit(storage, live=True)
+        for number in range(3):
+            partials.show(job_id, b'{"n":%d}' % number, after=1)
+        view = following(storage, partials).follow(job_id, after=0, quiet_s=QUIET_S)
+        assert isinstance(await anext(view), Event)
+        partial = await anext(view)
+        assert isinstance(partial, Partial)
+        assert partial.body == b'{"n":2}'
+        await view.aclose()
+
+
+@in_a_loop
+async def test_a_quiet_job_gives_a_sign_of_life_and_a_closing_server_ends_the_view(tmp_path):
+    async with stored(tmp_path) as storage:
+        closing = asyncio.Event()
+        job_id = await submit(storage, live=True)
+        view = following(storage, Partials(), closing).follow(job_id, after=1, quiet_s=0.01)
+        assert await anext(view) is None
+        closing.set()
+        assert [one async for one in view] == []
+
+
+@in_a_loop
+async def test_bodies_say_where_they_belong(tmp_path):
+    async with stored(tmp_path) as storage:
+        view = following(storage, Partials())
+        word, bare = Event("job_1", 7, 0, "word", b'{"word":"and"}'), Event("job_1", 8, 0, "tick", b"{}")
+        assert await view.body("job_1", word) == b'{"job_id":"job_1","seq":7,"word":"and"}'
+        assert await view.typed("job_1", word) == b'{"type":"word","job_id":"job_1","seq":7,"word":"and"}'
+        assert await view.body("job_1", bare) == b'{"job_id":"job_1","seq":8}'
+        assert await view.typed("job_1", Partial(1, 7, b'{"text":"a"}')) == (
+            b'{"type":"partial","job_id":"job_1","text":"a"}'
+        )

@@ -1,0 +1,205 @@
+"""Who is let in, and what becomes of sessions whose process or writer is gone: the desk on real storage."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import orjson
+import pytest
+
+from pipeline.audio import RATE
+from pipeline.documents.stored import stored as stored_chunk
+from pipeline.errors import PipelineError
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.scheduler import Scheduler
+from pipeline.words import Chunk, Segment, Word
+from server.accounts.plans import Plans
+from server.delivery.partials import Partials
+from server.errors import Problem
+from server.jobs.states import LiveOptions, Order, State
+from server.live.desk import Desk, DeskParts
+from server.live.hearing import Hearing
+from server.live.session import LiveRules
+from server.metrics import Metrics
+from server.storage.interfaces import LIVE_GRACE_MS, Lease, NewEvent
+from server.storage.open import Storage
+from tests.server.serving import LIMITS, isolation
+from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
+
+RULES = LiveRules(look_s=0.02, stale_s=0.02)
+
+
+class Full:
+    """No room for one more."""
+
+    def admit(self) -> None:
+        raise PipelineError("busy")
+
+
+@asynccontextmanager
+async def desk(storage: Storage, *, full: bool = False) -> AsyncIterator[Desk]:
+    """A desk at work; closing when the block is left."""
+    closing, scheduler = asyncio.Event(), Scheduler(ScriptedEngine())
+    hearing = Hearing(
+        engine="scripted",
+        model="scripted",
+        incremental=False,
+        listener=scheduler,
+        admission=Full() if full else scheduler,
+        voice=None,
+    )
+    made = Desk(
+        DeskParts(
+            worker="w",
+            jobs=storage.jobs,
+            events=storage.events,
+            blobs=storage.blobs,
+            partials=Partials(),
+            hearings={"production": hearing},
+            isolation=isolation(),
+            plans=Plans(storage.accounts, LIMITS),
+            metrics=Metrics(),
+            closing=closing,
+            rules=RULES,
+        )
+    )
+    running = asyncio.create_task(made.run())
+    await asyncio.sleep(0)
+    try:
+        yield made
+    finally:
+        closing.set()
+        await asyncio.wait_for(running, 20)
+        scheduler.close()
+
+
+def order(**live: object) -> Order:
+    return Order(live=LiveOptions(**live))  # type: ignore[arg-type]
+
+
+async def begun(storage: Storage, job_id: str) -> Lease:
+    """A session as a server leaves it that dies: one segment closed, two words of the next committed."""
+    lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
+    assert lease is not None
+    segment = Segment((Word("so", 0, 8000, 0.9), Word("my", 8000, 16_000, 0.9)), -0.1, 0.0)
+    words = [{"index": n, "segment": 0, "word": text, "start": n / 2, "end": n / 2 + 0.5, "probability": 0.9}
+             for n, text in enumerate(["so", "my", "fellow", "Americans"])]  # fmt: skip
+    events = [NewEvent("word", orjson.dumps(word)) for word in words]
+    chunk = Chunk(0, 0, 0, RATE, (segment,), "en", 0.9)
+    assert await storage.jobs.checkpoint(
+        lease, index=0, body=stored_chunk(chunk), events=events[:2], progress=0.0, lease_s=LEASE_S
+    )
+    assert await storage.jobs.log(lease, events[2:]) is not None
+    return lease
+
+
+async def over(storage: Storage, job_id: str) -> State:
+    async with asyncio.timeout(20):
+        while True:
+            job = await storage.jobs.get(job_id)
+            assert job is not None
+            if job.terminal:
+                return job.state
+            await storage.jobs.changed(job, timeout_s=1)
+
+
+@pytest.mark.parametrize("encoding", ["pcm_s16le", "container"])
+@in_a_loop
+async def test_a_session_that_nobody_came_back_to_ends_with_every_word_that_was_told(tmp_path, encoding):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        job_id = await submit(storage, order=order(encoding=encoding))
+        await begun(storage, job_id)
+        clock.advance(s=LEASE_S)
+        assert await storage.jobs.reap(limit=10) == 1
+        async with desk(storage):
+            clock.advance(ms=LIVE_GRACE_MS)
+            assert await over(storage, job_id) is State.COMPLETED
+        job = await storage.jobs.get(job_id)
+        assert job is not None
+        assert (job.text, job.duration_s, job.language) == ("so my fellow Americans", 2.0, "en")
+        told = [
+            (event.type, orjson.loads(event.body)) for event in await storage.events.read(job_id, after=0, limit=99)
+        ]
+        assert [body["text"] for kind, body in told if kind == "segment"] == ["fellow Americans"]
+        assert [body["index"] for kind, body in told if kind == "word"] == [0, 1, 2, 3]
+
+
+@in_a_loop
+async def test_a_session_that_never_had_a_writer_ends_without_words(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        job_id = await submit(storage, order=order())
+        async with desk(storage):
+            clock.advance(ms=LIVE_GRACE_MS)
+            assert await over(storage, job_id) is State.COMPLETED
+
+
+@in_a_loop
+async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        raw, container = await submit(storage, order=order()), await submit(storage, order=order(encoding="container"))
+        for job_id in (raw, container):
+            await begun(storage, job_id)
+        clock.advance(s=LEASE_S)
+        async with desk(storage) as made:
+            jobs = [await storage.jobs.get(job_id) for job_id in (raw, container)]
+            assert jobs[0] is not None
+            assert jobs[1] is not None
+            assert (await made.standing(jobs[0])).received_bytes == 2 * 2 * RATE
+            assert (await made.standing(jobs[1])).received_bytes is None
+            live = await made.open(jobs[0])
+            assert live.standing().received_bytes == 2 * 2 * RATE
+            assert await made.open(jobs[0]) is live
+            with pytest.raises(Problem, match="ingest_finished"):
+                await made.open(jobs[1])
+            assert await over(storage, container) is State.COMPLETED
+            async with live.seat() as seat:
+                assert await seat.take(bytes(2 * RATE * 2))
+                seat.end()
+            assert await over(storage, raw) is State.COMPLETED
+        job = await storage.jobs.get(raw)
+        assert job is not None
+        assert job.duration_s == 4.0
+        assert job.text is not None
+        assert job.text.startswith("so my fellow Americans ")
+
+
+@in_a_loop
+async def test_a_session_that_another_process_holds_is_busy(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage, order=order())
+        await begun(storage, job_id)
+        async with desk(storage) as made:
+            job = await storage.jobs.get(job_id)
+            assert job is not None
+            with pytest.raises(Problem, match="ingest_busy"):
+                await made.open(job)
+
+
+@in_a_loop
+async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path):
+    async with stored(tmp_path) as storage, desk(storage, full=True) as made:
+        job = await storage.jobs.get(await submit(storage, order=order()))
+        assert job is not None
+        for attempt in (made.open(job), asyncio.to_thread(made.admit, "production")):
+            with pytest.raises(Problem) as refusal:
+                await attempt
+            assert (refusal.value.code, refusal.value.headers["Retry-After"]) == ("queue_full", "10")
+        again = await storage.jobs.get(job.id)
+        assert again is not None
+        assert again.state is State.QUEUED
+
+
+@in_a_loop
+async def test_a_desk_that_closes_hands_its_sessions_back_but_finishes_containers(tmp_path):
+    async with stored(tmp_path) as storage:
+        raw, container = await submit(storage, order=order()), await submit(storage, order=order(encoding="container"))
+        async with desk(storage) as made:
+            for job_id in (raw, container):
+                job = await storage.jobs.get(job_id)
+                assert job is not None
+                await made.open(job)
+        states = [(await storage.jobs.get(job_id)).state for job_id in (raw, container)]  # type: ignore[union-attr]
+        assert states == [State.QUEUED, State.COMPLETED]

@@ -1,0 +1,142 @@
+"""A writer's bytes: taken in any pieces, given up on at any moment, every sample arrives once and in order."""
+
+import asyncio
+import random
+import threading
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import RATE, Samples
+from pipeline.errors import EmptyAudio, UndecodableAudio
+from pipeline.ingest import pcm
+from server.jobs import orders
+from server.jobs.states import CONTAINER, LiveOptions
+from server.live.intake import FRAME_BYTES, ContainerIntake, RawIntake, bytes_up_to, raw_frame_bytes
+from tests.server.running import CLIP
+from tests.server.serving import isolation
+from tests.server.storing import in_a_loop
+
+RAW = LiveOptions()
+AUDIO = np.random.default_rng(3).integers(-30_000, 30_000, 3 * RATE, dtype=np.int16)
+
+
+class Ear:
+    """Takes samples at once, then makes its caller wait."""
+
+    def __init__(self, pause_s: float = 0.0) -> None:
+        self.heard: list[Samples] = []
+        self.pause_s = pause_s
+
+    async def __call__(self, samples: Samples) -> None:
+        self.heard.append(samples)
+        await asyncio.sleep(self.pause_s)
+
+    @property
+    def samples(self) -> Samples:
+        return np.concatenate(self.heard) if self.heard else np.zeros(0, np.float32)
+
+
+def test_what_may_be_ordered_is_what_can_be_decoded():
+    assert (*pcm.ENCODINGS, CONTAINER) == orders.ENCODINGS
+    assert set(FRAME_BYTES) == set(pcm.ENCODINGS)
+    assert (orders.RATES, orders.CHANNELS) == (pcm.RATES, pcm.CHANNELS)
+
+
+@given(st.integers(0, 10**9), st.sampled_from(pcm.ENCODINGS), st.integers(8000, 48_000), st.integers(1, 2))
+def test_a_place_in_a_stream_is_a_whole_number_of_frames(position, encoding, rate, channels):
+    live = LiveOptions(encoding=encoding, sample_rate=rate, channels=channels)
+    reached = bytes_up_to(position, live)
+    assert reached % raw_frame_bytes(live) == 0
+    assert 0 <= position / RATE - reached / raw_frame_bytes(live) / rate < 1 / rate
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(0, 40_000), max_size=12), st.integers(0, 2**32))
+def test_raw_audio_given_up_on_at_any_moment_is_taken_exactly_as_far_as_it_says(sizes, seed):
+    chance = random.Random(seed)
+    data = AUDIO.tobytes()
+
+    async def main() -> None:
+        ear = Ear(0.001)
+        intake = RawIntake(RAW, ear)
+        running = asyncio.create_task(intake.run())
+        for size in sizes:
+            at = intake.received_bytes
+            taking = asyncio.create_task(intake.take(data[at : at + size]))
+            await asyncio.sleep(chance.choice((0, 0.0005, 0.002)))
+            if chance.random() < 0.5:
+                taking.cancel()
+            await asyncio.wait({taking})
+        await intake.take(data[intake.received_bytes :])
+        await intake.end()
+        await running
+        assert intake.received_bytes == len(data)
+        assert np.array_equal(ear.samples, AUDIO.astype(np.float32) / 32768)
+
+    asyncio.run(main())
+
+
+@in_a_loop
+async def test_a_container_in_small_pieces_given_up_on_now_and_then_arrives_whole():
+    expected, _ = soundfile.read(CLIP, dtype="float32")
+    data, ear, chance = CLIP.read_bytes(), Ear(0.001), random.Random(4)
+    intake = ContainerIntake(isolation(), ear)
+    running = asyncio.create_task(intake.run())
+    while intake.received_bytes < len(data):
+        at = intake.received_bytes
+        taking = asyncio.create_task(intake.take(data[at : at + chance.randrange(1, 100_000)]))
+        await asyncio.wait({taking}, timeout=chance.choice((0.0, 0.01)))
+        if chance.random() < 0.3:
+            taking.cancel()
+        await asyncio.wait({taking})
+    await intake.end()
+    await running
+    assert np.array_equal(ear.samples, expected)
+
+
+@pytest.mark.parametrize(("data", "error"), [(b"", EmptyAudio), (b"no audio " * 9000, UndecodableAudio)])
+@in_a_loop
+async def test_what_cannot_be_decoded_ends_the_intake_and_frees_its_writer(data, error):
+    intake = ContainerIntake(isolation(), Ear())
+    running = asyncio.create_task(intake.run())
+    if data:
+        await intake.take(data)
+    await intake.end()
+    with pytest.raises(error):
+        await running
+    await intake.take(data)  # of no use, and no harm
+
+
+@in_a_loop
+async def test_an_intake_that_is_stopped_leaves_no_thread_behind():
+    came = asyncio.Event()
+
+    async def never_done(_: Samples) -> None:
+        came.set()
+        await asyncio.Event().wait()
+
+    intake = ContainerIntake(isolation(), never_done)
+    running = asyncio.create_task(intake.run())
+    taking = asyncio.create_task(intake.take(CLIP.read_bytes() * 20))  # more than the pipes hold: it waits
+    async with asyncio.timeout(20):
+        await came.wait()
+        running.cancel()
+        await asyncio.wait({running, taking})
+        while any(thread.name.startswith("live") for thread in threading.enumerate()):  # noqa: ASYNC110  no event tells
+            await asyncio.sleep(0.01)
+
+
+@in_a_loop
+async def test_an_intake_that_is_stopped_while_it_opens_frees_who_waits_for_it():
+    intake = ContainerIntake(isolation(), Ear())
+    running = asyncio.create_task(intake.run())
+    taking = asyncio.create_task(intake.take(b"data"))
+    await asyncio.sleep(0)
+    running.cancel()
+    async with asyncio.timeout(20):
+        await asyncio.wait({running, taking})
+    assert running.cancelled()

@@ -1,0 +1,160 @@
+"""What a session says on the wire, and how the next process finds out from it where to go on."""
+
+from collections.abc import Sequence
+
+import orjson
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import RATE
+from pipeline.documents.stored import stored
+from pipeline.events import (
+    LanguageDetected,
+    Partial,
+    SegmentClosed,
+    SpeechEnded,
+    SpeechStarted,
+    Warned,
+    WordsCommitted,
+)
+from pipeline.session import Happened
+from pipeline.words import Chunk, Segment, Word
+from server.live.resuming import Past, past
+from server.live.telling import Origin, Told, told
+from server.storage.interfaces import Event
+
+AT_S = 1_795_176_000.25
+WORDS = (Word("Guten", 1600, 8000, 0.9), Word("日", 8000, 16_000, 0.51239, spaced=False))
+
+
+def happened(event, *lags_s: float) -> Happened:
+    return Happened(event, AT_S, lags_s)
+
+
+def bodies(batch: Told) -> list[tuple[str, dict[str, object]]]:
+    return [(event.type, orjson.loads(event.body)) for event in batch.events]
+
+
+def test_words_are_told_with_their_place_their_times_and_their_lag():
+    batch = told([happened(WordsCommitted(WORDS, 4, 2), 0.5, 0.4321)], Origin())
+    assert bodies(batch) == [
+        ("word", {"index": 4, "segment": 2, "word": "Guten", "start": 0.1, "end": 0.5, "probability": 0.9,
+                  "emitted_at": "2026-11-20T12:00:00.250Z", "lag_ms": 500}),
+        ("word", {"index": 5, "segment": 2, "word": "日", "start": 0.5, "end": 1.0, "probability": 0.5124,
+                  "spaced": False, "emitted_at": "2026-11-20T12:00:00.250Z", "lag_ms": 432}),
+    ]  # fmt: skip
+    assert batch.lags_s == [0.5, 0.4321]
+
+
+def test_a_session_that_went_on_counts_from_where_the_one_before_stopped():
+    origin = Origin(position=10 * RATE, words=7, segments=3)
+    events = [
+        happened(SpeechStarted(800)),
+        happened(WordsCommitted(WORDS, 0, 0), 0.1, 0.1),
+        happened(SegmentClosed(0, Segment(WORDS, -0.1, 0.0), forced=True)),
+        happened(SpeechEnded(16_000)),
+    ]
+    batch = told(events, origin)
+    seen = bodies(batch)
+    assert seen[0] == ("speech.started", {"at": 10.05})
+    assert [(body["index"], body["segment"], body["start"]) for kind, body in seen if kind == "word"] == [
+        (7, 3, 10.1),
+        (8, 3, 10.5),
+    ]
+    assert seen[3][1] == seen[3][1] | {"id": 3, "start": 10.1, "end": 11.0, "forced": True}
+    assert seen[4] == ("speech.ended", {"at": 11.0})
+    assert [word.start for word in batch.segments[0].words] == [10 * RATE + 1600, 10 * RATE + 8000]
+
+
+def test_language_and_warnings_are_events_too():
+    batch = told([happened(LanguageDetected("de", 0.98765)), happened(Warned("late", "the model is slow"))], Origin())
+    assert bodies(batch) == [
+        ("language", {"language": "de", "probability": 0.9877}),
+        ("warning", {"code": "late", "message": "the model is slow"}),
+    ]
+
+
+def test_only_the_newest_partial_that_no_word_has_overtaken_is_shown():
+    first, second = happened(Partial(WORDS[:1], 0)), happened(Partial(WORDS, 0))
+    committed = happened(WordsCommitted(WORDS, 0, 0), 0.1, 0.1)
+    assert orjson.loads(told([first, second], Origin()).partial or b"") == {
+        "segment": 0, "text": "Guten日", "start": 0.1, "end": 1.0,
+    }  # fmt: skip
+    assert not told([first], Origin()).partial_ended
+    overtaken = told([first, committed], Origin())
+    assert (overtaken.partial, overtaken.partial_ended) == (None, True)
+    assert told([committed, first], Origin()).partial is not None
+    nothing = told([happened(Partial((), 3))], Origin()).partial
+    assert orjson.loads(nothing or b"") == {"segment": 3, "text": "", "start": None, "end": None}
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[list[Happened]]:
+    """Batches of what a session reports, from its first word to any point of its life."""
+    at, count, batches = 0, 0, []
+    for number, sizes in enumerate(draw(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=4), max_size=5))):
+        segment: list[Word] = []
+        for size in sizes:
+            words = []
+            for _ in range(size):
+                start = at + draw(st.integers(0, 5000))
+                at = start + draw(st.integers(1, 5000))
+                words.append(Word(f"w{count + len(words)}", start, at, 0.5, spaced=draw(st.booleans())))
+            batches.append([happened(WordsCommitted(tuple(words), count, number), *([0.1] * size))])
+            count += size
+            segment += words
+        closing = happened(SegmentClosed(number, Segment(tuple(segment), -0.2, 0.1)))
+        if draw(st.booleans()):
+            batches[-1].append(closing)
+        else:
+            batches.append([closing])
+    return batches[: draw(st.integers(0, len(batches)))]
+
+
+def kept(batches: Sequence[Sequence[Happened]], origin: Origin, before: Past) -> tuple[list[bytes], list[Event]]:
+    """What is durable of *batches*: chunks and log, behind what was before."""
+    chunks, log = list(before.chunks), []
+    for batch in batches:
+        said = told(batch, origin)
+        log += [Event("job", len(log) + 1, 0, event.type, event.body) for event in said.events]
+        if said.segments:
+            start = chunks[-1].end if chunks else 0
+            end = said.segments[-1].end
+            chunks.append(Chunk(len(chunks), 0, start, end, tuple(said.segments), "en", 0.9))
+    return [stored(chunk) for chunk in chunks], log
+
+
+def words_of(before: Past) -> list[Word]:
+    return [word for chunk in before.chunks for segment in chunk.segments for word in segment.words]
+
+
+@settings(deadline=None)
+@given(stories(), stories())
+def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(first, second):
+    chunks, log = kept(first, Origin(), Past())
+    before = past(chunks, log)
+    said = [
+        word for batch in first for one in batch if isinstance(one.event, WordsCommitted) for word in one.event.words
+    ]
+    assert [word.text for word in (*words_of(before), *before.open_words)] == [word.text for word in said]
+    assert before.origin.words == len(said)
+    closed = [one for batch in first for one in batch if isinstance(one.event, SegmentClosed)]
+    assert before.origin.segments == len(closed) + bool(before.open_words)
+    end = said[-1].end if said else 0
+    assert abs(before.origin.position - end) <= RATE / 1000  # the log is in milliseconds
+    tail = said[len(said) - len(before.open_words) :]
+    assert all(abs(a.end - b.end) <= RATE / 1000 for a, b in zip(before.open_words, tail, strict=True))
+
+    # The open words become a segment, and the same may happen to the next process.
+    segment = before.last_segment
+    if segment is not None:
+        chunk = Chunk(len(before.chunks), 0, before.end, segment.end, (segment,), "en", 0.9)
+        assert Past((*before.chunks, chunk)).origin == before.origin
+        assert segment.avg_logprob <= 0
+        before = Past((*before.chunks, chunk))
+    chunks, more = kept(second, before.origin, before)
+    again = past(chunks, [*log, *more])
+    told_then = [one.event for batch in second for one in batch if isinstance(one.event, WordsCommitted)]
+    assert again.origin.words == len(said) + sum(len(event.words) for event in told_then)
+    starts = [word.start for word in (*words_of(again), *again.open_words)]
+    assert starts == sorted(starts)
