@@ -41,8 +41,8 @@ def serve(control: socket.socket) -> None:
             line, descriptors = asked
             match orjson.loads(line):
                 case {"start": order}:
-                    answer = {"pid": _forked(order, descriptors, control)}
-                    children.add(answer["pid"])
+                    answer = _forked(order, descriptors, control)
+                    children |= set(answer.values())
                 case {"end": int(pid)} if pid in children:
                     children.remove(pid)
                     answer = {"exit": _ended(pid)}
@@ -54,15 +54,18 @@ def serve(control: socket.socket) -> None:
             _ended(pid)
 
 
-def _forked(order: dict[str, Any], descriptors: list[int], control: socket.socket) -> int:
-    """The process id of a child that carries out *order*."""
+def _forked(order: dict[str, Any], descriptors: list[int], control: socket.socket) -> dict[str, int]:
+    """The process id of a child that carries out *order*; nothing where the system has no room for one."""
     parent = os.getpid()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        pid = -1
     if pid == 0:
         _live_and_die(order, descriptors, control, parent)
     for descriptor in descriptors:
         os.close(descriptor)
-    return pid
+    return {"pid": pid} if pid > 0 else {}
 
 
 def _received(control: socket.socket) -> tuple[bytes, list[int]] | None:

@@ -126,17 +126,19 @@ class Isolation:
                 process.end()
 
     def _forked(self, order: Order, descriptors: Sequence[int]) -> "tuple[_Cell, int]":
-        """A new process and the cell that has it. A cell that does not answer is replaced, once."""
+        """A new process and the cell that has it. A cell that has died is replaced."""
         with self._lock:
-            for last in (False, True):
-                self._cell = self._cell or _Cell()
-                try:
-                    return self._cell, self._cell.ask(order.written(), descriptors)["pid"]
-                except ConnectionError as error:
-                    self._cell = None
-                    if last:
-                        raise DecoderUnavailable("no process for decoding could be started") from error
-        raise AssertionError("the second failure is raised")
+            if self._cell is not None and not self._cell.alive:
+                self._cell.close()
+                self._cell = None
+            cell = self._cell = self._cell or _Cell()
+            try:
+                answer = cell.ask(order.written(), descriptors)
+            except ConnectionError as error:
+                raise DecoderUnavailable("the process that forks decoders gave no answer") from error
+        if "pid" not in answer:
+            raise DecoderUnavailable("the system has no room for another process")
+        return cell, answer["pid"]
 
 
 class Decoding:
@@ -275,6 +277,10 @@ class _Cell:
                 env=_environment(),
                 start_new_session=True,  # a Ctrl-C in the terminal is for the server to act on
             )
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None and self._socket.fileno() != -1
 
     def ask(self, line: bytes, descriptors: Sequence[int] = ()) -> Any:
         """The answer to an order. Raises ConnectionError where there is none; then the cell is closed."""

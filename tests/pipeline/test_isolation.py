@@ -245,6 +245,25 @@ def test_when_the_forking_process_dies_its_decoders_do_and_the_next_file_gets_a_
         assert isolation.probe(long_file, HALF_AN_HOUR).format == "flac"
 
 
+def test_where_no_process_can_be_had_the_answer_says_so_and_nothing_is_left_open() -> None:
+    """The limit of processes does not bind root, so the forking process is given a fork that fails."""
+    script = """
+        import errno, os, socket, sys
+        from pipeline.ingest import cell
+        def fork():
+            raise OSError(errno.EAGAIN, "no more processes")
+        os.fork = fork
+        inner, outer = socket.socketpair()
+        socket.send_fds(outer, [b'{"start": {}}\\n'], [os.dup(1), os.dup(1)])
+        outer.shutdown(socket.SHUT_WR)
+        before = len(os.listdir("/dev/fd"))
+        cell.serve(inner)
+        print(outer.recv(99).decode(), before - len(os.listdir("/dev/fd")))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["{}", "0"]
+
+
 def test_closing_ends_what_is_under_way_and_the_next_file_starts_anew(long_file: Path) -> None:
     with Isolation() as isolation:
         with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
