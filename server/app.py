@@ -87,6 +87,7 @@ class Service:
         deliveries: Deliveries,
         sweeper: Sweeper,
         egress: Egress,
+        metrics: Metrics,
     ) -> None:
         self.app = app
         self._closing = closing
@@ -95,6 +96,7 @@ class Service:
         self._deliveries = deliveries
         self._sweeper = sweeper
         self._egress = egress
+        self._metrics = metrics
 
     def close_doors(self) -> None:
         """Held requests and streams get their answers now; workers hand their jobs back; nothing new is begun."""
@@ -111,9 +113,11 @@ class Service:
             tasks.create_task(self._workers.run(), name="workers")
             tasks.create_task(self._deliveries.run(), name="webhooks")
             tasks.create_task(self._sweeper.run(), name="sweeper")
+            watch = tasks.create_task(self._metrics.watch_loop(), name="loop lag")
             try:
                 yield
             finally:
+                watch.cancel()
                 self.close_doors()
         await self._egress.close()
 
@@ -200,6 +204,7 @@ def build(
         app,
         closing=closing,
         egress=egress,
+        metrics=metrics,
         desk=desk,
         workers=Workers(
             name=name, jobs=storage.jobs, blobs=storage.blobs, plans=plans,

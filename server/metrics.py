@@ -1,7 +1,10 @@
 """What GET /metrics shows: one registry per app, named and described here and nowhere else."""
 
+import asyncio
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+LAG_EVERY_S = 0.02
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 
 
@@ -55,6 +58,21 @@ class Metrics:
         self.webhook_attempts = Counter(
             "scribewire_webhook_attempts_total", "Webhook attempts", ["outcome"], registry=r
         )
+
+        self.loop_lag = Histogram(
+            "scribewire_loop_lag_seconds",
+            "How much too late the event loop wakes a sleeper",
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1),
+            registry=r,
+        )
+
+    async def watch_loop(self) -> None:
+        """Measure the event loop's lag for as long as this runs: everybody's answers are late by it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LAG_EVERY_S
+            await asyncio.sleep(LAG_EVERY_S)
+            self.loop_lag.observe(max(0.0, loop.time() - due))
 
     def page(self) -> bytes:
         """The registry in Prometheus' text format."""
