@@ -97,11 +97,11 @@ def _responses(operation: Operation) -> dict[str, Any]:
     by_status: dict[int, list[str]] = {}
     for code in dict.fromkeys((*BY_AUTH[operation.auth], *operation.codes, *ALWAYS)):
         by_status.setdefault(CODES[code][0], []).append(code)
+    body = {PROBLEM: {"schema": ref("Problem")}}
+    if operation.body_of_problem is not None:
+        body = {"application/json": {"schema": ref("OpenAIError")}}
     for status, codes in sorted(by_status.items()):
-        shown[str(status)] = {
-            "description": ", ".join(codes),
-            "content": {PROBLEM: {"schema": ref("Problem")}},
-        }
+        shown[str(status)] = {"description": ", ".join(codes), "content": body}
     return shown
 
 

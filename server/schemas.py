@@ -399,6 +399,9 @@ SCHEMAS: Mapping[str, Any] = {
             "stream": {"type": "boolean", "default": False},
         },
     ),
+    "OpenAIError": _object(
+        {"error": _object({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
+    ),
     "ModelList": _list_of(
         _object({"id": TEXT, "object": {"const": "model"}, "created": WHOLE, "owned_by": TEXT}),
         object={"const": "list"},
