@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.server.running import ROOT, Server, running
+from tests.server.serving import Served, served
+from tests.server.talking import HASTY, Caller
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +24,30 @@ def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     limits = _changed((ROOT / "server" / "limits.toml").read_text(), folder)
     with running(folder / "data", ENGINE="scripted", LIMITS_FILE=str(limits)) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server in this process, whose live sessions hear the scripted engine."""
+    with served(tmp_path_factory.mktemp("live")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def hasty_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The same, but it waits for no writer."""
+    with served(tmp_path_factory.mktemp("hasty"), live=HASTY) as started:
+        yield started
+
+
+@pytest.fixture
+def me(live_server: Served) -> Caller:
+    return Caller(live_server, live_server.key())
+
+
+@pytest.fixture
+def hurried(hasty_server: Served) -> Caller:
+    return Caller(hasty_server, hasty_server.key())
 
 
 def _changed(text: str, folder: Path) -> Path:

@@ -5,7 +5,7 @@ The scripted engine says word number n of its text from 0.4 n s on, whatever the
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +15,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from pipeline.recognition.engines.scripted import TEXT
+from server.live.session import LiveRules
 from tests.server.running import Server
 from tests.server.serving import Served
+
+HASTY = LiveRules(look_s=0.05, idle_s=0.5, writerless_s=0.5, takeover_s=0.2, seat_s=0.1, ack_s=0.05)
+"""A server that waits for nobody."""
 
 SECOND = 32_000  # bytes of pcm_s16le at 16 kHz
 Frame = Mapping[str, Any]
@@ -142,3 +146,25 @@ async def talking(url: str, headers: Mapping[str, str] | None = None, **more: An
     # With a bounded queue a client that stops reading cannot even close: it would wait ten seconds for the answer.
     async with connect(url, additional_headers=headers, proxy=None, **{"max_queue": None, **more}) as socket:
         yield Talk(socket)
+
+
+def durable(frames: Iterable[Frame]) -> list[Frame]:
+    """The events among *frames*; of the last one without the record, whose links are signed anew every time."""
+    return [{name: frame[name] for name in frame if name != "data"} for frame in frames if "seq" in frame]
+
+
+async def refused(talk: Talk, code: int, name: str) -> None:
+    """The last frame is an error of that name, then comes the close of that code."""
+    closed, reason = await talk.to_the_end()
+    last = talk.frames[-1]
+    assert last["type"] == "error"
+    assert (closed, last["error"]["code"]) == (code, name)
+    assert last["error"]["type"].endswith(name)
+    assert reason.startswith(name)
+
+
+async def received(me: Caller, record: Mapping[str, Any], count: int) -> None:
+    """So many bytes are in the session's hands."""
+    async with asyncio.timeout(10):
+        while (await me.job(record["job_id"]))["live"]["received_bytes"] != count:  # noqa: ASYNC110  over HTTP
+            await asyncio.sleep(0.01)

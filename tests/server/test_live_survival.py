@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from server.live.session import LiveRules
 from tests.server.running import running
 from tests.server.serving import Served, served
 from tests.server.storing import in_a_loop
-from tests.server.talking import SECOND, Caller, Frame, Talk, silence, spoken, talking
+from tests.server.talking import SECOND, Caller, Frame, Talk, durable, silence, spoken, talking
 
 RUNS = 50
 AT_ONCE = 5
@@ -24,11 +24,6 @@ AUDIO_S = 12.0
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("live"), live=LiveRules(ack_s=0.05)) as started:
         yield started
-
-
-def numbered(frames: Iterable[Frame]) -> list[Frame]:
-    """The events among *frames*; of the last one without the record, whose links are signed anew every time."""
-    return [{name: frame[name] for name in frame if name != "data"} for frame in frames if "seq" in frame]
 
 
 async def dropped(talk: Talk, chance: random.Random) -> None:
@@ -81,7 +76,7 @@ async def read(url: str, headers: dict[str, str], chance: random.Random, *, leav
                 await dropped(talk, chance)
             else:
                 assert await talk.to_the_end() == (1000, "")
-            frames += numbered(talk.frames)
+            frames += durable(talk.frames)
             if frames and frames[-1]["type"] == "job.completed":
                 return frames
 
@@ -100,7 +95,7 @@ async def survived(me: Caller, seed: int) -> None:
     assert [frame["word"] for frame in late if frame["type"] == "word"] == spoken(AUDIO_S)
     assert [frame["seq"] for frame in late] == list(range(1, len(late) + 1))
     assert await restless == late
-    assert numbered({"type": kind, **data} for number, kind, data in await early if number is not None) == late
+    assert durable({"type": kind, **data} for number, kind, data in await early if number is not None) == late
 
 
 @pytest.mark.parametrize("first", range(0, RUNS, AT_ONCE))
@@ -124,7 +119,7 @@ async def test_a_reader_that_does_not_read_misses_partials_and_nothing_else(serv
             await talk.say("close")
             assert await talk.to_the_end() == (1000, "")
         await slow.to_the_end()
-    assert numbered(slow.frames) == numbered(talk.frames)
+    assert durable(slow.frames) == durable(talk.frames)
     assert talk.words == spoken(60)
 
 
@@ -140,7 +135,7 @@ def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_pat
             server.call(server.service.close_doors)
             assert (await talk.to_the_end())[0] == 1001
             assert (await reader.to_the_end())[0] == 1001
-        return record, talk, numbered(talk.frames)[-1]["seq"]
+        return record, talk, durable(talk.frames)[-1]["seq"]
 
     async def second(me: Caller, record: Frame, last: int) -> Talk:
         async with talking(f"{me.socket(record)}?last_event_id={last}", me.headers) as talk:
@@ -195,7 +190,7 @@ def killed(folder: Path, order: dict[str, object], audio: bytes, rest: bytes) ->
         me = Caller(server, server.new_key())
         record, before = asyncio.run(first(me))
         server.start()
-        last = numbered(before)[-1]["seq"]
+        last = durable(before)[-1]["seq"]
         after = asyncio.run(second(me, record, last))
         return asyncio.run(me.job(str(record["job_id"]))), before + after
 

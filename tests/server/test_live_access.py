@@ -1,0 +1,106 @@
+"""Who may write to and read from live sessions, and how the others are told."""
+
+import asyncio
+import json
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from pipeline.errors import PipelineError
+from tests.server.serving import Served, served, wav
+from tests.server.storing import in_a_loop
+from tests.server.talking import Caller, refused, silence, spoken, talking
+
+
+@in_a_loop
+async def test_a_token_client_is_told_in_a_frame_why_it_may_not(me):
+    record, other = await me.start(), await me.start()
+    events, ingest = [await me.token(record["job_id"], scope) for scope in ("events", "ingest")]
+    for token, path, code, name in [
+        ("st_nonsense", "audio", 4401, "invalid_token"),
+        (me.secret, "audio", 4401, "invalid_token"),
+        (events, "audio", 4403, "insufficient_scope"),
+        (ingest, "stream", 4403, "insufficient_scope"),
+    ]:
+        async with talking(f"{me.socket(record, path)}?token={token}") as talk:
+            await refused(talk, code, name)
+    async with talking(f"{me.socket(other)}?token={ingest}") as talk:
+        await refused(talk, 4403, "insufficient_scope")
+    async with talking(f"{me.socket(record)}?token={ingest}") as talk:
+        assert (await talk.next())["type"] == "session.started"
+
+
+@in_a_loop
+async def test_a_key_client_is_refused_in_http_before_the_socket_opens(me, live_server):
+    record = await me.start()
+    stranger = Caller(live_server, live_server.key())
+    sandbox = Caller(live_server, live_server.key(environment="sandbox"))
+    for headers, status, code in [
+        ({}, 401, "missing_credentials"),
+        ({"Authorization": "Bearer nonsense"}, 401, "invalid_key"),
+        (sandbox.headers, 403, "environment_mismatch"),
+        (stranger.headers, 404, "job_not_found"),
+    ]:
+        for path in ("audio", "stream"):
+            with pytest.raises(InvalidStatus) as refusal:
+                async with talking(me.socket(record, path), headers):
+                    pass
+            answer = refusal.value.response
+            assert answer.status_code == status
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert json.loads(answer.body)["code"] == code
+
+
+@in_a_loop
+async def test_a_file_job_takes_no_live_audio(me):
+    async with me.client() as client:
+        job = (await client.post("/v1/transcribe", files={"file": ("a.wav", wav())})).json()
+        posted = await client.post(f"/v1/jobs/{job['job_id']}/audio", content=silence(1))
+        assert (posted.status_code, posted.json()["code"]) == (404, "not_found")
+    with pytest.raises(InvalidStatus):
+        async with talking(me.socket(job), me.headers):
+            pass
+
+
+def test_only_pages_of_named_origins_open_sockets_where_origins_are_named(tmp_path):
+    async def main(server: Served) -> None:
+        me = Caller(server, server.key())
+        record = await me.start()
+        async with talking(record["live"]["ingest_ws"], origin="https://evil.example") as talk:
+            await refused(talk, 4403, "origin_not_allowed")
+        async with talking(record["live"]["ingest_ws"], origin="https://app.example") as talk:
+            assert (await talk.next())["type"] == "session.started"
+        async with talking(record["live"]["ingest_ws"] + "&last_event_id=99") as talk:
+            await refused(talk, 4400, "invalid_last_event_id")
+
+    with served(tmp_path, CORS_ORIGINS="https://app.example") as server:
+        asyncio.run(main(server))
+
+
+def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path):
+    class Room:
+        full = False
+
+        def admit(self) -> None:
+            if self.full:
+                raise PipelineError("busy")
+
+    async def main(server: Served) -> None:
+        me = Caller(server, server.key())
+        first, second = await me.start(), await me.start()
+        async with talking(first["live"]["ingest_ws"]) as talk, me.client() as client:
+            await talk.until("session.started")
+            room.full = True
+            refusal = await client.post("/v1/live", json={})
+            assert (refusal.status_code, refusal.json()["code"]) == (503, "queue_full")
+            assert int(refusal.headers["retry-after"]) > 0
+            async with talking(second["live"]["ingest_ws"]) as late:
+                await refused(late, 1013, "queue_full")
+            await talk.send(silence(2))
+            await talk.say("close")
+            assert await talk.to_the_end() == (1000, "")
+        assert talk.words == spoken(2)
+
+    room = Room()
+    with served(tmp_path, admission=room) as server:
+        asyncio.run(main(server))

@@ -1,0 +1,364 @@
+"""Live sessions over a real server on loopback: how they start, what they say and to whom, how they end."""
+
+import asyncio
+import io
+import json
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from tests.server.receiving import receiver
+from tests.server.running import CLIP
+from tests.server.storing import in_a_loop
+from tests.server.talking import SECOND, Caller, durable, refused, silence, spoken, talking
+
+
+@in_a_loop
+async def test_a_session_is_a_job_with_places_to_send_audio_to(me):
+    async with me.client() as client:
+        answer = await client.post("/v1/live", json={"metadata": {"room": "1"}, "typo": 1})
+    record = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/v1/jobs/{record['job_id']}"
+    assert (record["status"], record["source"]) == ("queued", {"type": "live"})
+    assert record["warnings"] == [{"code": "unknown_parameter", "param": "typo"}]
+    assert record["live"]["ingest_ws"].startswith(f"{me.socket(record)}?token=st_")
+    assert record["live"]["ingest_http"] == f"{me.served.base}/v1/jobs/{record['job_id']}/audio"
+    assert record["live"]["events_url"] == record["events_url"]
+    assert (record["live"]["received_bytes"], record["live"]["received_seconds"]) == (0, 0)
+    assert (await me.job(record["job_id"]))["live"]["encoding"] == "pcm_s16le"
+
+
+@pytest.mark.parametrize(
+    ("order", "param"),
+    [
+        ({"encoding": "opus"}, "encoding"),
+        ({"sample_rate": 7999}, "sample_rate"),
+        ({"sample_rate": "16000"}, "sample_rate"),
+        ({"channels": 3}, "channels"),
+        ({"interim_results": "maybe"}, "interim_results"),
+        ({"endpointing_ms": 100}, "endpointing_ms"),
+        ({"max_utterance_s": 60}, "max_utterance_s"),
+        ({"language": "xx"}, "language"),
+        ({"output_formats": ["doc"]}, "output_formats"),
+        ({"webhook_events": ["job.completed"]}, "webhook_events"),
+    ],
+)
+def test_an_order_that_cannot_be_met_names_its_member(live_server, order, param):
+    with live_server.new_client() as client:
+        answer = client.post("/v1/live", json=order)
+    assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
+
+
+def test_the_same_idempotency_key_gives_the_same_session(live_server):
+    with live_server.new_client("free") as client:
+        first, again = (client.post("/v1/live", json={}, headers={"Idempotency-Key": "k"}) for _ in range(2))
+        other = client.post("/v1/live", json={"channels": 2}, headers={"Idempotency-Key": "k"})
+        usage = client.get("/v1/usage").json()["usage"][0]
+    assert first.json()["job_id"] == again.json()["job_id"]
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert other.json()["code"] == "idempotency_key_reused"
+    assert (usage["name"], usage["used"]) == ("transcriptions", 1)
+
+
+def test_a_plan_has_so_many_sessions_at_once(live_server):
+    with live_server.new_client("free") as client:
+        assert client.post("/v1/live", json={}).status_code == 201
+        refusal = client.post("/v1/live", json={})
+    assert (refusal.status_code, refusal.json()["code"]) == (429, "concurrency_limited")
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(me):
+    record = await me.start(output_formats=["json", "txt"], max_utterance_s=3)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        first = await talk.next()
+        assert (first["type"], first["job_id"], first["received_bytes"]) == ("session.started", record["job_id"], 0)
+        await talk.send(silence(4))
+        word = await talk.until("word")
+        assert word == word | {"index": 0, "segment": 0, "word": "This", "start": 0.0, "end": 0.32}
+        assert word["lag_ms"] >= 0
+        assert word["emitted_at"].endswith("Z")
+        await talk.send(silence(6))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(10)
+    assert talk.frames[-1]["type"] == "job.completed"
+    job = await me.job(record["job_id"])
+    assert job["status"] == "completed"
+    assert (job["duration"], job["language"], job["text"]) == (10, "en", " ".join(spoken(10)))
+    assert [word["word"] for word in job["words"]] == spoken(10)
+    assert job["source"] == {"type": "live", "bytes": 10 * SECOND, "format": "pcm_s16le"}
+    assert (job["live"]["received_bytes"], job["live"]["received_seconds"]) == (10 * SECOND, 10)
+    assert set(job["formats"]) == {"json", "txt"}
+    async with httpx.AsyncClient() as client:
+        assert (await client.get(job["formats"]["txt"])).text == " ".join(spoken(10)) + "\n"
+
+
+@in_a_loop
+async def test_events_are_numbered_without_holes_and_partials_stand_between_them(me):
+    record = await me.start(max_utterance_s=3)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(2))
+        partial = await talk.until(lambda frame: frame["type"] == "partial" and frame["text"] != "")
+        assert set(partial) == {"type", "job_id", "segment", "text", "start", "end"}
+        await talk.say("close")
+        await talk.to_the_end()
+    numbers = [frame["seq"] for frame in talk.frames if "seq" in frame]
+    assert numbers == list(range(1, len(numbers) + 1))
+    kinds = {frame["type"] for frame in talk.frames}
+    assert kinds >= {"speech.started", "language", "word", "segment", "speech.ended", "job.completed"}
+    [segment] = talk.of("segment")
+    assert segment == segment | {"id": 0, "text": " ".join(spoken(2)), "forced": False}
+
+
+@in_a_loop
+async def test_partials_are_not_told_to_who_does_not_want_them(me):
+    record = await me.start(interim_results=False)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(3))
+        await talk.say("close")
+        await talk.to_the_end()
+    assert talk.words == spoken(3)
+    assert not talk.of("partial")
+    assert "partial" not in [kind for _, kind, _ in await me.events(record["job_id"])]
+
+
+@in_a_loop
+async def test_finalize_decides_what_was_said_so_far(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(2))
+        await talk.say("finalize")
+        segment = await talk.until("segment")
+        assert segment["text"] == " ".join(spoken(2))
+        await talk.send(silence(1))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(3)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "rate", "channels", "bytes_per_s"),
+    [
+        ("pcm_s16le", 48_000, 2, 192_000),
+        ("pcm_f32le", 16_000, 1, 64_000),
+        ("pcm_f32le", 44_100, 2, 352_800),
+        ("mulaw", 8_000, 1, 8_000),
+        ("alaw", 8_000, 2, 16_000),
+    ],
+)
+@in_a_loop
+async def test_every_raw_encoding_keeps_time(me, encoding, rate, channels, bytes_per_s):
+    record = await me.start(encoding=encoding, sample_rate=rate, channels=channels)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(bytes(3 * bytes_per_s), piece_s=0.333)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(3)
+    job = await me.job(record["job_id"])
+    assert job["duration"] == pytest.approx(3, abs=0.01)
+    assert job["live"]["received_seconds"] == job["duration"]
+
+
+@in_a_loop
+async def test_a_container_is_heard_as_it_comes(me):
+    record = await me.start(encoding="container")
+    clip = CLIP.read_bytes()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(clip, piece_s=0.05)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    job = await me.job(record["job_id"])
+    assert talk.words == spoken(job["duration"])
+    assert job["live"]["received_bytes"] == len(clip)
+    assert job["source"]["format"] == "container"
+    assert "sample_rate" not in job["live"]
+
+
+@pytest.mark.parametrize("rubbish", [b"this is no audio at all " * 1000, b"\x00" * 50_000])
+@in_a_loop
+async def test_what_no_decoder_can_read_is_4415(me, rubbish):
+    record = await me.start(encoding="container")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.socket.send(rubbish)
+        await talk.say("close")
+        await refused(talk, 4415, "unsupported_audio_format")
+    job = await me.job(record["job_id"])
+    assert (job["status"], job["error"]["code"]) == ("failed", "unsupported_audio_format")
+
+
+@pytest.mark.parametrize("encoding", ["pcm_s16le", "container"])
+@in_a_loop
+async def test_a_session_without_audio_is_completed_without_words(me, encoding):
+    record = await me.start(encoding=encoding, output_formats=["json", "srt", "vtt"])
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    job = await me.job(record["job_id"])
+    assert (job["status"], job["text"], job["duration"]) == ("completed", "", 0)
+
+
+@in_a_loop
+async def test_what_was_heard_is_kept_as_flac_where_that_is_ordered(me):
+    record = await me.start(encoding="pcm_f32le", record=True)
+    noise = np.random.default_rng(7).uniform(-1, 1, 3 * 16_000).astype("<f4")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(noise.tobytes())
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    job = await me.job(record["job_id"])
+    async with httpx.AsyncClient() as client:
+        audio = await client.get(job["live"]["audio_url"])
+    assert audio.headers["content-type"] == "audio/flac"
+    kept, rate = soundfile.read(io.BytesIO(audio.content), dtype="float32")
+    assert (rate, kept.shape) == (16_000, noise.shape)
+    assert np.abs(kept - noise).max() < 1e-4
+    assert set(job["formats"]) == {"json"}
+
+
+@in_a_loop
+async def test_no_audio_is_kept_where_nobody_ordered_it_or_none_came(me):
+    for order in ({}, {"record": True}):
+        record = await me.start(**order)
+        async with me.client() as client:
+            where = f"/v1/jobs/{record['job_id']}/outputs/audio"
+            if order:
+                assert (await client.get(where)).json()["code"] == "job_not_completed"
+            await client.post(f"/v1/jobs/{record['job_id']}/finish")
+            assert (await client.get(where)).json()["code"] == "output_not_found"
+        assert "audio_url" not in (await me.job(record["job_id"]))["live"]
+
+
+# --- readers ---------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
+    record = await me.start(max_utterance_s=3)
+    job_id = record["job_id"]
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(5))
+        await talk.until("segment")
+        late = asyncio.create_task(me.events(job_id))
+        async with talking(me.socket(record, "stream"), me.headers) as reader:
+            await reader.until("word")
+        seen = reader.frames[-1]["seq"]
+        async with talking(f"{me.socket(record, 'stream')}?last_event_id={seen}", me.headers) as back:
+            await talk.send(silence(5))
+            await talk.say("close")
+            assert await back.to_the_end() == (1000, "")
+        await talk.to_the_end()
+    everything = durable(talk.frames)
+    assert durable({"type": kind, **data} for number, kind, data in await late if number is not None) == everything
+    assert durable(reader.frames + back.frames) == everything
+    async with talking(f"{me.socket(record, 'stream')}?token={await me.token(job_id, 'events')}") as after:
+        assert await after.to_the_end() == (1000, "")
+    assert durable(after.frames) == everything
+
+
+@in_a_loop
+async def test_a_partial_on_an_event_stream_has_no_id(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(2))
+        async for number, kind, data in me.sse(record["job_id"]):
+            if kind == "partial":
+                assert number is None
+                assert data["text"]
+                break
+        await talk.say("close")
+        await talk.to_the_end()
+
+
+@pytest.mark.parametrize("message", ["{}", b"audio"])
+@in_a_loop
+async def test_a_reader_that_speaks_is_4400(me, message):
+    record = await me.start()
+    async with talking(me.socket(record, "stream") + "?token=" + await me.token(record["job_id"], "events")) as talk:
+        await talk.socket.send(message)
+        await refused(talk, 4400, "invalid_message")
+
+
+# --- ends ------------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_canceled_session_stops_and_says_so(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as talk, hurried.client() as client:
+        await talk.send(silence(1))
+        await talk.until("ack")
+        answer = await client.post(f"/v1/jobs/{record['job_id']}/cancel")
+        assert answer.status_code == 202
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.frames[-1]["type"] == "job.canceled"
+    assert (await hurried.job(record["job_id"]))["status"] == "canceled"
+
+
+@in_a_loop
+async def test_a_deleted_session_is_gone_for_everyone(hurried):
+    record = await hurried.start()
+    async with (
+        talking(record["live"]["ingest_ws"]) as talk,
+        talking(hurried.socket(record, "stream"), hurried.headers) as reader,
+        hurried.client() as client,
+    ):
+        await talk.send(silence(1))
+        await talk.until("ack")
+        assert (await client.delete(f"/v1/jobs/{record['job_id']}")).status_code == 409
+        assert (await client.delete(f"/v1/jobs/{record['job_id']}?force=true")).status_code == 204
+        await refused(talk, 4404, "job_not_found")
+        await refused(reader, 4404, "job_not_found")
+
+
+@in_a_loop
+async def test_a_webhook_tells_that_a_session_is_over(me):
+    with receiver() as hooks:
+        record = await me.start(webhook_url=f"{hooks.url}/hook", metadata={"room": "7"})
+        async with me.client() as client:
+            await client.post(f"/v1/jobs/{record['job_id']}/audio?final=true", content=silence(2))
+        [got] = await asyncio.to_thread(hooks.wait_for, 1)
+    told = json.loads(got.body)
+    assert told["type"] == "job.completed"
+    assert told["data"] == told["data"] | {"job_id": record["job_id"], "text": " ".join(spoken(2))}
+    assert told["data"]["metadata"] == {"room": "7"}
+
+
+@in_a_loop
+async def test_the_metrics_page_counts_what_live_sessions_do(live_server):
+    me = Caller(live_server, live_server.key())
+    async with me.client() as client:
+        before = numbers((await client.get("/metrics")).text)
+        record = await me.start()
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            await talk.send(silence(2))
+            await talk.until("word")
+            assert numbers((await client.get("/metrics")).text)["scribewire_live_sessions"] >= 1
+            await talk.say("close")
+            await talk.to_the_end()
+        after = numbers((await client.get("/metrics")).text)
+    assert after["scribewire_live_words_total"] - before["scribewire_live_words_total"] == len(spoken(2))
+    assert after["scribewire_word_lag_seconds_count"] >= len(spoken(2))
+    assert after["scribewire_final_words_changed_total"] == 0
+    assert 'scribewire_websockets_total{code="1000",route="/v1/jobs/{job_id}/audio"}' in after
+
+
+def numbers(page: str) -> dict[str, float]:
+    """The metrics page's lines."""
+    lines = [line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines}
+
+
+@in_a_loop
+async def test_a_session_that_never_got_a_writer_can_be_canceled_and_costs_nothing(live_server):
+    me = Caller(live_server, live_server.key("free"))
+    record = await me.start()
+    async with me.client() as client:
+        assert (await client.post(f"/v1/jobs/{record['job_id']}/cancel")).json()["status"] == "canceled"
+        assert (await client.get("/v1/usage")).json()["usage"][0]["used"] == 0

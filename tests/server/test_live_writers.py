@@ -1,0 +1,242 @@
+"""Writers of live sessions over a real server on loopback: one at a time, coming and going, within limits."""
+
+import asyncio
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from tests.server.storing import in_a_loop
+from tests.server.talking import HASTY, SECOND, Caller, received, refused, silence, spoken, talking
+
+
+@in_a_loop
+async def test_a_second_writer_is_4409_and_the_first_goes_on(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as first:
+        await first.send(silence(1))
+        await first.until("session.started")
+        async with talking(record["live"]["ingest_ws"]) as second:
+            await refused(second, 4409, "ingest_busy")
+        async with talking(me.socket(record), me.headers) as third:
+            await refused(third, 4409, "ingest_busy")
+        async with me.client() as client:
+            posted = await client.post(f"/v1/jobs/{record['job_id']}/audio", content=silence(1))
+        assert (posted.status_code, posted.json()["code"]) == (409, "ingest_busy")
+        await first.send(silence(1))
+        await first.say("close")
+        assert await first.to_the_end() == (1000, "")
+    assert first.words == spoken(2)
+
+
+@in_a_loop
+async def test_a_writer_that_fell_silent_gives_way_to_the_next(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as dead, talking(record["live"]["ingest_ws"]) as _early:
+        await dead.send(silence(1))
+        await dead.until("ack")
+        await asyncio.sleep(HASTY.takeover_s * 1.5)
+        async with talking(record["live"]["ingest_ws"]) as fresh:
+            assert (await fresh.next())["received_bytes"] == SECOND
+            await refused(dead, 4409, "ingest_busy")
+            await fresh.send(silence(1))
+            await fresh.say("close")
+            assert await fresh.to_the_end() == (1000, "")
+    assert fresh.words == spoken(2)
+
+
+@in_a_loop
+async def test_a_writer_that_comes_back_goes_on_where_it_stopped(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.socket.send(silence(1) + b"\x00")  # half a sample
+        await talk.until(lambda frame: frame.get("received_bytes") == SECOND + 1)
+    async with talking(record["live"]["ingest_ws"] + "&last_event_id=2") as talk:
+        assert (await talk.next())["received_bytes"] == SECOND + 1
+        await talk.socket.send(b"\x00" + silence(2)[2:])
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(3)
+    assert talk.frames[1]["seq"] == 3
+
+
+@in_a_loop
+async def test_a_writer_is_told_what_has_arrived(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(1))
+        ack = await talk.until(lambda frame: frame["type"] == "ack" and frame["received_bytes"] == SECOND)
+        assert ack["received_seconds"] == 1
+        shown = (await hurried.job(record["job_id"]))["live"]
+        assert (shown["received_bytes"], shown["received_seconds"]) == (SECOND, 1)
+
+
+@pytest.mark.parametrize("text", ["not json", "[]", "{}", '{"type":"stop"}', '{"type":["close"]}', "7", ""])
+@in_a_loop
+async def test_a_message_that_means_nothing_is_4400_and_the_session_waits(me, text):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(1))
+        await talk.socket.send(text)
+        await refused(talk, 4400, "invalid_message")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        assert (await talk.next())["received_bytes"] == SECOND
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+
+
+@in_a_loop
+async def test_audio_after_the_end_is_4410(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(1))
+        await talk.say("close")
+        await talk.socket.send(silence(1))
+        code, _ = await talk.to_the_end()
+        assert code in (1000, 4410)  # it may have been over before the audio came
+    await me.job(record["job_id"], wait=10)
+    for where, headers in ((record["live"]["ingest_ws"], None), (me.socket(record), me.headers)):
+        async with talking(where, headers) as late:
+            await refused(late, 4410, "ingest_finished")
+    async with me.client() as client:
+        posted = await client.post(f"/v1/jobs/{record['job_id']}/audio", content=silence(1))
+        again = await client.post(f"/v1/jobs/{record['job_id']}/finish")
+    assert (posted.status_code, posted.json()["code"]) == (409, "ingest_finished")
+    assert again.json() == again.json() | {"status": "completed", "received_bytes": SECOND}
+
+
+@in_a_loop
+async def test_silence_of_the_client_is_4408_and_what_was_heard_is_kept(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(2))
+        await refused(talk, 4408, "ingest_idle")
+    assert talk.words == spoken(2)
+    assert talk.frames[-2]["type"] == "job.completed"
+
+
+@in_a_loop
+async def test_keep_alive_keeps_a_silent_session_alive(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(1))
+        for _ in range(8):
+            await talk.say("keep_alive")
+            await asyncio.sleep(HASTY.idle_s / 4)
+        await talk.send(silence(1))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(2)
+
+
+@in_a_loop
+async def test_a_session_whose_writer_stays_away_ends_with_what_was_heard(hurried):
+    record = await hurried.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(2))
+        await talk.until("word")
+    job = await hurried.job(record["job_id"], wait=20)
+    assert (job["status"], job["text"]) == ("completed", " ".join(spoken(2)))
+
+
+@in_a_loop
+async def test_a_message_over_a_mebibyte_is_1009_and_the_session_waits(me):
+    record = await me.start(encoding="pcm_f32le", sample_rate=48_000, channels=2)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.socket.send(bytes(1024 * 1024))
+        await talk.socket.send(bytes(1024 * 1024 + 1))
+        code, _ = await talk.to_the_end()
+        assert code == 1009
+    assert (await me.job(record["job_id"]))["live"]["received_bytes"] == 1024 * 1024
+
+
+@in_a_loop
+async def test_more_audio_in_a_message_than_anybody_can_speak_meanwhile_is_4429(me):
+    record = await me.start(encoding="mulaw", sample_rate=8000)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.socket.send(bytes(8000 * 30))
+        await talk.socket.send(bytes(8000 * 30 + 1))
+        await refused(talk, 4429, "audio_too_fast")
+    assert (await me.job(record["job_id"]))["live"]["received_bytes"] == 8000 * 30
+
+
+@in_a_loop
+async def test_audio_over_the_plan_is_4413_after_what_fits_was_finished(live_server):
+    me = Caller(live_server, live_server.key(audio_minutes_per_file=1))
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        sending = asyncio.create_task(talk.send(silence(62), piece_s=1))
+        await refused(talk, 4413, "audio_too_long")
+        await asyncio.wait({sending})
+        assert sending.exception() is None or isinstance(sending.exception(), ConnectionClosed)
+    assert talk.words == spoken(60)
+    job = await me.job(record["job_id"])
+    assert (job["status"], job["duration"]) == ("completed", 60)
+    assert [warning["code"] for warning in job["warnings"]] == ["audio_truncated"]
+
+
+# --- in HTTP requests -----------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_three_requests_give_what_one_socket_gives(me):
+    record = await me.start(max_utterance_s=3)
+    where = f"/v1/jobs/{record['job_id']}/audio"
+
+    async def pieces():
+        for _ in range(20):
+            yield silence(0.1)
+
+    async with me.client() as client:
+        first = await client.post(where, content=silence(3), headers={"Content-Type": "application/octet-stream"})
+        second = await client.post(where, content=pieces())
+        third = await client.post(where, content=silence(5), params={"final": "true"})
+    assert first.json() == first.json() | {"received_bytes": 3 * SECOND, "received_seconds": 3, "status": "processing"}
+    assert second.json()["received_bytes"] == 5 * SECOND
+    assert third.json() == third.json() | {"received_bytes": 10 * SECOND, "status": "completed"}
+    assert (await me.job(record["job_id"]))["text"] == " ".join(spoken(10))
+
+
+@in_a_loop
+async def test_finish_ends_a_session_from_elsewhere_and_may_be_repeated(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk, me.client() as client:
+        await talk.send(silence(2))
+        await talk.until("word")
+        for _ in range(2):
+            done = await client.post(f"/v1/jobs/{record['job_id']}/finish")
+            assert done.json() == done.json() | {"status": "completed", "received_bytes": 2 * SECOND}
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(2)
+
+
+@in_a_loop
+async def test_a_request_that_breaks_off_counts_what_arrived(me):
+    record = await me.start()
+
+    async def broken():
+        yield silence(2)
+        await received(me, record, 2 * SECOND)
+        raise ConnectionResetError
+
+    async with me.client() as client:
+        with pytest.raises(ConnectionResetError):
+            await client.post(f"/v1/jobs/{record['job_id']}/audio", content=broken())
+        async with asyncio.timeout(10):
+            while True:  # until the server has seen it
+                rest = await client.post(f"/v1/jobs/{record['job_id']}/audio?final=1", content=silence(1))
+                if rest.status_code == 200:
+                    break
+    assert rest.json()["received_bytes"] == 3 * SECOND
+    assert (await me.job(record["job_id"]))["text"] == " ".join(spoken(3))
+
+
+@in_a_loop
+async def test_a_request_is_told_why_its_audio_is_refused(live_server):
+    me = Caller(live_server, live_server.key(audio_minutes_per_file=1))
+    record, nonsense = await me.start(), await me.start(encoding="container")
+    async with me.client() as client:
+        long = await client.post(f"/v1/jobs/{record['job_id']}/audio", content=silence(61))
+        rubbish = await client.post(f"/v1/jobs/{nonsense['job_id']}/audio?final=true", content=b"no audio" * 5000)
+    assert (long.status_code, long.json()["code"]) == (413, "audio_too_long")
+    assert (await me.job(record["job_id"]))["status"] == "completed"
+    assert (rubbish.status_code, rubbish.json()["code"]) == (415, "unsupported_audio_format")
