@@ -1,17 +1,16 @@
 """How well words were heard: the errors between what was said and what was recognised."""
 
-import re
-import unicodedata
 from collections.abc import Sequence
+from unicodedata import category, normalize
 
 import numpy as np
-
-_NOT_SPOKEN = re.compile(r"[^\w']+")
 
 
 def spoken(text: str) -> list[str]:
     """The words of *text* as they sound: lower case, without punctuation."""
-    return _NOT_SPOKEN.sub(" ", unicodedata.normalize("NFC", text).casefold()).split()
+    folded = normalize("NFC", text).casefold()
+    # Marks (M) are vowels in many scripts; an apostrophe belongs to its word.
+    return "".join(sign if sign == "'" or category(sign)[0] in "LNM" else " " for sign in folded).split()
 
 
 def word_errors(said: Sequence[str], heard: Sequence[str]) -> int:

@@ -21,7 +21,8 @@ FRAME = 320
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
 """Languages written without spaces between words."""
 
-_OPENING = frozenset("\"'“‘¿¡([{-«「『（")  # noqa: RUF001  (the real marks)
+_OPENING = frozenset("\"'“‘¿¡([{«「『（")  # noqa: RUF001  (the real marks)
+_SAID = frozenset("&%@#")  # marks that are words; so are the symbols of Unicode: + = € ...
 _STEP = 160  # samples of one loudness value: 10 ms
 _LOUD = 0.3  # of the way from the quietest to the loudest value, in decibels
 _LEAST_RANGE_DB = 6.0  # less than this between them: nothing can be told apart
@@ -116,8 +117,8 @@ def _joined(
 
 
 def _is_word(text: str) -> bool:
-    """Letters, digits, or symbols that are spoken, such as & and %."""
-    return any(character.isalnum() or category(character).startswith("S") for character in text)
+    """Letters, digits, or symbols that are spoken."""
+    return any(sign.isalnum() or sign in _SAID or category(sign).startswith("S") for sign in text)
 
 
 def _parted(spans: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:

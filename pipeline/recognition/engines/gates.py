@@ -8,9 +8,10 @@ import zlib
 
 NO_SPEECH = 0.6  # the model's own doubt ...
 UNLIKELY = -1.0  # ... counts together with a mean log-probability below this (openai/whisper)
+FEW_LETTERS = 12  # the word or two that noise and music are given ...
+NO_SPEECH_IN_FEW, UNLIKELY_FEW = 0.5, -0.5  # ... need less doubt
 REPETITION = 2.4  # zlib ratio above which a text is a loop (openai/whisper)
 LETTERS_PER_S = 30.0  # faster than anybody speaks, in any script; English at 8 tokens a second
-LETTERS_FREE = 12  # a word or two may sit in a very short window
 DOUBT = -0.4  # mean log-probability below which a second look is worth its cost
 
 
@@ -26,13 +27,24 @@ def failed_gate(text: str, *, seconds: float, avg_logprob: float, no_speech_prob
     *seconds* is the length of the real audio without padding, *cut_off* says that the decoder was stopped by its
     length cap rather than by its own end token.
     """
-    letters = sum(character.isalnum() for character in text)
+    letters = _letters(text)
     if not letters:
         return "no_words"
-    if no_speech_prob > NO_SPEECH and avg_logprob < UNLIKELY:
+    if is_no_speech(text, avg_logprob=avg_logprob, no_speech_prob=no_speech_prob):
         return "no_speech"
     if cut_off or compression_ratio(text) > REPETITION:
         return "repetition"
-    if letters > LETTERS_PER_S * seconds + LETTERS_FREE:
+    if letters > LETTERS_PER_S * seconds + FEW_LETTERS:
         return "too_fast"
     return None
+
+
+def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float) -> bool:
+    """The model doubts that anybody spoke, and does not believe its own text either."""
+    few = _letters(text) <= FEW_LETTERS
+    most, least = (NO_SPEECH_IN_FEW, UNLIKELY_FEW) if few else (NO_SPEECH, UNLIKELY)
+    return no_speech_prob > most and avg_logprob < least
+
+
+def _letters(text: str) -> int:
+    return sum(sign.isalnum() for sign in text)

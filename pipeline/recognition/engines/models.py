@@ -42,7 +42,7 @@ REPOSITORIES = {
 """Names and the repositories they stand for; any other owner/name on the hub may be given as it is."""
 
 _FILES = ["config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*"]
-_REACH_S = 12.0  # to hear anything from the hub at all
+REACH_S = 12.0  # to hear anything from the hub at all
 _REPORT_EVERY_S = 5.0
 _MEGABYTE = 1_000_000
 _BY_HAND = (
@@ -101,10 +101,10 @@ def _followed(
     lines: SimpleQueue[str] = SimpleQueue()
     Thread(target=_pass_on, args=(child, lines), daemon=True, name="model download").start()
     total = 0
-    patience = min(deadline, time.monotonic() + _REACH_S)
+    patience = min(deadline, time.monotonic() + REACH_S)
     while True:
         try:
-            kind, _, value = lines.get(timeout=_REPORT_EVERY_S if total else _REACH_S).partition(" ")
+            kind, _, value = lines.get(timeout=_REPORT_EVERY_S if total else REACH_S).partition(" ")
         except Empty:
             kind, value = "", ""
         match kind:
@@ -119,7 +119,7 @@ def _followed(
         here = _bytes_of(repository, cache_dir) // _MEGABYTE
         if time.monotonic() >= patience:
             far = f"only {here} of {total // _MEGABYTE} MB came in time; starting again goes on from there"
-            why = far if total else f"{constants.ENDPOINT} gave no answer within {_REACH_S:.0f} s"
+            why = far if total else f"{constants.ENDPOINT} gave no answer within {REACH_S:.0f} s"
             raise ModelUnavailable(f"Whisper model {model!r} could not be downloaded: {why}. {_BY_HAND}")
         if total:
             log.info("downloading", extra={"model": model, "megabytes": here, "of_megabytes": total // _MEGABYTE})
@@ -144,7 +144,7 @@ def _bytes_of(repository: str, cache_dir: Path | None) -> int:
 def main(repository: str, cache_dir: str) -> None:
     """The program: prints `total BYTES`, then `done FOLDER`; or `failed WHY`."""
     try:
-        info = HfApi().model_info(repository, timeout=_REACH_S, files_metadata=True)
+        info = HfApi().model_info(repository, timeout=REACH_S, files_metadata=True)
         total = sum(file.size or 0 for file in info.siblings or [] if Path(file.rfilename).match("model.bin"))
         print(f"total {total or 1}", flush=True)  # noqa: T201  (this is its interface)
         folder = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES)

@@ -21,7 +21,7 @@ from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines.alignment import Piece, words_of
 from pipeline.recognition.engines.bootstrap import polite_threads, thread_count
-from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, failed_gate
+from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, failed_gate, is_no_speech
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.prompts import WINDOWS_S, Shape, max_length, prefix_tokens, window_for
 from pipeline.recognition.engines.windows import FULL, Fit
@@ -303,15 +303,18 @@ def _worth_another_look(said: _Hypothesis, shape: Shape) -> bool:
 
 
 def _better(first: _Hypothesis, second: _Hypothesis) -> _Hypothesis:
-    """Of two looks at the same audio the one that may stand, then the likelier one.
+    """Of two looks at the same audio the one that may stand, then the likelier one; the greater doubt counts for both.
 
     Where the model doubts that there is speech and the two have no word in common, neither is believed.
     """
     if second.failed is not None or first.failed is not None:
         return second if second.failed is None else first
-    doubted = max(first.no_speech_prob, second.no_speech_prob) > NO_SPEECH
     likelier = max(first, second, key=lambda said: said.avg_logprob)
-    if doubted and not set(first.text.casefold().split()) & set(second.text.casefold().split()):
+    no_speech_prob = max(first.no_speech_prob, second.no_speech_prob)
+    apart = not set(first.text.casefold().split()) & set(second.text.casefold().split())
+    if is_no_speech(likelier.text, avg_logprob=likelier.avg_logprob, no_speech_prob=no_speech_prob) or (
+        apart and no_speech_prob > NO_SPEECH
+    ):
         return replace(likelier, failed="no_speech")
     return likelier
 

@@ -1,0 +1,149 @@
+"""Tokens and their frames become words: punctuation, scripts, pauses, and times that never leave the window."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import RATE, Samples
+from pipeline.recognition.engines.alignment import FRAME, Piece, words_of
+from pipeline.words import Word, written
+
+
+def sound(*parts: tuple[float, float]) -> Samples:
+    """Stretches of (seconds, loudness)."""
+    rng = np.random.default_rng(1)
+    return np.concatenate(
+        [(rng.standard_normal(round(seconds * RATE)) * loudness).astype(np.float32) for seconds, loudness in parts]
+    )
+
+
+def heard(
+    texts: list[str],
+    begins_s: list[float],
+    samples: Samples,
+    *,
+    probabilities: list[float] | None = None,
+    language: str = "en",
+    final: bool = True,
+    start: int = 0,
+) -> tuple[Word, ...]:
+    """Words of one token each; *begins_s* has one more entry: where the end token begins."""
+    return words_of(
+        [Piece(text, 1) for text in texts],
+        [(token, round(begin * RATE / FRAME)) for token, begin in enumerate(begins_s)],
+        probabilities or [0.9] * len(texts),
+        samples,
+        start=start,
+        language=language,
+        final=final,
+    )
+
+
+STEADY = sound((2.0, 0.1))  # nothing quiet in it: times are the attention's
+
+
+def texts(words: tuple[Word, ...]) -> list[str]:
+    return [word.text for word in words]
+
+
+def test_words_have_the_times_of_their_tokens_on_the_streams_clock() -> None:
+    words = heard([" So", " my"], [0.2, 0.5, 0.9], STEADY, start=1000, final=False)
+    assert words == (Word("So", 1000 + 3200, 1000 + 8000, 0.9), Word("my", 1000 + 8000, 1000 + 14_400, 0.9))
+
+
+def test_marks_join_the_word_they_belong_to_and_lend_it_their_time() -> None:
+    words = heard([" ¿", "Dónde", " está", "?"], [0.1, 0.2, 0.5, 0.8, 1.0], STEADY, language="es", final=False)
+    assert texts(words) == ["¿Dónde", "está?"]
+    assert words[1].end == RATE
+
+
+def test_a_mark_never_lowers_the_probability_of_its_word() -> None:
+    (word,) = heard([" yes", "!"], [0.1, 0.5, 0.6], STEADY, probabilities=[0.8, 0.1])
+    assert word.probability == 0.8
+
+
+def test_a_words_probability_is_that_of_its_least_probable_token() -> None:
+    path = [(0, 0), (1, 10), (2, 20)]
+    (word,) = words_of([Piece(" harbor", 2)], path, [0.9, 0.4], STEADY, start=0, language="en", final=True)
+    assert word.probability == 0.4
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        ([" well", "-known"], ["well-known"]),
+        ([" 100", "%"], ["100%"]),
+        ([" R", " &", " D"], ["R", "&", "D"]),
+        ([' "', "Yes", ',"'], ['"Yes,"']),
+        ([" ...", " so"], ["so"]),
+        ([" and", " -", " then"], ["and-", "then"]),
+    ],
+)  # fmt: skip
+def test_spellings(pieces: list[str], words: list[str]) -> None:
+    begins = [0.1 * number for number in range(len(pieces) + 1)]
+    assert texts(heard(pieces, begins, STEADY)) == words
+
+
+def test_scripts_without_spaces_are_written_without_them() -> None:
+    words = heard(["你", "好", "。", " iPhone"], [0.1, 0.3, 0.5, 0.6, 1.0], STEADY, language="zh")
+    assert texts(words) == ["你", "好。", "iPhone"]
+    assert written(words) == "你好。 iPhone"
+
+
+def test_a_word_neither_starts_nor_ends_in_silence() -> None:
+    samples = sound((0.5, 0.0), (0.4, 0.1), (0.6, 0.0), (0.4, 0.1), (0.5, 0.0))
+    first, second = heard([" one", " two"], [0.0, 0.9, 2.0], samples)
+    assert (first.start, first.end) == (RATE * 5 // 10, RATE * 9 // 10)
+    assert (second.start, second.end) == (RATE * 15 // 10, RATE * 19 // 10)
+
+
+def test_silence_with_noise_in_it_is_told_apart_too() -> None:
+    samples = sound((0.5, 0.002), (0.4, 0.1), (0.5, 0.002))
+    (word,) = heard([" one"], [0.1, 1.3], samples)
+    assert abs(word.start - RATE // 2) <= 320
+    assert abs(word.end - RATE * 9 // 10) <= 320
+
+
+def test_the_last_word_of_a_final_lasts_until_the_sound_stops() -> None:
+    samples = sound((0.2, 0.0), (0.8, 0.1), (0.5, 0.0))
+    assert heard([" one"], [0.2, 0.6], samples)[0].end == RATE
+    assert heard([" one"], [0.2, 0.6], samples, final=False)[0].end == round(0.6 * RATE)
+
+
+def test_the_last_word_is_not_drawn_out_for_ever() -> None:
+    samples = sound((0.2, 0.0), (5.0, 0.1), (0.2, 0.0))
+    assert heard([" one"], [0.2, 0.6], samples)[0].end == round(1.1 * RATE)
+
+
+def test_a_word_that_the_attention_stepped_over_gets_a_part_of_its_neighbour() -> None:
+    is_it, dark = heard([" it", " dark"], [0.3, 0.3, 0.8], STEADY)
+    assert is_it.end - is_it.start == RATE // 25
+    assert dark.start == is_it.end
+
+
+@st.composite
+def alignments(draw: st.DrawFn) -> tuple[list[str], list[float], Samples]:
+    pieces = draw(st.lists(st.sampled_from([" a", " bc", ",", ".", " ¿", "-d", " &", "的"]), min_size=1, max_size=12))
+    steps = draw(st.lists(st.integers(0, 20), min_size=len(pieces) + 1, max_size=len(pieces) + 1))
+    begins = [float(total) * FRAME / RATE for total in np.cumsum(steps)]
+    loudness = draw(st.lists(st.sampled_from([0.0, 0.001, 0.1]), min_size=1, max_size=6))
+    return pieces, begins, sound(*[(draw(st.floats(0.01, 1.0)), level) for level in loudness])
+
+
+@settings(deadline=None)
+@given(alignments(), st.sampled_from(["en", "zh"]), st.booleans())
+def test_words_are_in_order_inside_the_window_and_no_letter_is_lost(
+    case: tuple[list[str], list[float], Samples],
+    language: str,
+    final: bool,  # noqa: FBT001
+) -> None:
+    pieces, begins, samples = case
+    words = heard(pieces, begins, samples, language=language, final=final, start=500)
+    assert all(500 <= word.start <= word.end <= 500 + len(samples) for word in words)
+    assert all(one.end <= two.start for one, two in pairwise(words))
+    assert all(word.text == word.text.strip() != "" for word in words)
+    letters = [sign for sign in "".join(pieces) if sign.isalnum()]
+    assert [sign for sign in "".join(word.text for word in words) if sign.isalnum()] == letters

@@ -1,0 +1,100 @@
+"""What is set up for CTranslate2, seen from inside a process of its own, and how its threads are treated."""
+
+import os
+import platform
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pipeline.recognition.engines.bootstrap import MOST_THREADS, polite_threads, thread_count
+
+ROOT = Path(__file__).parents[2]
+
+
+def in_a_process(program: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def flags() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    return cpuinfo.read_text() if cpuinfo.exists() else ""
+
+
+PREPARED = "import os; from pipeline.recognition.engines import bootstrap; bootstrap.prepare(); "
+
+
+@pytest.mark.skipif("avx512bw" not in flags(), reason="this CPU has no AVX512")
+def test_the_widest_instructions_are_chosen() -> None:
+    assert in_a_process(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])") == "AVX512"
+
+
+def test_what_the_user_chose_is_left() -> None:
+    chosen = in_a_process(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])", CT2_FORCE_CPU_ISA="GENERIC")
+    assert chosen == "GENERIC"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator is set up")
+def test_large_buffers_come_from_memory_that_is_kept() -> None:
+    """Not from a mapping of their own, which would be given back and faulted in again at every call."""
+    mapped = (
+        "import ctypes\n"
+        "libc = ctypes.CDLL(None)\n"
+        "class Info(ctypes.Structure): _fields_ = [(f'f{n}', ctypes.c_size_t) for n in range(10)]\n"
+        "libc.mallinfo2.restype, libc.malloc.restype = Info, ctypes.c_void_p\n"
+        "before = libc.mallinfo2().f4; libc.malloc(ctypes.c_size_t(64 << 20)); print(libc.mallinfo2().f4 - before)"
+    )
+    assert int(in_a_process(mapped)) >= 64 << 20
+    assert int(in_a_process(PREPARED + mapped)) == 0
+
+
+def test_preparing_again_does_nothing_more() -> None:
+    assert in_a_process(PREPARED + "bootstrap.prepare(); print('fine')") == "fine"
+
+
+def test_threads_are_as_many_as_wanted_or_as_there_are_cores() -> None:
+    assert thread_count(3) == 3
+    assert 1 <= thread_count(None) <= min(MOST_THREADS, os.cpu_count() or 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives threads a priority of their own")
+def test_inference_threads_give_way_and_ours_do_not() -> None:
+    program = (
+        "import os, threading, pathlib\n"
+        "from pipeline.recognition.engines.load import EngineSettings, load\n"
+        "wanted = EngineSettings(engine='whisper', model='tests/speech/tiny-whisper', windows='short', threads=2)\n"
+        "engine = load(wanted)\n"
+        "import numpy as np\n"
+        "from pipeline.recognition.engine import DecodeRequest\n"
+        "engine.hear([DecodeRequest(samples=np.zeros(16000, np.float32), start=0)])\n"
+        "ours = {thread.native_id for thread in threading.enumerate()}\n"
+        "nice = [(int(task), os.getpriority(os.PRIO_PROCESS, int(task))) for task in os.listdir('/proc/self/task')]\n"
+        "print(max(level for task, level in nice if task in ours), max(level for task, level in nice))"
+    )
+    assert in_a_process(program) == "0 10"
+
+
+def test_a_thread_of_python_is_never_slowed() -> None:
+    stop, levels = threading.Event(), []
+
+    def work() -> None:
+        stop.wait(10)
+        if sys.platform == "linux":
+            levels.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    with polite_threads():
+        thread = threading.Thread(target=work)
+        thread.start()
+    stop.set()
+    thread.join()
+    assert set(levels) <= {os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else 0}

@@ -1,0 +1,59 @@
+import pytest
+
+from pipeline.recognition.engines.gates import compression_ratio, failed_gate
+
+SPEECH = " And so my fellow Americans ask not what your country can do for you."
+
+
+def judged(
+    text: str = SPEECH,
+    *,
+    seconds: float = 6.0,
+    avg_logprob: float = -0.2,
+    no_speech_prob: float = 0.01,
+    cut_off: bool = False,
+) -> str | None:
+    return failed_gate(text, seconds=seconds, avg_logprob=avg_logprob, no_speech_prob=no_speech_prob, cut_off=cut_off)
+
+
+def test_plain_speech_passes() -> None:
+    assert judged() is None
+
+
+def test_unlikely_text_where_the_model_doubts_speech_is_no_speech() -> None:
+    assert judged(" Thank you.", no_speech_prob=0.9, avg_logprob=-1.1) == "no_speech"
+
+
+def test_the_few_letters_that_noise_is_given_need_less_doubt() -> None:
+    assert judged(" Nunca.", no_speech_prob=0.7, avg_logprob=-0.6) == "no_speech"
+    assert judged(" Nunca.", no_speech_prob=0.7, avg_logprob=-0.4) is None
+
+
+@pytest.mark.parametrize(("no_speech_prob", "avg_logprob"), [(0.9, -0.9), (0.5, -1.5)])
+def test_neither_doubt_is_enough_alone(no_speech_prob: float, avg_logprob: float) -> None:
+    assert judged(no_speech_prob=no_speech_prob, avg_logprob=avg_logprob) is None
+
+
+def test_a_loop_is_a_repetition() -> None:
+    assert judged(" very" * 30) == "repetition"
+    assert compression_ratio(SPEECH) < 1.5
+
+
+def test_an_answer_that_had_to_be_stopped_is_a_repetition() -> None:
+    assert judged(cut_off=True) == "repetition"
+
+
+def test_more_letters_than_anybody_can_say_are_too_fast() -> None:
+    assert judged(SPEECH, seconds=1.0) == "too_fast"
+    assert judged(" Yes, indeed.", seconds=0.3) is None
+
+
+def test_marks_without_a_letter_are_no_words() -> None:
+    assert judged(" ?") == judged(" ...") == judged("") == "no_words"
+
+
+@pytest.mark.parametrize(
+    "text", ["我的朋友们不要问你们的国家能为你们做什么", "मेरे साथी देशवासियों यह मत पूछो", "เพื่อนร่วมชาติของฉัน"]
+)
+def test_other_scripts_pass_at_the_pace_they_are_spoken(text: str) -> None:
+    assert judged(text, seconds=4.0) is None

@@ -1,0 +1,54 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import LONGEST_JOB, RATE
+from pipeline.recognition.engines.prompts import (
+    CONTEXT_TOKENS,
+    HINT_TOKENS,
+    PAD_S,
+    WINDOWS_S,
+    Shape,
+    max_length,
+    prefix_tokens,
+    window_for,
+)
+
+POSITIONS = 448  # of Whisper's decoder
+
+
+@settings(deadline=None)
+@given(st.integers(1, LONGEST_JOB))
+def test_a_window_holds_the_audio_and_is_the_shortest_with_room_for_silence(samples: int) -> None:
+    window_s = window_for(samples)
+    assert window_s in WINDOWS_S
+    assert samples <= window_s * RATE
+    assert window_s == WINDOWS_S[-1] or samples + PAD_S * RATE <= window_s * RATE
+    shorter = [other for other in WINDOWS_S if other < window_s]
+    assert all(samples + PAD_S * RATE > other * RATE for other in shorter)
+
+
+def test_no_window_is_taken_for_features_and_encoded_twice() -> None:
+    positions = {window_s * 50 for window_s in WINDOWS_S}  # 20 ms each
+    assert not positions & {80, 128}
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), max_size=300), st.lists(st.integers(0, 9), max_size=300))
+def test_prefixes_have_few_lengths_and_show_the_end_of_what_was_said(hint: list[int], previous: list[int]) -> None:
+    prefix = prefix_tokens(hint, previous)
+    shown = min(len(hint), HINT_TOKENS)
+    context = len(prefix) - shown
+    assert prefix[:shown] == tuple(hint[:shown])
+    assert context in {0, *CONTEXT_TOKENS}
+    assert context == 0 or prefix[shown:] == tuple(previous[-context:])
+
+
+@settings(deadline=None)
+@given(st.sampled_from(WINDOWS_S), st.integers(0, HINT_TOKENS + max(CONTEXT_TOKENS)), st.booleans())
+def test_every_answer_has_the_room_its_shape_grants(window_s: int, prefix: int, final: bool) -> None:  # noqa: FBT001
+    shape = Shape(window_s, prefix, final)
+    prompt = prefix + 5
+    length = max_length(prompt, shape.most_tokens)
+    assert length <= POSITIONS
+    assert min(length // 2, length - prompt) >= shape.most_tokens  # CTranslate2's two caps
+    assert shape.most_tokens >= min(8 * window_s, 224)

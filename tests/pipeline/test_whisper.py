@@ -1,0 +1,248 @@
+"""The Whisper engine on a real, very small model: what it hears, when, and that company changes nothing."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import LONGEST_JOB, RATE, Samples, position
+from pipeline.errors import EngineFailed, ModelUnavailable
+from pipeline.ingest.packing import Job, PackingOptions
+from pipeline.ingest.speech import speech_jobs
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engines import bootstrap
+from pipeline.recognition.engines.windows import FULL, SHORTER
+from pipeline.recognition.scoring import matches, spoken, word_errors
+from pipeline.words import Word, written
+from tests.pipeline.sounds import CLIPS, SPEECH, read
+
+bootstrap.prepare()
+from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  (after prepare(), as load() does)
+
+MODEL = SPEECH / "tiny-whisper"
+SHORT = SHORTER[0]
+KNOWN = [clip for clip in CLIPS if clip["file"].startswith("espeak/") and clip["seconds"] < 15]
+OTHER = [clip for clip in CLIPS if clip["file"].startswith("other/")]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[WhisperEngine]:
+    engine = WhisperEngine(MODEL, model="tiny-whisper", fit=SHORT)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
+    """The decode jobs of each known clip, as a file's are."""
+    detector, options = VoiceDetector(), PackingOptions(target=engine.job)
+    return {
+        clip["file"]: [
+            DecodeRequest(samples=item.samples, start=item.start)
+            for item in speech_jobs([read(SPEECH / clip["file"])], detector.stream(), options)
+            if isinstance(item, Job)
+        ]
+        for clip in KNOWN
+    }
+
+
+@pytest.fixture(scope="module")
+def alone(engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]]) -> dict[str, list[Heard]]:
+    """What each job says when it has the call for itself."""
+    return {name: [engine.hear([request])[0] for request in requests] for name, requests in jobs.items()}
+
+
+def clip_words(answers: list[Heard]) -> list[Word]:
+    return [word for heard in answers for word in heard.words]
+
+
+def clip(name: str) -> Samples:
+    return read(SPEECH / name)
+
+
+def request(samples: Samples, **settings: Any) -> DecodeRequest:
+    return DecodeRequest(samples=samples, start=0, **settings)
+
+
+def same(one: Heard, two: Heard) -> bool:
+    """Equal in all but rounding: CTranslate2 pads token lists of one alignment call, and adds in another order."""
+
+    def bare(heard: Heard) -> Heard:
+        words = tuple(replace(word, probability=0.0) for word in heard.words)
+        return replace(heard, words=words, avg_logprob=0.0, no_speech_prob=0.0)
+
+    numbers = [
+        [*(word.probability for word in heard.words), heard.avg_logprob, heard.no_speech_prob] for heard in (one, two)
+    ]
+    return bare(one) == bare(two) and bool(np.allclose(*numbers, atol=2e-3))
+
+
+def test_words_of_short_clips_are_heard_almost_without_error(alone: dict[str, list[Heard]]) -> None:
+    errors = words = 0
+    for row in KNOWN:
+        said = spoken(row["text"])
+        errors += word_errors(said, spoken(written(clip_words(alone[row["file"]]))))
+        words += len(said)
+    assert errors / words <= 0.06
+
+
+def test_the_language_of_every_clip_is_right(
+    engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[Heard]]
+) -> None:
+    for row in KNOWN:
+        windows = [job.samples for job in jobs[row["file"]]]
+        language, probability = engine.detect_language(windows[: engine.most])
+        assert (row["file"], language) == (row["file"], row["language"])
+        assert probability > 0.5
+        assert {heard.language for heard in alone[row["file"]]} == {row["language"]}
+
+
+def test_word_times_are_true(alone: dict[str, list[Heard]]) -> None:
+    starts, ends = [], []
+    for row in KNOWN:
+        heard = clip_words(alone[row["file"]])
+        truth = [(spoken(word)[0], start, end) for word, start, end in row["words"]]
+        for said, index in matches([word for word, _, _ in truth], [spoken(word.text)[0] for word in heard]):
+            starts.append(abs(heard[index].start / RATE - truth[said][1]))
+            ends.append(abs(heard[index].end / RATE - truth[said][2]))
+    for errors in (starts, ends):
+        assert np.percentile(errors, 50) <= 0.08
+        assert np.percentile(errors, 95) <= 0.35
+
+
+def test_words_are_in_order_inside_their_window_with_some_length(
+    jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[Heard]]
+) -> None:
+    for name, requests in jobs.items():
+        for job, heard in zip(requests, alone[name], strict=True):
+            assert all(one.end <= two.start for one, two in pairwise(heard.words))
+            assert all(0 < word.probability <= 1 and word.spaced for word in heard.words)
+            assert all(job.start <= word.start < word.end <= job.start + len(job.samples) for word in heard.words)
+
+
+def test_company_in_a_call_changes_nothing(
+    engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[Heard]]
+) -> None:
+    """English and Spanish, with and without a language given, in one call and in any order."""
+    pairs = [(job, heard) for name in jobs for job, heard in zip(jobs[name], alone[name], strict=True)]
+    by_bucket: dict[Any, list[tuple[DecodeRequest, Heard]]] = {}
+    for index, (job, heard) in enumerate(pairs):
+        named = replace(job, language=heard.language) if index % 3 == 0 else job
+        by_bucket.setdefault(engine.bucket(named), []).append((named, heard))
+    for members in by_bucket.values():
+        members.sort(key=lambda pair: len(pair[0].samples) % 997)
+        for first in range(0, len(members), engine.most):
+            group = members[first : first + engine.most]
+            for heard, (job, expected) in zip(engine.hear([job for job, _ in group]), group, strict=True):
+                if job.language is not None:
+                    heard = replace(heard, language_probability=expected.language_probability)  # noqa: PLW2901
+                assert same(heard, expected)
+
+
+def test_the_same_request_gives_the_same_answer(engine: WhisperEngine) -> None:
+    asked = request(clip("espeak/en_noisy_1.flac"))
+    assert engine.hear([asked]) == engine.hear([asked])
+
+
+@pytest.mark.parametrize("row", OTHER, ids=lambda row: str(row["file"]))
+@pytest.mark.parametrize("fit", [SHORT, FULL], ids=["short", "full"])
+def test_silence_noise_and_music_say_nothing(engine: WhisperEngine, row: dict[str, Any], fit: Any) -> None:
+    """Even without voice detection before it."""
+    samples = clip(row["file"])
+    engine.fit = fit
+    try:
+        answers = [engine.hear([request(part)])[0] for part in (samples, samples[: position(3)], samples[: RATE // 2])]
+    finally:
+        engine.fit = SHORT
+    assert [heard.words for heard in answers] == [()] * 3
+    assert all(heard.rejected for heard in answers)
+
+
+def test_a_partial_is_heard_at_once_and_almost_as_well(engine: WhisperEngine) -> None:
+    row = next(row for row in KNOWN if row["file"] == "espeak/en_07.flac")
+    (heard,) = engine.hear([request(clip(row["file"]), final=False)])
+    assert word_errors(spoken(row["text"]), spoken(written(heard.words))) <= 2
+    assert heard.rejected is None
+
+
+def test_a_window_that_stops_inside_a_sentence_says_what_was_said_so_far(engine: WhisperEngine) -> None:
+    samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
+    (heard,) = engine.hear([request(samples[: position(1.1)], final=False)])
+    assert spoken(written(heard.words))[:3] == ["two", "simple", "ocean"]
+    assert len(heard.words) <= 4
+
+
+def test_buckets_part_what_cannot_share_a_call(engine: WhisperEngine) -> None:
+    second = np.zeros(RATE, np.float32)
+    plain = engine.bucket(request(second))
+    assert engine.bucket(request(np.zeros(3 * RATE, np.float32))) == plain
+    assert engine.bucket(request(second, language="es")) == plain
+    assert engine.bucket(request(second, previous="too short")) == plain
+    assert engine.bucket(request(np.zeros(4 * RATE + 1, np.float32))) != plain
+    assert engine.bucket(request(second, final=False)) != plain
+    assert engine.bucket(request(second, hint="Scribewire")) != plain
+    said = "the captain wanted twenty ticket at seven " * 20
+    assert engine.bucket(request(second, previous=said)) != plain
+    assert engine.bucket(request(second, previous=said)) == engine.bucket(request(second, previous=said[9:]))
+
+
+def test_previous_text_and_a_hint_leave_words_and_times_in_order(engine: WhisperEngine) -> None:
+    samples = clip("espeak/en_02.flac")  # One simple engine across my black orange.
+    asked = request(samples, hint="engine, orange", previous="The captain wanted twenty ticket at seven. " * 6)
+    (heard,) = engine.hear([asked])
+    assert word_errors(spoken("One simple engine across my black orange."), spoken(written(heard.words))) <= 2
+    assert all(0 <= word.start < word.end <= len(samples) for word in heard.words)
+
+
+def test_thirty_seconds_and_a_single_sample_can_be_heard(engine: WhisperEngine) -> None:
+    whole = clip("espeak/en_long.flac")[:LONGEST_JOB]
+    (heard,) = engine.hear([request(whole)])
+    assert heard.words
+    assert heard.words[-1].end <= LONGEST_JOB
+    assert engine.hear([request(whole[:1])])[0].words == ()
+
+
+def test_voices_that_the_model_never_heard_still_give_a_valid_answer(engine: WhisperEngine) -> None:
+    (heard,) = engine.hear([request(clip("flite/rms_0.flac"))])
+    assert all(one.end <= two.start for one, two in pairwise(heard.words))
+    assert heard.avg_logprob < 0
+
+
+@settings(deadline=None, max_examples=15)
+@given(at=st.integers(0, 100_000), length=st.integers(1, 60_000), loudness=st.sampled_from([0.0, 1e-4, 1.0, 30.0]))
+def test_any_cut_at_any_loudness_gives_words_inside_it(
+    engine: WhisperEngine, at: int, length: int, loudness: float
+) -> None:
+    samples = np.clip(clip("espeak/en_06.flac")[at : at + length] * loudness, -1, 1).astype(np.float32)
+    if not len(samples):
+        samples = np.zeros(1, np.float32)
+    (heard,) = engine.hear([DecodeRequest(samples=samples, start=at)])
+    assert all(at <= word.start <= word.end <= at + len(samples) for word in heard.words)
+
+
+def test_it_says_what_it_is(engine: WhisperEngine) -> None:
+    assert (engine.name, engine.model, engine.most, engine.job) == ("whisper", "tiny-whisper", 8, 5 * RATE)
+    assert {"en", "es"} <= engine.languages
+    assert "ja" not in engine.languages
+
+
+def test_a_folder_that_is_no_model_is_refused_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(b"no model")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelUnavailable, match=str(tmp_path)):
+        WhisperEngine(tmp_path, model="x")
+
+
+def test_a_closed_engine_fails_and_closes_again() -> None:
+    engine = WhisperEngine(MODEL, model="tiny-whisper", fit=SHORT)
+    engine.close()
+    engine.close()
+    with pytest.raises(EngineFailed):
+        engine.hear([request(np.zeros(RATE, np.float32))])
