@@ -1,0 +1,24 @@
+# docker build -t scribewire . && docker run -p 8000:8000 -v scribewire:/data --read-only --tmpfs /tmp \
+#     -e SCRIBEWIRE_PUBLIC_BASE_URL=https://speech.example.org scribewire
+FROM python:3.13-slim AS build
+WORKDIR /app
+COPY requirements.lock pyproject.toml README.md LICENSE ./
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock
+COPY server server
+COPY pipeline pipeline
+COPY estimator estimator
+RUN /venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation . && /venv/bin/python -m compileall -q /venv
+
+FROM python:3.13-slim
+RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin scribewire && install -d -o scribewire -m 0700 /data
+COPY --from=build /venv /venv
+ENV PATH=/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 HF_HOME=/data/models \
+    SCRIBEWIRE_DATA_DIR=/data SCRIBEWIRE_HOST=0.0.0.0 SCRIBEWIRE_LOG_FORMAT=json
+USER scribewire
+VOLUME /data
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=15s --timeout=3s --start-period=15m --start-interval=2s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/readyz', timeout=2)"]
+ENTRYPOINT ["scribewire"]
+CMD ["serve"]
