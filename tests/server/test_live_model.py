@@ -1,0 +1,99 @@
+"""Live sessions with the small real Whisper model, in a server process of their own."""
+
+import asyncio
+import itertools
+
+import numpy as np
+import soundfile
+
+from tests.server.running import CLIP, SPEECH, Server
+from tests.server.storing import in_a_loop
+from tests.server.talking import SECOND, Caller, durable, talking
+
+FASTER = 2.0  # than real time, to save the tests' time
+
+
+def pcm(clip: object) -> bytes:
+    samples, rate = soundfile.read(clip, dtype="int16")
+    assert rate == 16_000
+    return bytes(samples.tobytes())
+
+
+def alike(one: str, other: str) -> float:
+    """The share of the words of *other* that *one* has too, in order."""
+    a, b = one.lower().split(), other.lower().split()
+    common = np.zeros((len(a) + 1, len(b) + 1), int)
+    for (i, x), (j, y) in itertools.product(enumerate(a, 1), enumerate(b, 1)):
+        common[i, j] = common[i - 1, j - 1] + 1 if x == y else max(common[i - 1, j], common[i, j - 1])
+    return float(common[-1, -1]) / len(b)
+
+
+@in_a_loop
+async def test_speech_is_heard_while_it_is_spoken_and_gives_what_the_file_gives(server: Server):
+    me, audio = Caller(server, server.new_key()), pcm(CLIP)
+    async with me.client() as client:
+        file = (await client.post("/v1/transcribe", files={"file": ("a.flac", CLIP.read_bytes())})).json()["text"]
+    record = await me.start(output_formats=["json", "srt"])
+    late: list[object] = []
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        listening = asyncio.create_task(talk.to_the_end())
+        for at in range(0, len(audio), SECOND // 10):
+            await talk.socket.send(audio[at : at + SECOND // 10])
+            await asyncio.sleep(0.1 / FASTER)
+            if at >= len(audio) / 2 and not late:
+                late = [asyncio.create_task(me.events(record["job_id"]))]
+        heard = len(talk.words)
+        assert talk.of("partial")
+        await talk.say("close")
+        assert await listening == (1000, "")
+    assert heard > 0
+    job = await me.job(record["job_id"])
+    assert (job["status"], set(job["formats"])) == ("completed", {"json", "srt"})
+    assert job["text"].split() == " ".join(frame["text"] for frame in talk.of("segment")).split()
+    assert [word["word"] for word in job["words"]] == talk.words
+    assert alike(job["text"], file) >= 0.8
+    [events] = [await task for task in late]  # type: ignore[attr-defined]
+    assert durable({"type": kind, **data} for number, kind, data in events if number) == durable(talk.frames)
+
+
+@in_a_loop
+async def test_requests_give_what_a_socket_gives(server: Server):
+    me, audio = Caller(server, server.new_key()), pcm(CLIP)
+    by_socket, by_requests = await me.start(), await me.start()
+    async with talking(by_socket["live"]["ingest_ws"]) as talk:
+        await talk.send(audio)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    third = len(audio) // 6 * 2
+    async with me.client() as client:
+        for number in range(3):
+            part = audio[third * number : third * (number + 1) if number < 2 else None]
+            where = f"/v1/jobs/{by_requests['job_id']}/audio"
+            answer = await client.post(where, content=part, params={"final": number == 2})
+            assert answer.status_code == 200
+    texts = [(await me.job(record["job_id"]))["text"] for record in (by_socket, by_requests)]
+    assert alike(*texts) >= 0.9  # each step hears as much as had come by then, so a doubtful word may differ
+
+
+@in_a_loop
+async def test_a_container_of_speech_is_heard(server: Server):
+    me = Caller(server, server.new_key())
+    record = await me.start(encoding="container", language="en")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(CLIP.read_bytes(), piece_s=0.05)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert len(talk.words) > 15
+
+
+@in_a_loop
+async def test_silence_noise_and_music_have_no_words(server: Server):
+    me = Caller(server, server.new_key())
+    for clip in ("silence", "noise", "music"):
+        record = await me.start()
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            await talk.send(pcm(SPEECH / "other" / f"{clip}.flac"))
+            await talk.say("close")
+            assert await talk.to_the_end() == (1000, "")
+        assert talk.words == []
+        assert (await me.job(record["job_id"]))["text"] == ""
