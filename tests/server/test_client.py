@@ -1,0 +1,139 @@
+"""Our own client against a real server, through a wire that is cut again and again."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+import soundfile
+
+from server.client import Client, LiveStream, ServiceError
+from tests.server.running import CLIP, SPEECH, Server
+
+FRAME = 3200  # bytes: 0.1 s
+
+
+class Wire:
+    """A port that leads to the server until it is cut; new connections lead there again."""
+
+    def __init__(self, target: str) -> None:
+        self._host, self._port = urlsplit(target).hostname, urlsplit(target).port
+        self._open: set[asyncio.StreamWriter] = set()
+        self.url = ""
+
+    @contextlib.asynccontextmanager
+    async def laid(self) -> AsyncIterator["Wire"]:
+        server = await asyncio.start_server(self._joined, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield self
+        finally:
+            server.close()
+            self.cut()
+
+    def cut(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+        self._open.clear()
+
+    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(self._host, self._port)
+        self._open |= {writer, back}
+        await asyncio.gather(self._carry(reader, back), self._carry(there, writer))
+
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, OSError):
+            while data := await source.read(65536):
+                sink.write(data)
+                await sink.drain()
+        sink.close()
+
+
+async def speak(stream: LiveStream, wire: Wire | None, *, speed: float = 4) -> list[dict[str, object]]:
+    """Send the clip faster than real time, cutting the wire now and then; everything the session said."""
+    samples, _ = soundfile.read(CLIP, dtype="int16")
+    data = np.asarray(samples).astype("<i2").tobytes()
+    heard: list[dict[str, object]] = []
+
+    async def listen() -> None:
+        heard.extend([event async for event in stream.events()])
+
+    listening = asyncio.create_task(listen())
+    for at in range(0, len(data), FRAME):
+        await stream.send(data[at : at + FRAME])
+        await asyncio.sleep(0.1 / speed)
+        if wire is not None and at % (30 * FRAME) == 20 * FRAME:
+            wire.cut()
+    stream.close()
+    await listening
+    return heard
+
+
+def words(heard: list[dict[str, object]]) -> list[object]:
+    return [event["word"] for event in heard if event["type"] == "word"]
+
+
+def test_a_cut_wire_loses_no_word_and_repeats_none(server: Server) -> None:
+    async def body() -> None:
+        key = server.new_key("pro")
+        async with Wire(server.base).laid() as wire, Client(wire.url, key) as client:
+            async with client.live(sample_rate=16_000, language="en") as stream:
+                plain = await speak(stream, None)
+            async with client.live(sample_rate=16_000, language="en") as stream:
+                stream._address = stream._address.replace(
+                    server.base.replace("http", "ws"), wire.url.replace("http", "ws")
+                )
+                cut = await speak(stream, wire)
+            sequence = [event["seq"] for event in cut if "seq" in event]
+            assert sequence == sorted(set(sequence))
+            assert words(cut) == words(plain)
+            assert len(words(cut)) > 10
+            assert cut[-1]["type"] == "job.completed"
+
+    asyncio.run(body())
+
+
+def test_events_go_on_where_the_stream_broke(server: Server) -> None:
+    async def body() -> None:
+        key = server.new_key("pro")
+        async with Wire(server.base).laid() as wire, Client(wire.url, key) as client:
+            job = await client.submit(SPEECH / "espeak" / "en_long.flac", word_timestamps=True)
+            seen = []
+            async for event in client.events(job["job_id"]):
+                seen.append(event["seq"])
+                if len(seen) % 25 == 0:
+                    wire.cut()
+            assert seen == list(range(1, len(seen) + 1))
+
+    asyncio.run(body())
+
+
+def test_a_file_becomes_a_record_and_its_outputs(server: Server) -> None:
+    async def body() -> None:
+        async with Client(server.base, server.new_key("pro")) as client:
+            record = await client.transcribe(CLIP, output_formats=["srt", "txt"], metadata={"a": "b"})
+            assert (record["status"], record["metadata"]) == ("completed", {"a": "b"})
+            assert (await client.output(record, "txt")).decode() == record["text"] + "\n"
+            with pytest.raises(ServiceError, match="job_not_found"):
+                await client.job("job_00000000000000000000000000")
+
+    asyncio.run(body())
+
+
+def test_what_the_service_refuses_is_said_once_and_clearly(server: Server, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with Client(server.base, "sw_live_nonsense") as client:
+            with pytest.raises(ServiceError, match="invalid_key"):
+                await client.transcribe(CLIP)
+        (tmp_path / "text.mp3").write_text("no audio " * 100)
+        async with Client(server.base, server.new_key("pro")) as client:
+            with pytest.raises(ServiceError, match="unsupported_audio_format"):
+                await client.transcribe(tmp_path / "text.mp3")
+            with pytest.raises(ServiceError, match="invalid_parameter"):
+                async with client.live(sample_rate=7):
+                    pass
+
+    asyncio.run(body())
