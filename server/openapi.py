@@ -107,10 +107,9 @@ def _responses(operation: Operation) -> dict[str, Any]:
 
 def _answer(answer: Answer) -> dict[str, Any]:
     shown: dict[str, Any] = {"description": answer.description}
-    if answer.schema is not None:
-        shown["content"] = {answer.media_type: {"schema": answer.schema}}
-    elif answer.media_type != "application/json":
-        shown["content"] = {answer.media_type: {}}
+    content = {"schema": answer.schema, "example": answer.example}
+    if answer.schema is not None or answer.media_type != "application/json":
+        shown["content"] = {answer.media_type: {name: value for name, value in content.items() if value is not None}}
     if answer.headers:
         shown["headers"] = {name: {"schema": {"type": "string"}} for name in answer.headers}
     return shown

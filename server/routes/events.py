@@ -26,6 +26,13 @@ from server.routes.operation import Answer, Auth, Operation, Parameter
 from server.storage.interfaces import Event, EventLog, JobStore
 
 MEDIA_TYPE = "text/event-stream"
+EXAMPLE = """retry: 3000
+
+id: 7
+event: word
+data: {"job_id":"job_01JD4W2M8Q7Z5K3N9V6B1XTRGH","seq":7,"index":4,"segment":0,"word":"fellow","start":0.92,"end":1.31}
+
+"""
 _REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)", re.IGNORECASE)  # RFC 9110, 12.4.2
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -103,7 +110,7 @@ class EventStreams:
                               description="The same for clients that cannot set headers"),
                     Parameter(name="token", place="query", schema={"type": "string"}, description="A stream token"),
                 ),
-                answers={200: Answer(description="The events", schema={"type": "string"}, media_type=MEDIA_TYPE),
+                answers={200: Answer(description="The events", media_type=MEDIA_TYPE, example=EXAMPLE),
                          204: Answer(description="The job is over and everything was received: do not reconnect")},
                 codes=("job_not_found", "invalid_last_event_id", "not_acceptable", "missing_credentials",
                        "invalid_key", "invalid_token", "insufficient_scope", "environment_mismatch",
