@@ -57,7 +57,7 @@ class PcmDecoder:
         whole = len(data) - len(data) % self._frame_bytes
         self._rest = data[whole:]
         values = self._values(np.frombuffer(data, np.uint8, whole))
-        mono = values.reshape(-1, self._channels).mean(axis=1, dtype=np.float32)
+        mono = values if self._channels == 1 else values.reshape(-1, self._channels).mean(axis=1, dtype=np.float32)
         return mono if self._resampler is None else self._resampler.receive(mono)
 
     def end(self) -> Samples:
