@@ -35,6 +35,7 @@ OPERATOR_KEY = "operator-key"  # file in the data folder
 MOST_MESSAGE_BYTES = 4 * 1024 * 1024
 """Of a WebSocket message that is read at all. Routes refuse a quarter of it in good order, here the line is cut."""
 
+PARTING_S = 0.5  # in which streams say why they end, before uvicorn ends what is left in its own way
 GRACE_S = 20  # after which open connections are cut at shutdown
 
 
@@ -104,13 +105,17 @@ def open_estimator(config: Config) -> Estimator:
 async def _answer(service: Any, listening: socket.socket, ready: str) -> None:
     """Serve HTTP until a signal comes."""
     server = _Uvicorn(transport(service.app), ready)
-    loop = asyncio.get_running_loop()
+    loop, leaving = asyncio.get_running_loop(), asyncio.Event()
 
     def stop() -> None:
         log.info("stopping")
-        server.force_exit = server.should_exit  # a second signal does not wait
-        server.should_exit = True
+        server.force_exit = leaving.is_set()  # a second signal does not wait
+        leaving.set()
         service.close_doors()
+        loop.call_later(PARTING_S, exit_now)
+
+    def exit_now() -> None:
+        server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)

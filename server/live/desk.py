@@ -69,11 +69,18 @@ class Desk:
         """Returns iff there is room for one more session. Raises Problem queue_full, shutting_down."""
         if self.closing or self._tasks is None:
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
+        hearing = self._parts.hearings[environment]
         try:
-            self._parts.hearings[environment].admission.admit()
+            hearing.admission.admit()
         except PipelineError as error:
-            self._parts.metrics.refused.labels("queue_full").inc()
-            raise Problem("queue_full", str(error), headers={"Retry-After": str(RETRY_AFTER_S)}) from None
+            raise self._full(str(error)) from None
+        lives = sum(live.job.environment == environment for live in self._lives.values())
+        if hearing.most is not None and lives >= hearing.most:
+            raise self._full(f"this machine carries {hearing.most} live sessions, and has them")
+
+    def _full(self, why: str) -> Problem:
+        self._parts.metrics.refused.labels("queue_full").inc()
+        return Problem("queue_full", why, headers={"Retry-After": str(RETRY_AFTER_S)})
 
     async def run(self) -> None:
         """Sessions live, and those that nobody came back to are finished, until the server stops and all are over."""

@@ -29,6 +29,7 @@ class Hearing:
     listener: Listener
     admission: Admission
     voice: VoiceDetector | None  # None: everything counts as speech
+    most: int | None = None  # sessions that this machine carries, where that was measured
 
     def session(self, order: Order, *, tenant: str, name: str, language: str | None, origin: int) -> Session:
         """A session for *order*, whose first sample stands at *origin* on the stream's clock.

@@ -34,7 +34,7 @@ class Intake(Protocol):
     async def take(self, data: bytes) -> None: ...
 
     async def end(self) -> None:
-        """No more will come: what is still held goes to the sink, before run() ends."""
+        """No more will be taken, not even the rest of what is just being taken: run() ends when the sink has all."""
         ...
 
     async def run(self) -> None:
@@ -57,11 +57,14 @@ class RawIntake:
         self._decoder = PcmDecoder(cast(Encoding, live.encoding), rate=live.sample_rate, channels=live.channels)
         self._piece = int(PIECE_S * live.sample_rate) * raw_frame_bytes(live)
         self._sink = sink
+        self._closed = False
         self._ended = asyncio.Event()
         self.received_bytes = received_bytes
 
     async def take(self, data: bytes) -> None:
         for at in range(0, len(data), self._piece):
+            if self._closed:
+                return
             piece = data[at : at + self._piece]
             samples = self._decoder.receive(piece)
             self.received_bytes += len(piece)
@@ -69,10 +72,11 @@ class RawIntake:
                 await self._sink(samples)
 
     async def end(self) -> None:
-        if not self._ended.is_set():
-            self._ended.set()
+        if not self._closed:
+            self._closed = True
             if len(samples := self._decoder.end()):
                 await self._sink(samples)
+            self._ended.set()
 
     async def run(self) -> None:
         await self._ended.wait()
@@ -89,20 +93,22 @@ class ContainerIntake:
         self._decoding: LiveDecoding | None = None
         self._feeding: Future[bool] | None = None
         self._reading: Future[Samples | None] | None = None
+        self._closed = False
         self.received_bytes = 0
 
     async def take(self, data: bytes) -> None:
         await self._opened.wait()
         for at in range(0, len(data), PIECE_BYTES):
             await self._fed()
-            if self._decoding is None:
-                return  # why, run() tells
+            if self._closed or self._decoding is None:
+                return  # why there is no decoder any more, run() tells
             piece = data[at : at + PIECE_BYTES]
             self._feeding = self._threads.submit(self._decoding.feed, piece)
             self.received_bytes += len(piece)
         await self._fed()
 
     async def end(self) -> None:
+        self._closed = True
         await self._opened.wait()
         await self._fed()
         if self._decoding is not None:

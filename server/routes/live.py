@@ -45,6 +45,7 @@ MOST_BODY = 64 * 1024
 MOST_MESSAGE_BYTES = 1024 * 1024  # of a WebSocket
 SOON = {"Retry-After": "5"}
 PIECE_BYTES = 256 * 1024  # of an HTTP body that is taken at once
+LEAST_AUDIO_S = 1.0  # of the month's audio that must be left to start; what was used is counted at the end
 TOKEN_MARGIN_S = 3600  # a session's own link to its audio outlives the longest session by so much
 AUDIO_TYPES = (
     "application/octet-stream", "audio/webm", "audio/ogg", "audio/mpeg", "audio/flac", "audio/wav", "audio/x-wav",
@@ -451,7 +452,7 @@ def _new_job(caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]]
         audio_s=None,
         weight=plan.weight,
         retention_ms=plan.retention_ms,
-        quotas=job_quotas(plan, None) if caller.environment == "production" else (),
+        quotas=job_quotas(plan, LEAST_AUDIO_S) if caller.environment == "production" else (),
         most_active=plan.live_sessions,
         warnings=tuple(warnings),
     )

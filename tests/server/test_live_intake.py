@@ -140,3 +140,21 @@ async def test_an_intake_that_is_stopped_while_it_opens_frees_who_waits_for_it()
     async with asyncio.timeout(20):
         await asyncio.wait({running, taking})
     assert running.cancelled()
+
+
+@pytest.mark.parametrize("raw", [True, False])
+@in_a_loop
+async def test_an_intake_that_is_ended_from_elsewhere_takes_no_more(raw):
+    ear = Ear(0.002)
+    intake = RawIntake(RAW, ear) if raw else ContainerIntake(isolation(), ear)
+    data = bytes(600_000) if raw else CLIP.read_bytes() * 10
+    running = asyncio.create_task(intake.run())
+    taking = asyncio.create_task(intake.take(data))
+    while not intake.received_bytes:  # noqa: ASYNC110  no event tells
+        await asyncio.sleep(0)
+    await intake.end()
+    await asyncio.wait_for(taking, 20)
+    await asyncio.wait_for(running, 20)
+    assert intake.received_bytes < len(data)
+    if raw:
+        assert len(ear.samples) * 2 == intake.received_bytes

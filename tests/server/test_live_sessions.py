@@ -63,6 +63,36 @@ def test_the_same_idempotency_key_gives_the_same_session(live_server):
     assert (usage["name"], usage["used"]) == ("transcriptions", 1)
 
 
+def test_every_answer_is_as_the_description_says(live_server):
+    with live_server.new_client() as client:  # it checks
+        job_id = client.post("/v1/live", json={"record": True}).json()["job_id"]
+        where = f"/v1/jobs/{job_id}"
+        for path, status in (("/audio", 200), ("/audio?final=maybe", 422), ("/audio?final=true", 200),
+                             ("/audio", 409), ("/finish", 200)):  # fmt: skip
+            audio = {"Content-Type": "application/octet-stream"}
+            assert client.post(where + path, content=silence(1), headers=audio).status_code == status
+            assert client.get(where).json()["live"]["record"]
+        assert client.post(f"{where}/audio", content=b"", headers={"Content-Type": "text/plain"}).status_code == 415
+        assert client.get("/v1/jobs?source=live").json()["data"][0]["live"]["encoding"] == "pcm_s16le"
+        assert client.get(f"{where}/outputs/audio").content.startswith(b"fLaC")
+
+
+@in_a_loop
+async def test_the_sandbox_has_live_sessions_of_its_own(live_server):
+    secret = live_server.key(environment="sandbox")
+    async with httpx.AsyncClient(
+        base_url=f"{live_server.base}/sandbox", headers={"Authorization": f"Bearer {secret}"}
+    ) as client:
+        record = (await client.post("/v1/live", json={})).json()
+        assert "/sandbox/v1/jobs/" in record["live"]["ingest_ws"]
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            await talk.send(silence(2))
+            await talk.say("close")
+            assert await talk.to_the_end() == (1000, "")
+        job = (await client.get(f"/v1/jobs/{record['job_id']}")).json()
+    assert (job["environment"], job["text"]) == ("sandbox", " ".join(spoken(2)))
+
+
 def test_a_plan_has_so_many_sessions_at_once(live_server):
     with live_server.new_client("free") as client:
         assert client.post("/v1/live", json={}).status_code == 201

@@ -10,7 +10,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from server.live.session import LiveRules
-from tests.server.running import running
+from tests.server.running import Server, running
 from tests.server.serving import Served, served
 from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, Frame, Talk, durable, silence, spoken, talking
@@ -158,6 +158,24 @@ def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_pat
     assert (job["text"], job["duration"]) == (" ".join(spoken(12)), 12)
     segments = [frame["id"] for frame in before.of("segment") + after.of("segment")]
     assert segments == list(range(len(segments)))
+
+
+def test_a_signal_lets_everyone_know_before_the_line_is_cut(tmp_path):
+    async def main(server: Server) -> int:
+        me = Caller(server, server.new_key())
+        record = await me.start()
+        async with (
+            talking(record["live"]["ingest_ws"]) as talk,
+            talking(me.socket(record, "stream"), me.headers) as reader,
+        ):
+            await talk.send(silence(3))
+            await talk.until("word")
+            stopping = asyncio.create_task(asyncio.to_thread(server.stop))
+            assert [(await one.to_the_end())[0] for one in (talk, reader)] == [1001, 1001]
+        return await stopping
+
+    with running(tmp_path / "data", ENGINE="scripted") as server:
+        assert asyncio.run(main(server)) == 0
 
 
 def killed(folder: Path, order: dict[str, object], audio: bytes, rest: bytes) -> tuple[dict[str, object], list[Frame]]:
