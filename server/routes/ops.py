@@ -35,11 +35,11 @@ class Ops:
         self._metrics = metrics
         self._ready = ready
         self._base_url = base_url
-        self._described: Sequence[Operation] = ()
+        self._description: Mapping[str, Any] = {}
 
     def describe(self, operations: Sequence[Operation]) -> None:
         """What /openapi.json tells of; set once the whole table is known, this part of it included."""
-        self._described = operations
+        self._description = document(operations, base_url=self._base_url)
 
     def operations(self) -> list[Operation]:
         def free(path: str, handle: Any, name: str, summary: str, **more: Any) -> Operation:
@@ -70,7 +70,7 @@ class Ops:
         return json_response({"status": "ready", **running})
 
     async def openapi(self, _request: Request, _caller: Caller) -> Response:
-        return json_response(document(self._described, base_url=self._base_url))
+        return json_response(self._description)
 
     async def schema(self, _request: Request, _caller: Caller) -> Response:
         return json_response(service_v1_schema(self._base_url), headers=DAY)

@@ -20,6 +20,7 @@ from server.wire import InvalidIdempotencyKey, RangeNotSatisfiable
 def test_every_status_that_asks_to_wait_or_to_identify_says_how():
     assert {status for status, _ in CODES.values()} <= {
         400, 401, 403, 404, 405, 406, 408, 409, 410, 413, 415, 416, 422, 429, 500, 501, 503,
+        504,
     }  # fmt: skip
     for code, (status, title) in CODES.items():
         assert title

@@ -106,6 +106,11 @@ def all_of(client: httpx.Client, job_id: str, **options: Any) -> list[Told]:
         return [event for lines in blocks(response) if (event := told(lines))]
 
 
+def unsigned(events: list[Told]) -> list[Told]:
+    """The same without the links of the last one, which are signed anew for every reader."""
+    return [replace(event, data={}) if event.event == "job.completed" else event for event in events]
+
+
 # --- replay and tail -------------------------------------------------------------------------------------------------
 
 
@@ -157,7 +162,7 @@ def test_a_reader_goes_on_behind_the_last_event_it_had(client, by):
             "query": {"last_event_id": str(at)},
             "both": {"after": at, "last_event_id": "1"},  # EventSource reconnects with the old query and a header
         }
-        assert all_of(client, job_id, **ways[by]) == everything[at:]
+        assert unsigned(all_of(client, job_id, **ways[by])) == unsigned(everything[at:])
 
 
 def test_readers_that_break_off_anywhere_miss_and_repeat_nothing(client, held):
@@ -170,7 +175,7 @@ def test_readers_that_break_off_anywhere_miss_and_repeat_nothing(client, held):
                     break  # hang up after one
                 if lines == [": keep-alive"]:
                     OPEN.set()
-    assert got == all_of(client, job_id)
+    assert unsigned(got) == unsigned(all_of(client, job_id))
 
 
 def test_after_the_end_there_is_nothing_to_come_back_for(client):

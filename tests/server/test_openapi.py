@@ -139,8 +139,8 @@ def test_what_is_described_is_what_is_served(server, document):
 
 def test_it_is_public_and_costs_nothing(server):
     with server.client() as client:
-        for _ in range(40):
-            response = client.get("/openapi.json")
+        for _ in range(31):  # one more than a minute has for who is counted
+            response = client.head("/openapi.json")
             assert response.status_code == 200
         assert "ratelimit" not in response.headers
 
