@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
@@ -12,6 +13,7 @@ from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from server.app import Bench
+from server.capacity import sessions_of
 from server.config import Config
 from server.live.hearing import Hearing
 from server.logs import log
@@ -34,8 +36,9 @@ def open_benches(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
         if embedded:
             log.warning("no Whisper model: the embedded engine runs instead; README.md tells how to bring a model")
         voice = VoiceDetector() if engine.name != "scripted" else None
-        production = _bench(stack, engine, voice, isolation, threads, warnings=(EMBEDDED,) if embedded else ())
-        sandbox = _bench(stack, ScriptedEngine(), None, isolation, threads)
+        warnings = (EMBEDDED,) if embedded else ()
+        production = _bench(stack, engine, voice, isolation, threads, data_dir=config.data_dir, warnings=warnings)
+        sandbox = _bench(stack, ScriptedEngine(), None, isolation, threads, data_dir=config.data_dir)
         yield {"production": production, "sandbox": sandbox}, isolation
 
 
@@ -57,6 +60,7 @@ def _bench(
     isolation: Isolation,
     threads: Executor,
     *,
+    data_dir: Path,
     warnings: tuple[Mapping[str, str], ...] = (),
 ) -> Bench:
     scheduler = stack.enter_context(closing(Scheduler(engine)))
@@ -68,6 +72,7 @@ def _bench(
         listener=scheduler,
         admission=scheduler,
         voice=voice,
+        most=sessions_of(engine, data_dir),
     )
     return Bench(
         batch=batch, hearing=hearing, offer=Offer(languages=engine.languages, models={engine.model}, warnings=warnings)

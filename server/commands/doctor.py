@@ -4,11 +4,14 @@ import argparse
 import asyncio
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -17,16 +20,21 @@ from pipeline.errors import PipelineError
 from pipeline.ingest.containers import FORMATS, DecodeLimits
 from pipeline.ingest.decode import missing_demuxers
 from pipeline.ingest.isolation import Isolation
+from pipeline.recognition.engines.load import load
+from pipeline.recognition.engines.windows import bundled_speech
 from pipeline.words import written
-from server.benches import open_benches
+from server.benches import open_benches, settings
+from server.capacity import measure, write
 from server.clock import now_ms
 from server.commands.serve import SAMPLE
 from server.config import Config
 from server.logs import configure
+from server.storage.folder import make_private
 from server.storage.interfaces import StorageError
 from server.storage.open import open_storage
 
 LEAST_FREE_BYTES = 1 << 30
+PROBE_HOST = "huggingface.co"  # where models come from
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,58 @@ async def _heard(batch: Any) -> str:
     return written(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
 
+def _capacity(config: Config) -> Finding:
+    """How many live sessions the machine carries; noted for the server, which refuses more."""
+    try:
+        with closing(load(settings(config))) as engine:
+            english = [sentence.samples for sentence in bundled_speech() if sentence.language == "en"]
+            capacity = measure(engine, np.concatenate(english))
+        make_private(config.data_dir)
+        path = write(capacity, config.data_dir)
+    except (PipelineError, OSError) as error:
+        return Finding("live sessions", well=False, detail=str(error))
+    detail = (
+        f"{capacity.sessions}: a request takes {capacity.alone_ms:.0f} ms alone, a full call {capacity.shared_ms:.0f} "
+        f"ms; noted in {path}"
+    )
+    return Finding("live sessions", well=True, detail=detail)
+
+
+def _windows(config: Config) -> Finding:
+    """Whether the model hears in short windows as well as in full ones."""
+    try:
+        with closing(load(settings(config))) as engine:
+            fit = getattr(engine, "fit", None)
+    except PipelineError as error:
+        return Finding("windows", well=False, detail=str(error))
+    if fit is None:
+        return Finding("windows", well=True, detail="not of this engine's kind")
+    said = "as well in short windows as in full ones" if fit.windows == "short" else "best in full windows of 30 s"
+    return Finding("windows", well=True, detail=f"the model hears {said}; files are cut to about {fit.job_s} s")
+
+
+def _network(config: Config) -> Finding:
+    """Can names of the internet be looked up: url sources and webhooks need it."""
+    try:
+        socket.getaddrinfo(PROBE_HOST, 443)
+    except OSError:
+        return Finding(
+            "egress", well=True, detail=f"{PROBE_HOST} has no address: url and webhook_url reach nobody outside"
+        )
+    allowed = ", ".join(map(str, config.egress_allow_cidrs)) or "the public internet only"
+    return Finding("egress", well=True, detail=f"names resolve; allowed: {allowed}")
+
+
+def _proxy(config: Config) -> Finding:
+    """Behind a proxy, clients are told apart by X-Forwarded-For, and links need the public address."""
+    public = config.public_base_url or "loopback"
+    if config.public_base_url is not None and not config.trusted_proxies:
+        detail = f"{public}, but no TRUSTED_PROXIES: if a proxy stands before it, all clients share its address"
+        return Finding("proxy", well=True, detail=detail)
+    trusted = ", ".join(map(str, config.trusted_proxies)) or "nobody"
+    return Finding("proxy", well=True, detail=f"{public}; X-Forwarded-For is believed from {trusted}")
+
+
 def _codecs(_config: Config) -> Finding:
     """Every documented format has its demuxer, and a file can be decoded in isolation."""
     missing = missing_demuxers()
@@ -99,4 +159,13 @@ def _machine(_config: Config) -> Finding:
     return Finding("machine", well=True, detail=f"{cores} processor cores, {os.uname().sysname} {os.uname().machine}")
 
 
-CHECKS: tuple[Callable[[Config], Finding], ...] = (_machine, _data_folder, _codecs, _engine)
+CHECKS: tuple[Callable[[Config], Finding], ...] = (
+    _machine,
+    _data_folder,
+    _codecs,
+    _network,
+    _proxy,
+    _engine,
+    _windows,
+    _capacity,
+)

@@ -1,0 +1,86 @@
+"""How many live sessions this machine carries with its model: measured by `scribewire doctor`, kept in the data folder.
+
+The server refuses what is beyond it before a session begins, rather than letting all of them fall behind.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import orjson
+
+from pipeline.audio import RATE, Samples, position
+from pipeline.recognition.engine import DecodeRequest, Engine
+
+FILE_NAME = "capacity.json"
+WINDOW_S = 5  # of a live request as it usually is: the words of a phrase and a little before them
+STEP_S = 1.0  # between two requests of a session that feels quick
+BUSY = 0.85  # share of the time that the model may be busy, so that bursts find room
+ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What was measured, and for which model: another one needs another measurement."""
+
+    engine: str
+    model: str
+    sessions: int  # at least 1
+    alone_ms: float  # one request, by itself
+    shared_ms: float  # as many requests as one call takes
+
+
+def measure(engine: Engine, speech: Samples) -> Capacity:
+    """Hear *speech* (at least one second of it) as live sessions would; takes a few seconds."""
+    speech = np.resize(speech, WINDOW_S * RATE)
+    if engine.incremental:
+        whole_s = _median_s(lambda: _grown(engine, speech))
+        sessions = BUSY * WINDOW_S / whole_s
+        alone_s = shared_s = whole_s * STEP_S / WINDOW_S
+    else:
+        alone_s = _median_s(lambda: _asked(engine, speech, 1))
+        shared_s = _median_s(lambda: _asked(engine, speech, engine.most))
+        sessions = BUSY * engine.most * STEP_S / shared_s
+    return Capacity(
+        engine.name, engine.model, max(1, int(sessions)), round(alone_s * 1000, 1), round(shared_s * 1000, 1)
+    )
+
+
+def write(capacity: Capacity, folder: Path) -> Path:
+    path = folder / FILE_NAME
+    path.write_bytes(orjson.dumps(asdict(capacity), option=orjson.OPT_INDENT_2) + b"\n")
+    return path
+
+
+def sessions_of(engine: Engine, folder: Path) -> int | None:
+    """What was measured for this engine's model; None when it never was, or the file is none of ours."""
+    try:
+        kept = Capacity(**orjson.loads((folder / FILE_NAME).read_bytes()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+    return kept.sessions if (kept.engine, kept.model) == (engine.name, engine.model) else None
+
+
+def _asked(engine: Engine, speech: Samples, count: int) -> None:
+    language = "en" if "en" in engine.languages else None
+    engine.hear([DecodeRequest(samples=speech, start=0, language=language, final=False)] * count)
+
+
+def _grown(engine: Engine, speech: Samples) -> None:
+    """One utterance that grows by half a second at a time, as a session asks an engine that keeps its state."""
+    name = f"capacity {time.monotonic_ns()}"
+    for end in range(position(0.5), len(speech) + 1, position(0.5)):
+        final = end == len(speech)
+        engine.hear([DecodeRequest(samples=speech[:end], start=0, final=final, utterance=name)])
+
+
+def _median_s(work: Callable[[], None]) -> float:
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return median(times)
