@@ -36,11 +36,11 @@ def test_the_windows_of_a_model_are_measured_once_and_noted(
         assert whisper(tmp_path)[2] == SHORTER[0].job
     assert "measuring which windows suit the model" in caplog.messages
     (notes,) = tmp_path.iterdir()
-    assert list(json.loads(notes.read_text()).values()) == ["short 5"]
+    assert list(json.loads(notes.read_text()).values()) == ["short 3"]
 
     monkeypatch.setattr(loading, "measured_fit", lambda _: pytest.fail("it was measured already"))
     assert whisper(tmp_path)[2] == SHORTER[0].job
-    notes.write_text(notes.read_text().replace("short 5", "full 28"))
+    notes.write_text(notes.read_text().replace("short 3", "full 28"))
     assert whisper(tmp_path)[2] == FULL.job
 
 

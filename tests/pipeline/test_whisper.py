@@ -228,7 +228,7 @@ def test_any_cut_at_any_loudness_gives_words_inside_it(
 
 
 def test_it_says_what_it_is(engine: WhisperEngine) -> None:
-    assert (engine.name, engine.model, engine.most, engine.job) == ("whisper", "tiny-whisper", 8, 5 * RATE)
+    assert (engine.name, engine.model, engine.most, engine.job) == ("whisper", "tiny-whisper", 8, SHORT.job)
     assert {"en", "es"} <= engine.languages
     assert "ja" not in engine.languages
 

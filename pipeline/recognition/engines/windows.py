@@ -43,7 +43,7 @@ class Fit:
 
 
 FULL = Fit("full", 28)
-SHORTER = (Fit("short", 5), Fit("short", 10), Fit("short", 20))
+SHORTER = (Fit("short", 3), Fit("short", 10), Fit("short", 20))
 """What is tried before FULL, cheapest first."""
 
 
