@@ -1,0 +1,306 @@
+"""How soon live words are final, and how many sessions one core carries: python -m benchmarks.latency --help
+
+The sender gives 32 ms of audio at the moment they would have been spoken, and the clock of the one who reads the
+events decides. --clock simulated counts the model's CPU time only and is not disturbed by what else the machine does;
+--clock real is the whole truth, and void when the sender itself was late.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+
+from benchmarks.live_scores import Scores, Seen, Shown, Truth
+from benchmarks.measure import cpu_s, rss_mb, spread, write
+from benchmarks.virtual_time import VirtualTimeLoop
+from pipeline.audio import RATE, WINDOW, Samples
+from pipeline.events import Partial, SegmentClosed, WordsCommitted
+from pipeline.ingest.packing import Job, PackingOptions
+from pipeline.ingest.speech import speech_jobs
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engine import DecodeRequest, Engine
+from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.session import Happened, Session
+from pipeline.words import Word, written
+
+FRAME_S = WINDOW / RATE
+WARM_UP_S = 20.0
+MEASURED_S = 120.0
+LATEST_SENDER_S = 0.05
+LEAST_COVERAGE = 0.95
+SPEECH = Path(__file__).parents[1] / "tests" / "speech"
+
+
+@dataclass(frozen=True)
+class Track:
+    """What one session is sent, and what is said in it."""
+
+    name: str
+    samples: Samples
+    truth: tuple[Truth, ...]
+    offline: str = ""
+
+
+@dataclass
+class Run:
+    """Everything one run of one or more sessions gave."""
+
+    scores: Scores = field(default_factory=Scores)
+    sender_late_s: list[float] = field(default_factory=list)
+    loop_late_s: list[float] = field(default_factory=list)
+    audio_s: float = 0.0
+    calls: int = 0
+    retractions: int = 0
+    rejected: int = 0
+    forced: int = 0
+    round_s: list[float] = field(default_factory=list)
+
+
+def clips(folder: Path, language: str | None = None) -> list[Track]:
+    """The clips of a folder whose manifest gives word times."""
+    tracks = []
+    for row in json.loads((folder / "manifest.json").read_text()):
+        if row["words"] and language in (None, row["language"]):
+            samples, _ = soundfile.read(folder / row["file"], dtype="float32")
+            tracks.append(Track(row["file"], samples, tuple(Truth(*word) for word in row["words"])))
+    return tracks
+
+
+def joined(tracks: Sequence[Track], first: int, seconds: float, gap_s: float = 0.6) -> Track:
+    """One track of some length out of many, beginning with number *first*."""
+    samples: list[Samples] = []
+    truth: list[Truth] = []
+    at = 0.0
+    for number in range(first, first + 10_000):
+        track = tracks[number % len(tracks)]
+        truth += [replace(word, start=word.start + at, end=word.end + at) for word in track.truth]
+        samples += [track.samples, np.zeros(round(gap_s * RATE), np.float32)]
+        at += len(track.samples) / RATE + gap_s
+        if at >= seconds:
+            break
+    end = seconds - gap_s
+    return Track(
+        f"joined {first}", np.concatenate(samples)[: round(seconds * RATE)], tuple(w for w in truth if w.end < end)
+    )
+
+
+def heard_offline(engine: Engine, voice: VoiceDetector, samples: Samples, language: str | None) -> tuple[Word, ...]:
+    """What the engine says of the whole recording, packed as files are."""
+    words: tuple[Word, ...] = ()
+    for item in speech_jobs([samples], voice.stream(), PackingOptions(target=engine.job)):
+        if isinstance(item, Job):
+            [said] = engine.hear([DecodeRequest(samples=item.samples, start=item.start, language=language)])
+            language = language or said.language
+            words += said.words
+    return words
+
+
+async def stream(track: Track, session: Session, run: Run, *, delay_s: float, since: float) -> None:
+    """Send one track at the pace of speech, read what comes, and score it."""
+    loop = asyncio.get_running_loop()
+    began = loop.time() + delay_s
+    seen: list[Seen] = []
+
+    async def send() -> None:
+        for number in range(-(-len(track.samples) // WINDOW)):
+            frame = track.samples[number * WINDOW : (number + 1) * WINDOW]
+            due = began + (number * WINDOW + len(frame)) / RATE
+            await asyncio.sleep(due - loop.time())
+            run.sender_late_s.append(loop.time() - due)
+            await session.feed(frame)
+        session.end()
+
+    async def read() -> None:
+        async for happened in session.events():
+            seen.extend(_seen(happened, loop.time() - began))
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(session.run())
+        tasks.create_task(read())
+        tasks.create_task(send())
+    _count(run, session, track)
+    run.scores.add(track.truth, seen, offline=track.offline, length=len(track.samples) / RATE, since=since)
+
+
+def _seen(happened: Happened, at: float) -> tuple[Seen, ...]:
+    match happened.event:
+        case WordsCommitted(words):
+            return (Seen(at, final=tuple(Shown(word.text, word.start / RATE, word.end / RATE) for word in words)),)
+        case Partial(words):
+            return (Seen(at, partial=tuple(word.text for word in words)),)
+        case SegmentClosed():
+            return (Seen(at, closed=True),)
+        case _:
+            return ()
+
+
+def _count(run: Run, session: Session, track: Track) -> None:
+    numbers = session.statistics()
+    run.audio_s += len(track.samples) / RATE
+    run.calls += numbers.counts.partials + numbers.counts.finals
+    run.rejected += numbers.counts.rejected
+    run.forced += numbers.counts.forced
+    run.retractions += numbers.retractions
+    run.round_s.append(numbers.round_s)
+
+
+async def _watch_loop(run: Run) -> None:
+    """Measure how late the event loop wakes a task up."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + 0.005
+        await asyncio.sleep(0.005)
+        run.loop_late_s.append(loop.time() - due)
+
+
+class Bench:
+    """One loaded engine to stream to."""
+
+    def __init__(self, engine: Engine, voice: VoiceDetector, clock: str, step_s: float | None) -> None:
+        self._engine = engine
+        self._voice = voice
+        self._clock = clock
+        self._options = StreamOptions(incremental=engine.incremental)
+        if step_s is not None:
+            self._options = replace(self._options, step=round(step_s * RATE))
+
+    def one_by_one(self, tracks: Sequence[Track]) -> dict[str, Any]:
+        """Each track in a session of its own, one after the other."""
+
+        async def main(run: Run, scheduler: Scheduler) -> None:
+            for number, track in enumerate(tracks):
+                await stream(track, self._session(scheduler, f"s{number}"), run, delay_s=0.0, since=0.0)
+
+        return self._run(main)
+
+    def together(self, tracks: Sequence[Track], *, seed: int = 1) -> dict[str, Any]:
+        """All tracks at once, begun at random moments of the first second."""
+        starts = random.Random(seed)
+
+        async def main(run: Run, scheduler: Scheduler) -> None:
+            async with asyncio.TaskGroup() as tasks:
+                for number, track in enumerate(tracks):
+                    session = self._session(scheduler, f"s{number}")
+                    tasks.create_task(stream(track, session, run, delay_s=starts.random(), since=WARM_UP_S))
+
+        return {"sessions": len(tracks), **self._run(main)}
+
+    def _session(self, scheduler: Scheduler, name: str) -> Session:
+        return Session(StreamCore(self._options, name=name), vad=self._voice.stream(), listener=scheduler, tenant=name)
+
+    def _run(self, main: Callable[[Run, Scheduler], Any]) -> dict[str, Any]:
+        run = Run()
+
+        async def watched() -> float:
+            scheduler = Scheduler(self._engine)
+            began_s = asyncio.get_running_loop().time()
+            watching = asyncio.create_task(_watch_loop(run)) if self._clock == "real" else None
+            await main(run, scheduler)
+            if watching is not None:
+                watching.cancel()
+            took_s = asyncio.get_running_loop().time() - began_s
+            scheduler.close()
+            return took_s
+
+        cpu_before = cpu_s()
+        with asyncio.Runner(loop_factory=VirtualTimeLoop if self._clock == "simulated" else None) as runner:
+            took_s = runner.run(watched())
+        cpu = cpu_s() - cpu_before
+        late = spread(run.sender_late_s)
+        return {
+            **run.scores.table(),
+            "retractions": run.retractions,
+            "rejected": run.rejected,
+            "forced": run.forced,
+            "audio_s": round(run.audio_s, 1),
+            "took_s": round(took_s, 1),
+            "calls_per_audio_s": round(run.calls / run.audio_s, 3),
+            "cpu_per_audio_s": round(cpu / run.audio_s, 4),
+            "rss_mb": round(rss_mb()),
+            "round_s": round(statistics.mean(run.round_s), 3),
+            **({"loop_late_s": spread(run.loop_late_s, 4), "sender_late_s": late} if self._clock == "real" else {}),
+            "void": self._clock == "real" and late["p99"] > LATEST_SENDER_S,
+        }
+
+
+def most_sessions(bench: Bench, tracks: Sequence[Track], least_s: float, alone: float) -> dict[str, Any]:
+    """The largest number of sessions with a 95th percentile of commit latency of at most *least_s*."""
+    runs: dict[int, dict[str, Any]] = {}
+
+    def holds(count: int) -> bool:
+        if count not in runs:
+            chosen = [joined(tracks, 3 * number, WARM_UP_S + MEASURED_S) for number in range(count)]
+            runs[count] = bench.together(chosen)
+            _say(f"{count} sessions", runs[count])
+        result = runs[count]
+        p95 = result["commit_s"].get("p95", float("inf"))
+        return bool(p95 <= least_s and result["coverage"] >= LEAST_COVERAGE * alone)
+
+    low, high = 0, 4
+    while holds(high):
+        low, high = high, high * 2
+    while high - low > max(1, low // 10):
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return {"limit_s": least_s, "sessions": low, "runs": [runs[count] for count in sorted(runs)]}
+
+
+def _say(what: str, result: dict[str, Any]) -> None:
+    shown = ("wer", "wer_gap", "coverage_of_offline", "commit_s", "first_seen_s", "erasure", "cpu_per_audio_s")
+    print(f"{what:>14}  " + "  ".join(f"{key} {result[key]}" for key in shown), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", default="whisper", choices=("whisper", "sphinx"))
+    parser.add_argument("--model", default=str(SPEECH / "tiny-whisper"), help="a Whisper model's folder or name")
+    parser.add_argument("--clips", type=Path, nargs="+", default=[SPEECH], help="folders with a manifest.json")
+    parser.add_argument("--clock", default="simulated", choices=("simulated", "real"))
+    parser.add_argument("--threads", type=int, default=1, help="of one model call")
+    parser.add_argument("--step", type=float, help="seconds between partials")
+    parser.add_argument("--sessions", default="1", help="1: clip after clip. N: so many at once. search: how many fit")
+    parser.add_argument("--limit", type=float, default=2.5, help="of the 95th percentile of commit latency, for search")
+    parser.add_argument("--result", help="name of the result file")
+    args = parser.parse_args()
+
+    engine = load(EngineSettings(engine=args.engine, model=args.model, device="cpu", threads=args.threads))
+    voice = VoiceDetector()
+    bench = Bench(engine, voice, args.clock, args.step)
+    tracks = [track for folder in args.clips for track in clips(folder)]
+    result: dict[str, Any] = {
+        "engine": engine.name,
+        "model": engine.model,
+        "clock": args.clock,
+        "threads": args.threads,
+    }
+    if args.sessions == "1":
+        heard = [replace(t, offline=written(heard_offline(engine, voice, t.samples, None))) for t in tracks]
+        result["one"] = bench.one_by_one(heard)
+        _say("one session", result["one"])
+    else:
+        english = [track for folder in args.clips for track in clips(folder, "en")]
+        if args.sessions == "search":
+            alone = bench.together([joined(english, 0, WARM_UP_S + MEASURED_S)])
+            _say("alone", alone)
+            result["search"] = most_sessions(bench, english, args.limit, alone["coverage"])
+        else:
+            chosen = [joined(english, 3 * n, WARM_UP_S + MEASURED_S) for n in range(int(args.sessions))]
+            result["together"] = bench.together(chosen)
+            _say(f"{args.sessions} sessions", result["together"])
+    engine.close()
+    if args.result:
+        print(write(args.result, result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""What a reader of live words saw and when -> latency, accuracy and steadiness. Pure; the same for every server.
+
+The definitions are those of benchmarks/README.md. Words are matched to the reference by text alone, because not every
+server gives times.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from benchmarks.measure import spread
+from pipeline.recognition.scoring import matches, spoken, word_errors
+
+AHEAD = 10
+"""Reference words beyond the length of a partial that are searched for it."""
+
+LAST_S = 1.5
+"""The end of a stream, of which nothing may be lost."""
+
+PAUSE_S = 0.5
+"""Silence between two words that makes them belong to two utterances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """One word as it was said; seconds on the stream's clock."""
+
+    text: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One word as a reader got it; times where the server gives them."""
+
+    text: str
+    start: float | None = None
+    end: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One moment: words that became permanent, and what is shown after them. Seconds on the stream's clock."""
+
+    at: float
+    final: tuple[Shown, ...] = ()
+    partial: tuple[str, ...] = ()
+    closed: bool = False  # an utterance ended with this
+
+
+@dataclass(slots=True)
+class Scores:
+    """Of one stream, or of many together."""
+
+    said: int = 0
+    errors: int = 0
+    offline_errors: int = 0
+    matched: int = 0
+    offline_matched: int = 0
+    lost_at_end: int = 0
+    finals: int = 0
+    erased: int = 0
+    commit: list[float] = field(default_factory=list)
+    first_seen: list[float] = field(default_factory=list)
+    first_partial: list[float] = field(default_factory=list)
+    first_commit: list[float] = field(default_factory=list)
+    final: list[float] = field(default_factory=list)
+    start_error: list[float] = field(default_factory=list)
+    end_error: list[float] = field(default_factory=list)
+    laal: list[float] = field(default_factory=list)
+
+    def add(
+        self, truth: Sequence[Truth], seen: Sequence[Seen], *, offline: str, length: float, since: float = 0.0
+    ) -> None:
+        """Score one stream of *length* seconds; words that end before *since* count for accuracy alone.
+
+        *offline* is what the same engine says of the whole recording.
+        """
+        stream = _Stream(truth, seen)
+        self._accuracy(stream, spoken(offline))
+        self.finals += len(stream.finals)
+        self.erased += _erased(seen)
+        self.laal.append(_laal([at for at, _, _ in stream.finals], len(stream.said), length))
+        self._words(stream, since)
+        self._utterances(stream, since)
+
+    def table(self) -> dict[str, Any]:
+        """Everything, in seconds and shares, rounded."""
+        return {
+            "words": self.said,
+            "wer": _share(self.errors, self.said),
+            "wer_offline": _share(self.offline_errors, self.said),
+            "wer_gap": round(_share(self.errors, self.said) - _share(self.offline_errors, self.said), 4),
+            "coverage": _share(self.matched, self.said),
+            "coverage_of_offline": _share(self.matched, self.offline_matched),
+            "lost_at_end": self.lost_at_end,
+            "commit_s": spread(self.commit),
+            "first_seen_s": spread(self.first_seen),
+            "first_partial_s": spread(self.first_partial),
+            "first_commit_s": spread(self.first_commit),
+            "final_s": spread(self.final),
+            "laal_s": round(sum(self.laal) / max(1, len(self.laal)), 3),
+            "erasure": _share(self.erased, self.finals),
+            "start_error_s": spread(self.start_error),
+            "end_error_s": spread(self.end_error),
+        }
+
+    def _accuracy(self, stream: "_Stream", offline: list[str]) -> None:
+        matched = set(stream.column)
+        offline_matched = {row for row, _ in matches(stream.said, offline)}
+        self.said += len(stream.said)
+        self.errors += word_errors(stream.said, [text for _, text, _ in stream.finals])
+        self.offline_errors += word_errors(stream.said, offline)
+        self.matched += len(matched)
+        self.offline_matched += len(offline_matched)
+        end = max((word.end for word in stream.truth), default=0.0)
+        last = {row for row, word in enumerate(stream.truth) if word.end > end - LAST_S}
+        self.lost_at_end += len((last & offline_matched) - matched)
+
+    def _words(self, stream: "_Stream", since: float) -> None:
+        shown_at = stream.first_shown()
+        for row, column in stream.column.items():
+            word = stream.truth[row]
+            if word.end < since:
+                continue
+            at, _, shown = stream.finals[column]
+            self.commit.append(at - word.end)
+            self.first_seen.append(min(at, shown_at.get(row, at)) - word.end)
+            if shown.start is not None and shown.end is not None:
+                self.start_error.append(abs(shown.start - word.start))
+                self.end_error.append(abs(shown.end - word.end))
+
+    def _utterances(self, stream: "_Stream", since: float) -> None:
+        closings = [one.at for one in stream.seen if one.closed]
+        for rows in stream.utterances():
+            first, last = stream.truth[rows[0]], stream.truth[rows[-1]]
+            known = [row for row in rows if row in stream.column]
+            if first.start < since or not known:
+                continue
+            self.first_commit.append(stream.finals[stream.column[known[0]]][0] - first.start)
+            partial = next((one.at for one in stream.seen if one.at > first.start and (one.partial or one.final)), None)
+            if partial is not None:
+                self.first_partial.append(partial - first.start)
+            closed = next((at for at in closings if at >= stream.finals[stream.column[known[-1]]][0]), None)
+            if closed is not None and known[-1] == rows[-1]:
+                self.final.append(closed - last.end)
+
+
+class _Stream:
+    """The words of one stream beside its truth. *column* maps rows of the truth to the final words that say them."""
+
+    def __init__(self, truth: Sequence[Truth], seen: Sequence[Seen]) -> None:
+        self.truth = [replace(word, text=text) for word in truth for text in spoken(word.text)]
+        self.said = [word.text for word in self.truth]
+        self.seen = seen
+        self.finals = [(one.at, text, word) for one in seen for word in one.final for text in spoken(word.text)]
+        self.column = dict(matches(self.said, [text for _, text, _ in self.finals]))
+
+    def first_shown(self) -> dict[int, float]:
+        """When each word of the truth was first part of a partial, where it is expected after the final words."""
+        rows = {column: row for row, column in self.column.items()}
+        shown: dict[int, float] = {}
+        finals = expected = 0
+        for one in self.seen:
+            for _ in (text for word in one.final for text in spoken(word.text)):
+                expected = max(expected, rows.get(finals, -1) + 1)
+                finals += 1
+            partial = [text for word in one.partial for text in spoken(word)]
+            for row, _ in matches(self.said[expected : expected + len(partial) + AHEAD], partial):
+                shown.setdefault(expected + row, one.at)
+        return shown
+
+    def utterances(self) -> list[list[int]]:
+        """The rows of the truth, parted at pauses."""
+        parted: list[list[int]] = []
+        for row, word in enumerate(self.truth):
+            if not row or word.start - self.truth[row - 1].end >= PAUSE_S:
+                parted.append([])
+            parted[-1].append(row)
+        return parted
+
+
+def _erased(seen: Sequence[Seen]) -> int:
+    """Words of partials that the next partial or the final words deleted or replaced."""
+    erased, shown = 0, ()
+    for one in seen:
+        now = (*(word.text for word in one.final), *one.partial)
+        kept = next(
+            (i for i, (old, new) in enumerate(zip(shown, now, strict=False)) if old != new), min(len(shown), len(now))
+        )
+        erased += len(shown) - kept
+        shown = one.partial
+    return erased
+
+
+def _laal(delays: Sequence[float], said: int, length: float) -> float:
+    """Length-adaptive average lagging (Papi et al. 2022) in seconds, the delays being those of the final words."""
+    if not delays:
+        return 0.0
+    pace = length / max(len(delays), said)
+    counted = next((i + 1 for i, delay in enumerate(delays) if delay >= length), len(delays))
+    return sum(delay - i * pace for i, delay in enumerate(delays[:counted])) / counted
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 4) if whole else 0.0

@@ -1,0 +1,87 @@
+"""What all benchmarks share: the machine's description, the CPU time of a tree of processes, results as JSON."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parents[1]
+LIBRARIES = ("ctranslate2", "faster-whisper", "pocketsphinx", "onnxruntime", "numpy")
+
+
+def process_tree(pid: int | None = None) -> Iterator[int]:
+    """The process and all that it started, as far as they live (Linux)."""
+    pid = os.getpid() if pid is None else pid
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text().split():
+            yield from process_tree(int(child))
+
+
+def cpu_s(pid: int | None = None) -> float:
+    """User and system time of a process, of all that it started, and of those of them that have ended."""
+    ticks = 0
+    for one in process_tree(pid):
+        try:
+            # After the name in parentheses: state is field 0, utime 11, stime 12, those of ended children 13 and 14.
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        except FileNotFoundError:
+            continue  # it ended just now; its parent counts it
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mb(pid: int | None = None) -> float:
+    """Resident memory of a process and all that it started; what they share counts for each."""
+    pages = sum(int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in process_tree(pid))
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def spread(values: Sequence[float], digits: int = 3) -> dict[str, float]:
+    """The percentiles that a table shows; none of nothing."""
+    if not values:
+        return {}
+    names = ("p50", "p90", "p95", "p99")
+    return {name: round(float(value), digits) for name, value in zip(names, np.percentile(values, (50, 90, 95, 99)), strict=True)}
+
+
+def machine() -> dict[str, Any]:
+    """Where and with what something was measured."""
+    model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "commit": _git("rev-parse", "--short", "HEAD"),
+        "changed": bool(_git("status", "--porcelain", "--", "pipeline", "benchmarks")),
+        "cpu": model.partition(":")[2].strip(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in LIBRARIES},
+    }
+
+
+def write(name: str, result: dict[str, Any]) -> Path:
+    """Keep a result with the machine it was measured on."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"machine": machine(), **result}, indent=1, ensure_ascii=False) + "\n")
+    return path
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(("git", *arguments), cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
