@@ -26,7 +26,7 @@ HOMES = {
     "sqlite3": {"server/storage/database.py"},
     "genai_prices": {"estimator/catalog.py"},
     "tiktoken": {"estimator/tokens.py"},
-    "uvicorn": {"server/commands/serve.py"},
+    "uvicorn": {"server/commands/serve.py", "server/commands/websocket.py"},
     "prometheus_client": {"server/metrics.py"},
     "python_multipart": {"server/jobs/uploads.py"},
 }
