@@ -51,5 +51,6 @@ find("#full").addEventListener("click", () =>
   document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen());
 find("#full").hidden = !document.fullscreenEnabled;
 document.addEventListener("visibilitychange", stayAwake);
+addEventListener("hashchange", () => location.reload()); // another token is another link
 stayAwake();
 run();

@@ -6,7 +6,7 @@ import { clock, moment } from "./format.js";
 import { titleOf } from "./jobs.js";
 import { needKey } from "./key.js";
 import { Player } from "./player.js";
-import { guarded, tell } from "./problems.js";
+import { Said, guarded } from "./problems.js";
 import { files } from "./upload.js";
 import { LiveText } from "./words.js";
 
@@ -113,8 +113,8 @@ async function result(record) {
   find("#job-warnings").replaceChildren(...record.warnings.map(({ message, code, param }) => make("li", {}, message ?? `${code}: ${param}`)));
   find("#job-listen").hidden = record.status !== "completed";
   find("#job-price").hidden = !record.text;
-  if (record.status === "failed") throw new Error(`This job failed: ${record.error.message}`);
-  if (record.status === "canceled") throw new Error("This job was canceled.");
+  if (record.status === "failed") throw new Said(`This job failed: ${record.error.message}`);
+  if (record.status === "canceled") throw new Said("This job was canceled.");
   const { json, vtt } = record.formats;
   const [transcript, captions] = await Promise.all([json && fetched(json, "json"), vtt && fetched(vtt, "blob")]);
   player.show(transcript ?? { text: record.text, words: record.words ?? [], segments: [] }, captions);
@@ -124,7 +124,7 @@ async function result(record) {
 
 async function fetched(link, kind) {
   const answer = await fetch(own(link));
-  if (!answer.ok) throw new Error(`The transcript could not be fetched (${answer.status}).`);
+  if (!answer.ok) throw new Said(`The transcript could not be fetched (${answer.status}).`);
   return answer[kind]();
 }
 

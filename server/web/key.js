@@ -2,7 +2,7 @@
 
 import { ask, getKey, setKey } from "./api.js";
 import { announce, find } from "./dom.js";
-import { DISMISSED, guarded, tell } from "./problems.js";
+import { DISMISSED, Said, guarded, tell } from "./problems.js";
 
 const dialog = find("#key-dialog");
 const problem = find("[role=alert]", dialog);
@@ -39,7 +39,7 @@ async function create(bearer = null) {
 }
 
 async function use(text) {
-  if (!text) throw new Error("Paste a key or a sign-up token first.");
+  if (!text) throw new Said("Paste a key or a sign-up token first.");
   if (!text.startsWith("sw_")) return create(text);
   const before = getKey();
   setKey(text);

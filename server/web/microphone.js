@@ -1,5 +1,7 @@
 // The microphone as pcm_s16le, one channel, a tenth of a second at a time.
 
+import { Said } from "./problems.js";
+
 const RATE = 16_000; // what speech recognisers hear; more would only cost bandwidth
 const WISHES = {
   channelCount: 1,
@@ -8,15 +10,13 @@ const WISHES = {
   noiseSuppression: false, // made for human ears; recognisers lose words to it
 };
 
-export class NoMicrophone extends Error {}
-
 /**
  * Opens the microphone. *lost* is called when it goes away by itself. Answers {rate, listen, close}.
- * Raises NoMicrophone, DOMException.
+ * Raises Said, DOMException.
  */
 export async function openMicrophone({ lost }) {
   if (!navigator.mediaDevices) {
-    throw new NoMicrophone("Browsers give the microphone only to pages that came by https or from this machine.");
+    throw new Said("Browsers give the microphone only to pages that came by https or from this machine.");
   }
   const stream = await navigator.mediaDevices.getUserMedia({ audio: WISHES });
   const { context, source } = connected(stream);

@@ -26,7 +26,9 @@ export class Player {
     this.#text.addEventListener("click", (event) => this.#clicked(event.target));
     this.#text.addEventListener("keydown", (event) => this.#pressed(event));
     this.#video.addEventListener("loadedmetadata", () => {
-      this.#frame.classList.toggle("sound", this.#video.videoWidth === 0);
+      const sound = this.#video.videoWidth === 0;
+      this.#frame.classList.toggle("sound", sound);
+      for (const track of this.#video.textTracks) track.mode = sound ? "hidden" : "showing";
     });
     for (const type of ["play", "seeked", "timeupdate"]) this.#video.addEventListener(type, () => this.#follow());
   }
@@ -53,7 +55,6 @@ export class Player {
   #addCaptions() {
     const track = make("track", { kind: "captions", label: "Captions", src: this.#url(this.#captions), default: true });
     this.#video.append(track);
-    track.track.mode = "showing";
     track.track.addEventListener("cuechange", () => {
       this.#caption.textContent = [...track.track.activeCues].map((cue) => cue.getCueAsHTML().textContent).join(" ");
     });

@@ -20,6 +20,11 @@ const ADVICE = {
   invalid_token: () => "This link has expired. Ask for a new one.",
 };
 
+/** An error whose message is for the user. */
+export class Said extends Error {}
+
+const FORESEEN = [Said, Problem, Gone, DOMException];
+
 const MICROPHONE = {
   NotAllowedError: "The browser may not use the microphone. Allow it beside the address, then try again.",
   NotFoundError: "No microphone was found. Plug one in, then try again.",
@@ -35,7 +40,7 @@ export function sentence(error) {
 export function tell(box, error) {
   box.hidden = error === null;
   box.textContent = error === null ? "" : sentence(error);
-  if (error !== null && !(error instanceof Problem || error instanceof Gone || error instanceof DOMException)) {
+  if (error !== null && !FORESEEN.some((kind) => error instanceof kind)) {
     console.error(error); // not the world's fault but this page's
   }
 }

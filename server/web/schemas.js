@@ -8,7 +8,8 @@ const MANY = 12; // values that are listed only on demand
 export function schemaType(schema) {
   if (schema.$ref) {
     const name = schema.$ref.split("/").at(-1);
-    return [make("a", { href: `#schema-${name}` }, name)];
+    const own = schema.$ref.includes("/$defs/"); // its members are shown where it is used
+    return [own ? name : make("a", { href: `#schema-${name}` }, name)];
   }
   if (schema.enum) return values(schema.enum);
   if ("const" in schema) return [make("code", {}, JSON.stringify(schema.const))];
@@ -35,13 +36,13 @@ function bounds({ format, pattern, minimum, maximum, maxLength, maxItems, defaul
   return said.length ? `, ${said.join(", ")}` : "";
 }
 
-/** The members of an object schema, those of objects inside it under dotted names. */
-export function members(schema, prefix = "") {
+/** The members of an object schema, those of objects inside it under dotted names; *own* are its own definitions. */
+export function members(schema, prefix = "", own = schema.$defs ?? {}) {
+  const meant = (part) => own[part?.$ref?.split("/$defs/")[1]] ?? part;
   return Object.entries(schema.properties ?? {}).flatMap(([name, member]) => {
     const path = prefix + name;
-    const inner = [member, member.items, ...(member.anyOf ?? [])].filter((one) => one?.properties);
-    const required = (schema.required ?? []).includes(name);
-    const row = { path, required, type: schemaType(member), description: member.description };
-    return [row, ...inner.flatMap((one) => members(one, one === member.items ? `${path}[].` : `${path}.`))];
+    const row = { path, required: schema.required?.includes(name), type: schemaType(member), description: member.description };
+    const inside = [member, ...(member.anyOf ?? [])].flatMap((part) => members(meant(part), `${path}.`, own));
+    return [row, ...inside, ...members(meant(member.items) ?? {}, `${path}[].`, own)];
   });
 }

@@ -6,7 +6,7 @@ import { clock, lag } from "./format.js";
 import { needKey } from "./key.js";
 import { openMicrophone } from "./microphone.js";
 import { orderFrom } from "./order.js";
-import { guarded, tell } from "./problems.js";
+import { Said, guarded, tell } from "./problems.js";
 import { LiveSession } from "./session.js";
 import { LiveText } from "./words.js";
 
@@ -79,7 +79,7 @@ async function closeMicrophone() {
 
 async function lost() {
   await stop();
-  throw new Error("The microphone went away. What was said until then is safe.");
+  throw new Said("The microphone went away. What was said until then is safe.");
 }
 
 function hear(event) {
@@ -87,8 +87,8 @@ function hear(event) {
   if (event.type === "word") find("#speak-lag").textContent = lag(event.lag_ms);
   else if (event.type === "state") show(event.state);
   else if (event.type === "continued") text.newStream();
-  else if (event.type === "job.failed") tell(problem, new Error(event.data.error.message));
-  else if (event.type === "job.canceled") tell(problem, new Error("The session was canceled."));
+  else if (event.type === "job.failed") tell(problem, new Said(event.data.error.message));
+  else if (event.type === "job.canceled") tell(problem, new Said("The session was canceled."));
   else if (event.type === "over") over(event.error);
 }
 

@@ -5,7 +5,7 @@ import { find, make } from "./dom.js";
 import { bytes } from "./format.js";
 import { needKey } from "./key.js";
 import { orderFrom } from "./order.js";
-import { guarded } from "./problems.js";
+import { Said, guarded } from "./problems.js";
 
 const FORMATS = ["json", "srt", "vtt", "txt"];
 const problem = find("#files-problem");
@@ -65,14 +65,14 @@ function send(file, { signal, progress }) {
       else reject(refusal(request.status, request.response));
     };
     request.onerror = () => reject(new Gone());
-    request.onabort = () => reject(new Error(`The upload of ${file.name} was canceled.`));
+    request.onabort = () => reject(new Said(`The upload of ${file.name} was canceled.`));
     request.send(form);
   });
 }
 
 async function sendAddress() {
   const url = find("#url").value.trim();
-  if (!url) throw new Error("Paste the address of an audio or video file first.");
+  if (!url) throw new Said("Paste the address of an audio or video file first.");
   await needKey();
   const body = { ...orderFrom(find("#files-order")), url, output_formats: FORMATS, word_timestamps: true };
   const headers = { Prefer: "respond-async", ...newIdempotencyKey() };

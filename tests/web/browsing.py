@@ -1,0 +1,205 @@
+"""Debian's Chromium at the page, as a user sits before it: what he sees, presses and hears; and what he must not see.
+
+One browser serves all tests. Its microphone plays CLIP over and over, from its beginning whenever it is opened.
+"""
+
+import re
+import shutil
+import time
+import wave
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import orjson
+import soundfile
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+from tests.server.running import SPEECH
+
+T = TypeVar("T")
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+CLIP = SPEECH / "espeak" / "en_02.flac"
+SAID = "One simple engine across my black orange."
+SWITCHES = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--lang=en-US",
+    "--use-fake-device-for-media-stream", "--autoplay-policy=no-user-gesture-required",
+)  # fmt: skip
+MICROPHONE = {"permissions": ["audioCapture", "clipboardReadWrite", "clipboardSanitizedWrite"]}
+WIDE, NARROW = (1180, 780), (360, 740)
+
+
+def spoken(path: Path, *, pause_s: float = 2.0) -> Path:
+    """CLIP and a pause behind it, as Chromium's microphone wants it."""
+    samples, rate = soundfile.read(CLIP, dtype="int16")
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(samples.tobytes() + bytes(2 * round(pause_s * rate)))
+    return path
+
+
+@contextmanager
+def chromium(folder: Path) -> Iterator[Chrome]:
+    assert CHROMIUM is not None
+    assert DRIVER is not None
+    options = ChromeOptions()
+    options.binary_location = CHROMIUM
+    microphone = spoken(folder / "microphone.wav")
+    for switch in (
+        *SWITCHES, f"--user-data-dir={folder / 'profile'}", f"--use-file-for-fake-audio-capture={microphone}",
+    ):  # fmt: skip
+        options.add_argument(switch)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = Chrome(options=options, service=ChromeService(DRIVER))
+    try:
+        driver.set_script_timeout(20)
+        driver.execute_cdp_cmd("Browser.grantPermissions", MICROPHONE)
+        yield driver
+    finally:
+        driver.quit()
+
+
+@dataclass
+class Page:
+    """One tab on one server."""
+
+    driver: Chrome
+    base: str
+
+    # --- going somewhere ---------------------------------------------------------------------------------------------
+
+    def open(self, path: str = "", *, key: str | None = None) -> None:
+        """The page at *path* as somebody sees it whose browser keeps *key* and nothing else."""
+        kept = "null" if key is None else orjson.dumps(key).decode()
+        before = f"localStorage.clear(); if ({kept}) localStorage.setItem('scribewire.key', {kept})"
+        self.driver.get("about:blank")  # so that nothing but what follows # is a new page too
+        script = self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": before})
+        self.driver.get(f"{self.base}/{path}")
+        self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+    def look(self, *, size: tuple[int, int] = WIDE, dark: bool = False, still: bool = False) -> None:
+        """With what kind of screen and wishes the next pages are shown."""
+        width, height = size
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == NARROW},
+        )
+        features = {"prefers-color-scheme": "dark" if dark else "light",
+                    "prefers-reduced-motion": "reduce" if still else "no-preference"}  # fmt: skip
+        media = {"features": [{"name": name, "value": value} for name, value in features.items()]}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+
+    # --- seeing ------------------------------------------------------------------------------------------------------
+
+    def script(self, source: str, *arguments: object) -> Any:
+        return self.driver.execute_script(source, *arguments)
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def element(self, selector: str, *, most_s: float = 20) -> WebElement:
+        """The first visible element, once there is one."""
+        return self.until(
+            lambda: next((one for one in self.all(selector) if one.is_displayed()), None), selector, most_s=most_s
+        )
+
+    def text(self, selector: str) -> str:
+        """What stands there now, its spaces as they are seen."""
+        return " ".join(str(self.script("return document.querySelector(arguments[0]).innerText", selector)).split())
+
+    def until_text(self, selector: str, pattern: str, *, most_s: float = 20) -> str:
+        """The text there, once it matches."""
+        return self.until(
+            lambda: text if re.search(pattern, text := self.text(selector)) else None,
+            f"{pattern!r} in {selector}",
+            most_s=most_s,
+            last=lambda: self.text(selector),
+        )
+
+    def until(
+        self, seen: Callable[[], T | None], what: str, *, most_s: float = 20, last: Callable[[], object] | None = None
+    ) -> T:
+        """What *seen* returns, once that is true."""
+        until = time.monotonic() + most_s
+        while not (value := seen()):
+            if time.monotonic() > until:
+                found = "" if last is None else f"; the last was {last()!r}"
+                raise AssertionError(f"no {what} within {most_s} s{found}; the console says {self.console()}")
+            time.sleep(0.05)
+        return value
+
+    # --- doing -------------------------------------------------------------------------------------------------------
+
+    def click(self, selector: str) -> None:
+        self.element(selector).click()
+
+    def press(self, *keys: str) -> None:
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def tab_to(self, selector: str, *, most: int = 40) -> None:
+        """Press Tab until the keyboard is there."""
+        for _ in range(most):
+            if self.script("return document.activeElement.matches(arguments[0])", selector):
+                return
+            self.press(Keys.TAB)
+        raise AssertionError(f"{most} tabs do not lead to {selector}")
+
+    # --- what must not be --------------------------------------------------------------------------------------------
+
+    def console(self) -> list[str]:
+        """Errors and warnings since it was last asked."""
+        return [row["message"] for row in self.driver.get_log("browser") if row["level"] in ("SEVERE", "WARNING")]
+
+    def hosts(self) -> set[str]:
+        """Everything that the page spoke to since it was last asked."""
+        found = set()
+        for row in self.driver.get_log("performance"):
+            message = orjson.loads(row["message"])["message"]
+            match message["method"]:
+                case "Network.requestWillBeSent":
+                    address = urlsplit(message["params"]["request"]["url"])
+                case "Network.webSocketCreated":
+                    address = urlsplit(message["params"]["url"])
+                case _:
+                    continue
+            if address.scheme not in ("blob", "data"):
+                found.add(address.netloc)
+        return found
+
+    def nameless(self) -> list[str]:
+        """Controls that a screen reader could not name, as Chromium itself computes names."""
+        tree = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+        return [
+            f"{role} {node.get('properties')}"
+            for node in tree
+            if not node["ignored"]
+            and (role := node["role"]["value"]) in CONTROLS
+            and not node.get("name", {}).get("value", "").strip()
+        ]
+
+    def pale(self) -> list[str]:
+        """Visible text with less contrast than WCAG AA asks."""
+        return [str(one) for one in self.script(PALE)]
+
+    def sideways(self) -> int:
+        """By how many pixels the page is wider than its window."""
+        return int(self.script("return document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+CONTROLS = frozenset(
+    {"button", "link", "textbox", "searchbox", "radio", "checkbox", "spinbutton", "combobox", "meter",
+     "progressbar", "slider", "region", "dialog", "image", "img", "video"}
+)  # fmt: skip
+
+PALE = (Path(__file__).parent / "pale.js").read_text()

@@ -1,0 +1,42 @@
+"""One server with the small real model and one browser, for every test of the page."""
+
+from collections.abc import Iterator
+
+import pytest
+from selenium.webdriver import Chrome
+
+from tests.server.running import Server, running
+from tests.web.browsing import CHROMIUM, DRIVER, Page, chromium
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(tmp_path_factory.mktemp("web")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def key(server: Server) -> str:
+    """The operator's, which has no limits."""
+    return (server.data_dir / "operator-key").read_text().strip()
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver")
+    with chromium(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver
+
+
+@pytest.fixture
+def page(server: Server, browser: Chrome) -> Iterator[Page]:
+    """The page. Whatever the test does: no errors in the console, and no word to any other host."""
+    page = Page(browser, server.base)
+    page.look()
+    page.console()
+    page.hosts()
+    yield page
+    assert page.console() == []
+    assert page.hosts() <= {server.base.removeprefix("http://")}
+    browser.get("about:blank")

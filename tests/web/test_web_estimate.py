@@ -1,0 +1,77 @@
+"""The estimator, the account and what is said when an allowance is used up."""
+
+import httpx
+
+from tests.server.running import Server
+from tests.web.browsing import Page
+
+
+def ask(page: Page, prompt: str = "Summarise this meeting.", *, turns: int = 1) -> None:
+    page.element("#prompt").send_keys(prompt)
+    page.script("document.querySelector('#turns').value = arguments[0]", turns)
+    page.click("#estimate-form button")
+
+
+def test_every_model_has_a_bar_from_low_to_high_cheapest_first(page: Page, key: str) -> None:
+    page.open("#estimate", key=key)
+    ask(page, turns=5)
+    page.element("#estimate-rows li")
+    rows = page.script("""
+      return [...document.querySelectorAll("#estimate-rows li")].map((row) => {
+        const [bar, range, point, cheaper] = [".bar", ".range", ".point", ".cheaper"].map((one) => row.querySelector(one));
+        const [reach, dot] = [range.getBoundingClientRect(), point.getBoundingClientRect()];
+        return [bar.ariaLabel, reach.left, dot.left + dot.width / 2, reach.right, cheaper.textContent];
+      });
+    """)
+    assert len(rows) >= 24
+    places = [place for _, _, place, _, _ in rows]
+    assert places == sorted(places)
+    assert all(low < expected < high for _, low, expected, high, _ in rows)
+    assert all("low $" in said and "high $" in said for said, *_ in rows)
+    assert all("less" in cheaper for *_, cheaper in rows)
+    assert "5 turns" in page.text("#estimate-summary")
+    assert page.all("#estimate-assumptions li")
+
+
+def test_without_a_key_there_are_some_estimates_and_then_a_clear_word(page: Page) -> None:
+    page.open("#estimate")
+    for left in (2, 1, 0):
+        ask(page)
+        page.until_text("#estimate-left", f"{left} estimates left")
+    ask(page)
+    said = page.until_text("#estimate-problem", "All 3 estimates")
+    assert "new ones on" in said
+    assert [message for message in page.console() if "429" not in message] == []
+
+
+def test_the_account_shows_limits_and_use_and_forgets_its_key(page: Page, server: Server) -> None:
+    made = httpx.post(f"{server.base}/v1/keys", json={}).json()["key"]
+    page.open("#account", key=made)
+    page.until_text("#usage", "0 of 5 used")
+    assert "30 requests a minute" in page.text("#limits")
+    assert page.text("#key-shown") == f"{made[:12]}…{made[-4:]}"
+    page.click("#key-forget")
+    page.driver.switch_to.alert.accept()
+    page.element("#key-get")
+    assert page.script("return localStorage.length") == 0
+
+
+def test_a_pasted_key_is_tried_before_it_is_kept(page: Page, key: str) -> None:
+    page.open("#account")
+    page.click("#key-get")
+    page.element("#key-input").send_keys(key[:-1] + ("a" if key[-1] != "a" else "b") + "\n")
+    page.until_text("#key-dialog [role=alert]", "unknown, revoked or expired")
+    page.script("document.querySelector('#key-input').value = ''")
+    page.element("#key-input").send_keys(key + "\n")
+    page.until_text("#plan", "(?i)enterprise")
+    assert [message for message in page.console() if "401" not in message] == []
+
+
+def test_a_new_key_comes_with_its_webhook_secret_once(page: Page) -> None:
+    page.open("#account")
+    page.click("#key-get")
+    page.click("#key-create")
+    page.until_text("#secret-shown", "^whsec_")
+    page.driver.refresh()
+    page.until_text("#plan", "(?i)free")
+    assert not page.all("#secret")[0].is_displayed()

@@ -1,0 +1,137 @@
+"""Files and addresses on the page: from the drop to a transcript that plays."""
+
+import re
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.server.running import SPEECH
+from tests.web.browsing import CLIP, SAID, Page
+
+
+def upload(page: Page, *files: Path) -> None:
+    page.all("#file")[0].send_keys("\n".join(map(str, files)))
+
+
+def test_an_upload_becomes_a_transcript_whose_words_play(page: Page, key: str) -> None:
+    page.open("#files", key=key)
+    upload(page, CLIP)
+    page.until_text("#job-view .transcript", re.escape(SAID), most_s=40)
+    words = page.all(".word")
+    assert [word.text for word in words] == SAID.split()
+    words[3].click()
+    page.until(lambda: page.all(".word.lit"), "a lit word")
+    start = float(str(words[3].get_attribute("data-start")))
+    now, cues, caption = page.script("""
+      const video = document.querySelector("video");
+      const cues = [...video.textTracks[0].cues].map((cue) => cue.text);
+      return [video.currentTime, cues, video.querySelector("track").kind];
+    """)
+    assert now >= start
+    assert " ".join(" ".join(cues).split()) == SAID
+    assert caption == "captions"
+    page.until_text(".caption", "One simple engine")
+
+
+def test_every_download_is_what_it_says(page: Page, key: str) -> None:
+    page.open("#files", key=key)
+    upload(page, CLIP)
+    page.until_text("#job-view .transcript", re.escape(SAID), most_s=40)
+    links = {link.text: str(link.get_attribute("href")) for link in page.all("#job-downloads a")}
+    bodies = {name: httpx.get(link).raise_for_status().text for name, link in links.items()}
+    assert bodies["TXT"].strip() == SAID
+    assert bodies["SRT"].startswith("1\n00:00:0")
+    assert bodies["VTT"].startswith("WEBVTT\n\n")
+    assert '"schema":"service_v1"' in bodies["JSON"]
+
+
+def test_arrows_lead_through_the_words(page: Page, key: str) -> None:
+    page.open("#files", key=key)
+    upload(page, CLIP)
+    page.until_text("#job-view .transcript", re.escape(SAID), most_s=40)
+    page.tab_to(".word")
+    page.press("\ue014", "\ue014")  # right
+    assert page.script("return document.activeElement.textContent") == SAID.split()[2]
+    page.press("\ue007")  # enter
+    page.until(lambda: page.script("return document.querySelector('video').currentTime > 0.5"), "sound from there")
+
+
+def test_a_running_job_shows_its_words_and_can_be_canceled(page: Page, key: str) -> None:
+    page.open("#files", key=key)
+    upload(page, SPEECH / "espeak" / "en_long.flac")
+    page.until_text("#job-text", r"\w+ \w+", most_s=60)
+    assert 0 < page.script("return document.querySelector('#job-progress').value") < 1
+    page.click("#job-cancel")
+    page.until_text("#job-problem", "canceled", most_s=60)
+
+
+def test_several_files_become_jobs_of_the_list(page: Page, key: str) -> None:
+    page.open("#files", key=key)
+    upload(page, SPEECH / "espeak" / "en_04.flac", SPEECH / "espeak" / "en_00.flac")
+    page.until_text("#jobs", r"en_00.flac.*en_04.flac")
+    page.all("#jobs a")[0].click()
+    page.until_text("#job-view .transcript", "We heard a quiet sugar.", most_s=40)
+    page.element(".player")  # its file is still at hand
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """Another web server, with the clips on it."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), lambda *a: Quiet(*a, directory=str(CLIP.parent))) as web:
+        thread = threading.Thread(target=web.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{web.server_port}"
+        web.shutdown()
+        thread.join()
+
+
+def test_an_address_is_fetched_and_its_sound_can_be_added(page: Page, key: str, elsewhere: str) -> None:
+    page.open("#files", key=key)
+    page.element("#url").send_keys(f"{elsewhere}/{CLIP.name}\n")
+    page.until_text("#job-view .transcript", re.escape(SAID), most_s=40)
+    assert not page.all(".player")[0].is_displayed()
+    page.all("#job-listen input")[0].send_keys(str(CLIP))
+    page.element(".player")
+    page.click("#job-price")
+    page.until(lambda: page.element("#prompt").get_attribute("value") == SAID, "the transcript as a prompt")
+
+
+def test_what_is_no_audio_is_said_in_a_sentence(page: Page, key: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.mp3").write_text("no sound here\n" * 50)
+    page.open("#files", key=key)
+    upload(page, tmp_path / "notes.mp3")
+    page.until_text("#files-problem", "no audio or video that the server knows")
+    assert [message for message in page.console() if "415" not in message] == []
+
+
+def test_a_deleted_job_is_gone_from_the_list(page: Page, key: str) -> None:
+    page.open("#files", key=key)
+    upload(page, SPEECH / "espeak" / "en_03.flac")
+    page.until_text("#job-view .transcript", "Eleven yellow", most_s=40)
+    page.click("#job-delete")
+    page.driver.switch_to.alert.accept()
+    page.until(lambda: page.all("#jobs li") and "en_03.flac" not in page.text("#jobs"), "list without it")
+
+
+def test_words_from_a_transcript_are_never_markup(page: Page, key: str) -> None:
+    """A file's name is the user's text too, and stands where the transcript does."""
+    page.open("#files", key=key)
+    name = "<img src=x onerror=alert(1)>.flac"
+    page.script("""
+      const [bytes, name] = arguments;
+      const files = new DataTransfer();
+      files.items.add(new File([Uint8Array.from(bytes)], name, { type: "audio/flac" }));
+      window.dispatchEvent(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true }));
+    """, list(CLIP.read_bytes()), name)  # fmt: skip
+    page.until_text("#job-view .transcript", re.escape(SAID), most_s=40)
+    assert page.text("#job-title") == name
+    assert page.all("#job-view img") == []

@@ -1,0 +1,87 @@
+"""What holds for every view: reachable by keyboard, named, readable in light and dark, and never wider than a phone."""
+
+import pytest
+
+from tests.web.browsing import CLIP, NARROW, SAID, Page
+
+VIEWS = ("#speak", "#files", "#job", "#estimate", "#account", "docs", "live/job_00000000000000000000000000")
+
+
+def shown(page: Page, view: str, key: str) -> None:
+    """The view with something in it."""
+    page.open("#files" if view == "#job" else view, key=key)
+    match view:
+        case "#job":
+            page.all("#file")[0].send_keys(str(CLIP))
+            page.until_text("#job-view .transcript", SAID, most_s=40)
+        case "#estimate":
+            page.element("#prompt").send_keys("Hello")
+            page.click("#estimate-form button")
+            page.element("#estimate-rows li")
+        case "#account":
+            page.element("#usage dd")
+        case "docs":
+            page.element("article")
+        case _:
+            page.element("h1")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_control_has_a_name_and_every_text_enough_contrast(page: Page, key: str, view: str) -> None:
+    page.look(still=True)
+    shown(page, view, key)
+    assert page.nameless() == []
+    assert page.pale() == []
+    page.look(dark=True, still=True)
+    assert page.script("return getComputedStyle(document.documentElement).colorScheme") != "light"
+    assert page.pale() == []
+    page.look(size=NARROW, dark=True, still=True)
+    assert page.sideways() <= 0
+
+
+def test_the_contrast_check_sees_pale_text(page: Page) -> None:
+    page.open("#speak")
+    page.script("document.querySelector('.lead').style.color = '#999'")
+    assert any("lead" in found for found in page.pale())
+
+
+def test_the_key_dialog_is_named_and_readable(page: Page) -> None:
+    page.look(still=True)
+    page.open("#speak")
+    page.click("#speak-toggle")
+    page.element("#key-dialog")
+    assert page.nameless() == []
+    assert page.pale() == []
+
+
+def test_each_view_has_an_address_a_title_and_the_keyboard(page: Page) -> None:
+    page.open()
+    for name in ("Files", "Estimate", "Account", "Speak"):
+        page.all(f"nav a[href='#{name.lower()}']")[0].click()
+        page.until(lambda name=name: page.driver.title == f"{name} · Scribewire", name)
+        assert page.script("return document.activeElement.tagName") == "H1"
+        assert page.text("nav [aria-current]") == name
+    page.driver.back()
+    page.until(lambda: page.driver.title.startswith("Account"), "the view before")
+
+
+def test_what_the_page_speaks_to_is_its_own_server(page: Page) -> None:
+    page.open("#files")
+    page.element("#jobs-none")
+    assert page.hosts() == {page.base.removeprefix("http://")}
+
+
+def test_scripts_and_styles_that_others_bring_in_do_not_run(page: Page) -> None:
+    page.open("#speak")
+    page.script("""
+      const script = document.createElement("script");
+      script.textContent = "window.ran = true";
+      document.body.append(script);
+      const image = document.createElement("img");
+      image.src = "https://example.org/x.png";
+      document.body.append(image);
+    """)
+    assert page.script("return window.ran ?? false") is False
+    said = page.until(page.console, "complaints of the policy")
+    assert all("Content Security Policy" in message for message in said)
+    page.hosts()

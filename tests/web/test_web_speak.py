@@ -1,0 +1,178 @@
+"""Speaking into the page: the microphone is real to the browser, the words are the model's own."""
+
+import re
+import socket
+import time
+from pathlib import Path
+
+import httpx
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.keys import Keys
+
+from pipeline.recognition.engines.scripted import TEXT
+from server.live.session import LiveRules
+from tests.server.running import Server, running
+from tests.server.serving import served
+from tests.web.browsing import MICROPHONE, SAID, Page
+from tests.web.cable import cable
+
+FINAL = "#speak-text .final"
+
+
+def final_words(page: Page) -> list[str]:
+    """What is shown as final."""
+    text = page.script("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent).join('')", FINAL)
+    # paragraphs begin without a space
+    return re.sub(r"(?<=[.?!])(?=[A-Z])", " ", str(text)).split()
+
+
+def start(page: Page) -> None:
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Listening")
+
+
+def test_what_is_said_stands_there_as_final_words_with_its_lag(page: Page, key: str) -> None:
+    page.open("#speak", key=key)
+    page.script("""
+      window.partials = 0;
+      new MutationObserver(() => { partials += document.querySelector("#speak-text .partial:not(:empty)") ? 1 : 0; })
+        .observe(document.querySelector("#speak-text"), { childList: true, subtree: true, characterData: true });
+    """)
+    start(page)
+    page.until(lambda: " ".join(final_words(page)).startswith(SAID), "true words", last=lambda: final_words(page))
+    assert re.fullmatch(r"\d+\.\d s", page.text("#speak-lag"))
+    assert page.script("return partials") > 0
+    page.until_text("#speak-log", re.escape(SAID))  # what screen readers say
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Done")
+    page.click("#speak-transcripts a")
+    page.until_text("#job-view .transcript", re.escape(SAID))
+    assert [link.text for link in page.all("#job-downloads a")] == ["JSON", "SRT", "VTT", "TXT"]
+
+
+def test_who_has_the_live_link_reads_along_and_nothing_else(page: Page, key: str) -> None:
+    page.open("#speak", key=key)
+    start(page)
+    page.click("#speak-share")
+    link = page.element("#speak-link").get_attribute("value")
+    assert link is not None
+    driver, speaker = page.driver, page.driver.current_window_handle
+    driver.switch_to.new_window("tab")
+    reader = driver.current_window_handle
+    driver.get(link)
+    page.until_text("#captions", re.escape(SAID))
+    page.until_text("#standing", "Live")
+    assert page.console() == []
+    driver.switch_to.window(speaker)
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Done")
+    driver.switch_to.window(reader)
+    page.until_text("#standing", "over")
+    driver.get(link[:-4])
+    page.until_text("#standing", "expired")
+    driver.close()
+    driver.switch_to.window(speaker)
+
+
+def test_the_keyboard_alone_leads_from_an_empty_browser_to_final_words(page: Page) -> None:
+    page.open()
+    page.press(Keys.TAB, Keys.ENTER)  # past the views
+    page.tab_to("#speak-toggle")
+    page.press(Keys.ENTER)
+    page.element("#key-dialog")
+    page.tab_to("#key-create")
+    page.press(Keys.ENTER)
+    page.until_text("#speak-standing", "Listening")
+    assert page.script("return localStorage.getItem('scribewire.key')").startswith("sw_live_")
+    page.until(lambda: final_words(page)[:2] == SAID.split()[:2], "first words", last=lambda: final_words(page))
+    page.tab_to("#speak-toggle")
+    page.press(Keys.ENTER)
+    page.until_text("#speak-standing", "Done")
+    page.tab_to("#speak-transcripts a")
+    page.press(Keys.ENTER)
+    page.until_text("#job-view .transcript", "One simple")
+
+
+def test_who_dismisses_the_key_is_not_told_of_an_error(page: Page) -> None:
+    page.open("#speak")
+    page.click("#speak-toggle")
+    page.click("#key-close")
+    assert page.all("#speak-problem")[0].is_displayed() is False
+    page.click("#speak-toggle")
+    page.element("#key-dialog")
+    page.press(Keys.ESCAPE)
+    page.until_text("#speak-standing", "Press to speak")
+    assert page.all("#speak-problem")[0].is_displayed() is False
+
+
+def test_without_permission_for_the_microphone_the_page_says_what_to_do(page: Page, key: str) -> None:
+    page.open("#speak", key=key)
+    setting = {"permission": {"name": "microphone"}, "setting": "denied", "origin": page.base}
+    page.driver.execute_cdp_cmd("Browser.setPermission", setting)
+    try:
+        page.click("#speak-toggle")
+        page.until_text("#speak-problem", "may not use the microphone")
+        assert page.text("#speak-standing") == "Press to speak"
+    finally:
+        page.driver.execute_cdp_cmd("Browser.resetPermissions", {})
+        page.driver.execute_cdp_cmd("Browser.grantPermissions", MICROPHONE)
+
+
+def spoken_by_the_clock(count: int) -> list[str]:
+    """The first words of the scripted engine, which says one every 0.4 s of audio."""
+    return [TEXT[number % len(TEXT)] for number in range(count)]
+
+
+def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:
+    """The scripted engine's words are a clock: a second of audio lost or sent twice would show."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    with running(tmp_path, ENGINE="scripted", PORT=port) as server:
+        page = Page(browser, server.base)
+        page.open("#speak", key=(tmp_path / "operator-key").read_text().strip())
+        start(page)
+        page.until(lambda: len(final_words(page)) >= 4, "words before")
+        server.kill()
+        page.until_text("#speak-standing", "Nothing is lost")
+        Server.start(server)
+        page.until_text("#speak-standing", "Listening", most_s=40)
+        spoken_until = _seconds(page.text("#speak-clock"))
+        page.until(lambda: len(final_words(page)) * 0.4 > spoken_until, "words after", last=lambda: final_words(page))
+        page.click("#speak-toggle")
+        page.until_text("#speak-standing", "Done")
+        words = final_words(page)
+        assert words == spoken_by_the_clock(len(words))
+        assert len(page.all("#speak-transcripts a")) == 1
+        browser.get("about:blank")
+
+
+def test_a_session_that_the_server_ended_meanwhile_goes_on_in_a_new_one(browser: Chrome, tmp_path: Path) -> None:
+    impatient = LiveRules(writerless_s=0.5, look_s=0.1)
+    with served(tmp_path, live=impatient) as server, cable(server.base) as line:
+        page = Page(browser, line.base)
+        page.open("#speak", key=server.key())
+        start(page)
+        page.until(lambda: len(final_words(page)) >= 3, "words before")
+        line.cut()
+        page.until_text("#speak-standing", "Nothing is lost")
+        time.sleep(1.5)  # longer than the server waits for a writer
+        line.mend()
+        page.until_text("#speak-standing", "Listening")
+        before = len(final_words(page))
+        page.until(lambda: len(final_words(page)) >= before + 6, "words after", last=lambda: final_words(page))
+        page.click("#speak-toggle")
+        page.until_text("#speak-standing", "Done")
+        jobs = [str(link.get_attribute("href")).split("/")[-1] for link in page.all("#speak-transcripts a")]
+        assert len(jobs) == 2
+        heard_s = 0.0
+        for job_id in jobs:
+            record = httpx.get(f"{server.base}/v1/jobs/{job_id}", headers={"Authorization": page.script(
+                "return `Bearer ${localStorage.getItem('scribewire.key')}`")}).json()  # fmt: skip
+            heard_s += record["duration"]
+        assert abs(heard_s - _seconds(page.text("#speak-clock"))) <= 1  # the clock shows whole seconds
+        browser.get("about:blank")
+
+
+def _seconds(clock: str) -> int:
+    minutes, seconds = clock.split(":")
+    return 60 * int(minutes) + int(seconds)
