@@ -28,6 +28,7 @@ from server.logs import log
 from server.problems import rate_limited
 from server.routes.operation import Auth, Operation
 from server.storage.interfaces import Account, AccountStore, ApiKey, Counter, DiskFull, QuotaExceeded
+from server.wire import idempotency_key
 
 MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are not by the day
 FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
@@ -77,7 +78,7 @@ class Door:
         self._rates = RateTable()
 
     async def admit(self, request: Request, operation: Operation) -> Caller:
-        """The caller, once every check that needs no body has passed. Raises Problem."""
+        """The caller, once every check that needs no body has passed. Raises Problem, InvalidIdempotencyKey."""
         if operation.auth is Auth.KEY:
             caller = self._counted(request, await self.identify(request))
         elif operation.auth is Auth.OPEN:
@@ -85,6 +86,8 @@ class Door:
         else:
             caller = self._anonymous(request)
         _check_body(request, operation, caller.plan)
+        if operation.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
+            idempotency_key(key)  # said at once, also where repeating a request changes nothing
         return caller
 
     async def identify(self, request: HTTPConnection) -> Caller:

@@ -11,6 +11,7 @@ from server.schemas import SCHEMAS, ref
 
 PROBLEM = "application/problem+json"
 ALWAYS = ("internal", "shutting_down")
+BY_METHOD: Mapping[str, tuple[str, ...]] = {"POST": ("invalid_idempotency_key",)}
 BY_AUTH: Mapping[Auth, tuple[str, ...]] = {
     Auth.KEY: ("missing_credentials", "invalid_key", "environment_mismatch", "rate_limited"),
     Auth.OPEN: ("rate_limited",),
@@ -64,6 +65,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "responses": _responses(operation),
         "security": {Auth.KEY: [{"key": []}], Auth.OWN: [{"key": []}, {}]}.get(operation.auth, [{}]),
     }
+    if operation.deprecation is not None:
+        shown["deprecated"] = True
     if operation.description:
         shown["description"] = operation.description
     if operation.parameters:
@@ -95,7 +98,8 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 def _responses(operation: Operation) -> dict[str, Any]:
     shown = {str(status): _answer(answer) for status, answer in operation.answers.items()}
     by_status: dict[int, list[str]] = {}
-    for code in dict.fromkeys((*BY_AUTH[operation.auth], *operation.codes, *ALWAYS)):
+    more = (*BY_METHOD.get(operation.method, ()), *(("version_gone",) if operation.deprecation is not None else ()))
+    for code in dict.fromkeys((*BY_AUTH[operation.auth], *operation.codes, *more, *ALWAYS)):
         by_status.setdefault(CODES[code][0], []).append(code)
     body = {PROBLEM: {"schema": ref("Problem")}}
     if operation.body_of_problem is not None:

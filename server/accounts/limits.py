@@ -85,7 +85,6 @@ class Streams:
 
     per_job: int
     per_key: int
-    queued_events: int
     keep_alive_s: float
     retry_ms: int
 

@@ -199,9 +199,11 @@ class Workers:
         finally:
             for task in (work, keep, stop):
                 await _ended(task)
-        if work.cancelled():
-            return _judged(_Verdict.SHUTDOWN if keep.cancelled() else keep.result())
-        return _told(work.exception(), self._rules, running.job) or work.result()
+        if not work.cancelled():
+            return _told(work.exception(), self._rules, running.job) or work.result()
+        if keep.cancelled():
+            return _judged(_Verdict.SHUTDOWN)
+        return _told(keep.exception(), self._rules, running.job) or _judged(keep.result())
 
     async def _end(self, lease: Lease, ending: "Outcome | _HandBack") -> None:
         if isinstance(ending, _HandBack):

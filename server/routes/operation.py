@@ -6,6 +6,8 @@ all made from it.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote
@@ -15,6 +17,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from server.clock import now_ms
 from server.errors import Problem
 from server.logs import log
 from server.problems import problem_of
@@ -51,6 +54,25 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deprecation:
+    """Since when a route is given up, until when it answers all the same, and where to read why and go instead."""
+
+    since: int  # ms since 1970 UTC
+    sunset: int  # from then on it is gone: 410
+    notice: str  # URL
+    successor: str | None = None  # URL
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Deprecation (RFC 9745), Sunset (RFC 8594) and the links of both."""
+        links = [f'<{self.notice}>; rel="deprecation"']
+        if self.successor is not None:
+            links.append(f'<{self.successor}>; rel="successor-version"')
+        sunset = format_datetime(datetime.fromtimestamp(self.sunset // 1000, UTC), usegmt=True)
+        return {"Deprecation": f"@{self.since // 1000}", "Sunset": sunset, "Link": ", ".join(links)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     method: str
     path: str
@@ -69,6 +91,7 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     codes: tuple[str, ...] = ()  # error codes beside those that every operation of its kind has
     hidden: bool = False  # not in /openapi.json: pages for people
+    deprecation: Deprecation | None = None
     body_of_problem: Callable[[Problem], Mapping[str, Any]] | None = None  # for clients that know another error shape
 
 
@@ -108,15 +131,24 @@ class Resource:
         if operation is None:
             raise Problem("method_not_allowed", f"{request.method} is not offered here", headers={"Allow": self._allow})
         request.state.route = operation.path
+        if operation.deprecation is not None and now_ms() >= operation.deprecation.sunset:
+            raise Problem("version_gone", "this is no longer offered", headers=operation.deprecation.headers)
         caller = await self._admission.admit(request, operation)
         refusal: Exception | None = None
         try:
-            return await operation.handle(request, caller)
+            return _marked(await operation.handle(request, caller), operation.deprecation)
         except Exception as error:
             refusal = error
             raise
         finally:
             request.state.limit_headers = await self._admission.limit_headers(caller, refusal)
+
+
+def _marked(response: Response, deprecation: Deprecation | None) -> Response:
+    """*response* as an answer of a route that may be on its way out."""
+    for name, value in deprecation.headers.items() if deprecation is not None else ():
+        response.headers.append(name, value)
+    return response
 
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:

@@ -191,6 +191,14 @@ def test_a_media_type_that_is_not_taken_is_told_what_is(server):
     assert response.headers["accept"] == "multipart/form-data, application/json, application/x-www-form-urlencoded"
 
 
+def test_an_idempotency_key_that_is_none_is_400_also_where_nothing_is_repeated(server):
+    with server.new_client() as client:
+        for path in ("/v1/keys", "/v1/webhook-secret/rotate", "/v1/jobs/x/cancel"):
+            response = client.post(path, headers={"Idempotency-Key": ""})
+            assert (response.status_code, code(response)) == (400, "invalid_idempotency_key")
+        assert client.get("/v1/jobs", headers={"Idempotency-Key": ""}).status_code == 200
+
+
 def test_a_compressed_body_is_refused_before_it_is_a_bomb(server):
     with server.new_client() as client:
         response = client.post(

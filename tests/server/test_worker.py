@@ -39,12 +39,12 @@ class Shop:
     batch: ScriptedBatch
     metrics: Metrics
 
-    def workers(self, rules: WorkerRules = PATIENT, *, count: int = 1, blobs: Any = None) -> Workers:
+    def workers(self, rules: WorkerRules = PATIENT, *, count: int = 1, blobs: Any = None, jobs: Any = None) -> Workers:
         blobs = blobs or self.storage.blobs
         egress = Egress(allowed=config(EGRESS_ALLOW_CIDRS="127.0.0.0/8").egress_allow_cidrs, allow_http=True)
         return Workers(
             name="test",
-            jobs=self.storage.jobs,
+            jobs=jobs or self.storage.jobs,
             blobs=blobs,
             batches={"production": self.batch},
             plans=Plans(self.storage.accounts, LIMITS),
@@ -464,6 +464,29 @@ async def test_a_full_disk_costs_no_attempt_and_the_job_is_done_once_there_is_ro
         it.clock.advance(s=31)
         async with it.working():
             assert (await it.over(job_id)).state is State.COMPLETED
+
+
+class NoRoomToRenew:
+    """The job store while there is no room for a lease's new end."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._jobs = storage.jobs
+
+    async def renew(self, *_: object, **__: object) -> None:
+        raise DiskFull("no room left")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._jobs, name)
+
+
+@in_a_loop
+async def test_a_lease_that_cannot_be_written_longer_is_handed_back_uncounted(tmp_path):
+    async with gated(tmp_path) as (it, gate):
+        job_id = await it.submit("gate")
+        async with it.working(replace(PATIENT, renew_s=0.05), jobs=NoRoomToRenew(it.storage)):
+            await asyncio.wait_for(gate.left.wait(), MOST_S)
+            job = await it.until(job_id, lambda job: job.state is State.QUEUED)
+        assert job.attempt == 0
 
 
 @pytest.mark.parametrize(("scenario", "state"), [("fail", State.FAILED), ("canceled", State.CANCELED)])

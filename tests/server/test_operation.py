@@ -1,0 +1,110 @@
+"""The resource of a path: its methods, its errors, and a route on its way out."""
+
+import asyncio
+from dataclasses import replace
+
+import httpx
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from server.errors import Problem
+from server.metrics import Metrics
+from server.openapi import document
+from server.routes.operation import Answer, Deprecation, Operation, Resource, json_response, not_found
+from server.transport import dressed
+
+YEAR_MS = 365 * 24 * 3_600_000
+FOR_EVER = 2**45
+GOING = Deprecation(
+    since=1_767_225_600_000, sunset=FOR_EVER, notice="https://x.test/why", successor="https://x.test/v2/things"
+)
+
+
+class Everybody:
+    """A door that is open."""
+
+    async def admit(self, _request: Request, _operation: Operation) -> None: ...
+
+    async def limit_headers(self, _caller: object, refusal: Exception | None) -> dict[str, str]:
+        return {"X-Refused": type(refusal).__name__}
+
+
+async def good(_request: Request, _caller: object) -> Response:
+    return json_response({"ok": True}, headers={"Link": '<https://x.test/2>; rel="next"'})
+
+
+async def broken(_request: Request, _caller: object) -> Response:
+    raise ZeroDivisionError
+
+
+async def refused(_request: Request, _caller: object) -> Response:
+    raise Problem("job_active", "it is")
+
+
+THING = Operation(
+    method="GET", path="/things", handle=good, id="things", summary="Things", tag="jobs",
+    answers={200: Answer(description="Things", schema={"type": "object"})},
+)  # fmt: skip
+
+
+def ask(*operations: Operation, method: str = "GET") -> httpx.Response:
+    async def main() -> httpx.Response:
+        routes = Router([Route("/things", Resource(operations, Everybody()))], default=not_found)
+        app = dressed(routes, cors_origins=["*"], metrics=Metrics(), new_request_id=lambda: "req_1", sandbox_host=None)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+            return await client.request(method, "/things")
+
+    return asyncio.run(main())
+
+
+def test_a_path_answers_its_methods_and_tells_them():
+    post = replace(THING, method="POST", id="post")
+    assert ask(THING, post).json() == {"ok": True}
+    assert ask(THING, post, method="OPTIONS").headers["allow"] == "GET, HEAD, OPTIONS, POST"
+    refusal = ask(THING, method="DELETE")
+    assert (refusal.status_code, refusal.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
+
+
+def test_the_door_is_told_how_it_ended():
+    assert ask(THING).headers["x-refused"] == "NoneType"
+    assert ask(replace(THING, handle=refused)).headers["x-refused"] == "Problem"
+    fault = ask(replace(THING, handle=broken))
+    assert (fault.status_code, fault.json()["code"], fault.headers["x-refused"]) == (
+        500,
+        "internal",
+        "ZeroDivisionError",
+    )
+
+
+def test_errors_can_have_the_shape_that_a_client_knows():
+    shaped = ask(replace(THING, handle=refused, body_of_problem=lambda problem: {"error": problem.code}))
+    assert (shaped.status_code, shaped.headers["content-type"], shaped.json()) == (
+        409, "application/json", {"error": "job_active"},
+    )  # fmt: skip
+
+
+def test_a_route_that_is_given_up_says_since_when_until_when_and_where_to_go():
+    response = ask(replace(THING, deprecation=GOING))
+    assert response.status_code == 200
+    assert response.headers["deprecation"] == "@1767225600"
+    assert response.headers["sunset"].endswith(" GMT")
+    assert response.headers.get_list("link") == [
+        '<https://x.test/2>; rel="next"',
+        '<https://x.test/why>; rel="deprecation", <https://x.test/v2/things>; rel="successor-version"',
+    ]
+
+
+def test_after_its_sunset_a_route_is_gone_and_still_says_where_to_go():
+    gone = replace(GOING, sunset=GOING.since + YEAR_MS)
+    response = ask(replace(THING, deprecation=replace(gone, sunset=1)))
+    assert (response.status_code, response.json()["code"]) == (410, "version_gone")
+    assert 'rel="successor-version"' in response.headers["link"]
+    assert gone.headers["Sunset"] == "Fri, 01 Jan 2027 00:00:00 GMT"
+
+
+def test_the_description_marks_it():
+    described = document([replace(THING, deprecation=GOING)], base_url="http://x")["paths"]["/things"]["get"]
+    assert described["deprecated"] is True
+    assert described["responses"]["410"]["description"] == "version_gone"
+    assert "deprecated" not in document([THING], base_url="http://x")["paths"]["/things"]["get"]
