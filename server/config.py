@@ -130,13 +130,16 @@ def _optional_text(_name: str, raw: str) -> str | None:
 
 
 def _folder(name: str, raw: str) -> Path:
-    return Path(_text(name, raw)).expanduser()
+    try:
+        return Path(_text(name, raw)).expanduser()
+    except RuntimeError:  # ~nobody
+        raise _refuse(name, "a path that can be resolved", raw) from None
 
 
 def _optional_file(name: str, raw: str) -> Path | None:
     if not raw:
         return None
-    path = Path(raw).expanduser()
+    path = _folder(name, raw)
     if not path.exists():
         raise _refuse(name, "the path of an existing file or folder", raw)
     return path

@@ -48,11 +48,11 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
             if earlier["fingerprint"] != key.fingerprint:
                 raise IdempotencyReused("this Idempotency-Key was used before for another request")
             return Submitted(job_of(_row(tx, earlier["job"])), replayed=True)
-    _check_room(tx, new, most_queued)
-    for quota in new.quotas:
+    for quota in new.quotas:  # first, for of two reasons this is the one that waiting a minute does not mend
         count = take(tx, new.account, quota)
         if not count.allowed:
             raise QuotaExceeded(quota.name, limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
+    _check_room(tx, new, most_queued)
     _insert(tx, new)
     if key is not None:
         _keep_key(tx, key, new.id, boot)
