@@ -32,9 +32,10 @@ from server.ids import CHANCE_BYTES, Prefix, new_id
 from server.jobs.fetch import Fetcher
 from server.jobs.holding import Holding
 from server.jobs.probing import Prober
+from server.jobs.running import Transcriber, WorkerRules
 from server.jobs.sweeping import Sweeper
 from server.jobs.uploads import Uploads
-from server.jobs.worker import Transcriber, WorkerRules, Workers
+from server.jobs.worker import Workers
 from server.links import Links
 from server.live.desk import Desk, DeskParts
 from server.live.hearing import Hearing

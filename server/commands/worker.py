@@ -15,7 +15,8 @@ from server.config import PREFIX, Config, ConfigError
 from server.delivery.egress import Egress
 from server.jobs.fetch import Fetcher
 from server.jobs.probing import Prober
-from server.jobs.worker import WorkerRules, Workers
+from server.jobs.running import WorkerRules
+from server.jobs.worker import Workers
 from server.limits_file import read_limits
 from server.logs import configure, log
 from server.metrics import Metrics

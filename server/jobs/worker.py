@@ -1,75 +1,21 @@
-"""Jobs get done here: claim, run the pipeline, checkpoint, renew, finish. One Workers object per process.
-
-A worker trusts only its lease. It writes nothing once the lease may have ended by its own monotonic clock, and every
-write that it does make is refused by the store when another worker has taken over.
-"""
+"""Jobs get done here: claim, run, and write how it ended. One Workers object per process."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
-from enum import StrEnum, auto
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 
-import orjson
-
-from pipeline.audio import seconds
-from pipeline.batch import BatchOptions
-from pipeline.documents.assemble import assemble
-from pipeline.documents.formats import segment_object, word_object
-from pipeline.documents.stored import restored, stored
 from pipeline.errors import PipelineError
-from pipeline.words import Chunk, Transcript
-from server.accounts.limits import Plan
 from server.accounts.plans import Plans
 from server.jobs.fetch import Fetcher, FetchError
-from server.jobs.outputs import write_output
 from server.jobs.probing import Prober
-from server.jobs.sandbox import Canceled, rehearsed
+from server.jobs.running import LeaseLost, Running, Stopped, Transcriber, Verdict, WorkerRules, source_key
+from server.jobs.sandbox import Canceled
 from server.jobs.states import Job, JobError, State, returns_quota
 from server.logs import log
 from server.metrics import Metrics
-from server.storage.interfaces import Artifact, BlobStore, DiskFull, JobStore, Lease, NewEvent, Outcome, Renewal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRules:
-    """How workers hold and lose jobs. Seconds; storage's README tells how they fit together."""
-
-    claim_s: float = 5.0  # of waiting for a job at a time; a lease is counted from before it, so far less than one
-    lease_s: float = 30.0
-    renew_s: float = 10.0
-    reap_s: float = 5.0
-    stall_s: float = 300.0  # without a finished chunk for so long, the engine is taken to hang
-    handback_s: float = 15.0  # how long a shutdown waits for the chunk in work
-    retry_s: float = 1.0  # first delay after an error worth another attempt; doubles
-
-
-class Transcriber(Protocol):
-    """pipeline.batch.Batch, as workers see it."""
-
-    @property
-    def engine_name(self) -> str: ...
-
-    @property
-    def model_name(self) -> str: ...
-
-    def transcribe(self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()) -> AsyncGenerator[Chunk]: ...
-
-
-class LeaseLost(Exception):
-    """Somebody else has the job, or may have it by now. Stop; write nothing, delete nothing."""
-
-
-class _Verdict(StrEnum):
-    """Why a running job must stop before it is done."""
-
-    LEASE_LOST = auto()
-    CANCELED = auto()
-    STALLED = auto()
-    SHUTDOWN = auto()
+from server.storage.interfaces import BlobStore, DiskFull, JobStore, Lease, Outcome
 
 
 class Workers:
@@ -168,7 +114,7 @@ class Workers:
         began = time.monotonic()
         if lease.job.started_at is not None and lease.job.attempt <= 1:
             self._metrics.job_wait.observe((lease.job.started_at - lease.job.created_at) / 1000)
-        running = _Running(
+        running = Running(
             lease,
             jobs=self._jobs,
             blobs=self._blobs,
@@ -187,7 +133,7 @@ class Workers:
         else:
             self._metrics.job_run.observe(time.monotonic() - began)
 
-    async def _outcome(self, running: "_Running") -> "Outcome | _HandBack":
+    async def _outcome(self, running: Running) -> "Outcome | _HandBack":
         work = asyncio.create_task(running.transcribe(), name=f"job {running.job.id}")
         keep = asyncio.create_task(running.keep(), name=f"lease {running.job.id}")
         stop = asyncio.create_task(self._stopping.wait(), name="stop")
@@ -202,7 +148,7 @@ class Workers:
         if not work.cancelled():
             return _told(work.exception(), self._rules, running.job) or work.result()
         if keep.cancelled():
-            return _judged(_Verdict.SHUTDOWN)
+            return _judged(Verdict.SHUTDOWN)
         return _told(keep.exception(), self._rules, running.job) or _judged(keep.result())
 
     async def _end(self, lease: Lease, ending: "Outcome | _HandBack") -> None:
@@ -237,191 +183,13 @@ class _HandBack:
     error: JobError | None = None
 
 
-class _Running:
-    """One job in the hands of one worker."""
-
-    def __init__(
-        self,
-        lease: Lease,
-        *,
-        jobs: JobStore,
-        blobs: BlobStore,
-        batch: Transcriber,
-        plan: Plan,
-        fetcher: Fetcher,
-        prober: Prober,
-        rules: WorkerRules,
-        held_until: float,
-    ) -> None:
-        self.job = lease.job
-        self._lease = lease
-        self._jobs = jobs
-        self._blobs = blobs
-        self._batch = batch
-        self._plan = plan
-        self._fetcher = fetcher
-        self._prober = prober
-        self._rules = rules
-        self._held_until = held_until
-        self._moved_at = time.monotonic()
-        self._total_s = self.job.duration_s
-        self._stopping = False
-
-    def stop_after_chunk(self) -> None:
-        self._stopping = True
-
-    async def keep(self) -> _Verdict:
-        """Renew the lease while the work makes progress; returns why the work must end early."""
-        seen = self.job
-        while True:
-            wait_s = self._held_until - self._rules.lease_s + self._rules.renew_s - time.monotonic()
-            if wait_s <= 0:
-                if time.monotonic() - self._moved_at > self._rules.stall_s:
-                    return _Verdict.STALLED
-                if (verdict := await self._renew()) is not None:
-                    return verdict
-                continue
-            now = await self._jobs.changed(seen, timeout_s=wait_s)
-            if now is None or now.epoch != self._lease.epoch:
-                return _Verdict.LEASE_LOST
-            if now.cancel_requested_at is not None:
-                return _Verdict.CANCELED
-            seen = now
-
-    async def _renew(self) -> _Verdict | None:
-        asked = time.monotonic()
-        match await self._jobs.renew(self._lease, lease_s=self._rules.lease_s):
-            case Renewal.OK:
-                self._held_until = asked + self._rules.lease_s
-                return None
-            case Renewal.LOST:
-                return _Verdict.LEASE_LOST
-            case Renewal.CANCEL_REQUESTED:
-                return _Verdict.CANCELED
-
-    async def transcribe(self) -> Outcome:
-        """The whole job, from the last checkpoint on. Raises what the pipeline raises, LeaseLost, _Stopped."""
-        order = self.job.order
-        key = await self._audio()
-        await self._known(stage="transcribing")
-        chunks = await self._heard(key)
-        await self._known(stage="writing")
-        transcript = assemble(
-            chunks, duration=chunks[-1].end, engine=self._batch.engine_name, model=self._batch.model_name
-        )
-        return Outcome(
-            state=State.COMPLETED,
-            duration_s=seconds(transcript.duration),
-            language=transcript.language,
-            language_probability=transcript.language_probability,
-            engine=transcript.engine,
-            model=transcript.model,
-            text=transcript.text,
-            artifacts=tuple([await self._write(name, transcript) for name in order.output_formats]),
-            warnings=tuple({"code": note} for note in transcript.notes),
-        )
-
-    async def _heard(self, key: str) -> list[Chunk]:
-        """Every chunk of the audio, those of earlier attempts included, each safe before the next is asked for."""
-        order = self.job.order
-        chunks = [restored(body) for body in self._lease.chunks]
-        options = BatchOptions(
-            language=order.language,
-            hint=order.prompt,
-            tenant=self.job.account,
-            longest_s=self._plan.audio_s_per_file,
-        )
-        with self._blobs.local(key) as path:
-            made = rehearsed(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
-            async with aclosing(made):
-                async for chunk in made:
-                    await self._checkpoint(chunk, chunks)
-                    chunks.append(chunk)
-                    if self._stopping:
-                        raise _Stopped
-        return chunks
-
-    async def _audio(self) -> str:
-        """The blob with the job's audio; an address is fetched first, once for all attempts."""
-        if self._lease.blob is not None:
-            return self._lease.blob
-        await self._known(stage="downloading")
-        key = f"{source_key(self.job.id)}/{self._lease.epoch}"
-        source = await self._fetcher.fetch(self.job.source, blob=key, most=self._plan.upload_bytes)
-        probe = await self._prober.probe(key, longest_s=self._plan.audio_s_per_file)
-        self._moved_at = time.monotonic()
-        self._total_s = probe.duration_s
-        if not await self._jobs.note(
-            self._lease, source=replace(source, format=probe.format), duration_s=probe.duration_s, blob=key
-        ):
-            raise LeaseLost
-        return key
-
-    async def _known(self, *, stage: str) -> None:
-        if not await self._jobs.note(self._lease, stage=stage):
-            raise LeaseLost
-
-    async def _checkpoint(self, chunk: Chunk, before: Sequence[Chunk]) -> None:
-        self._check_clock()
-        asked = time.monotonic()
-        kept = await self._jobs.checkpoint(
-            self._lease,
-            index=chunk.index,
-            body=stored(chunk),
-            events=chunk_events(chunk, before, words=self.job.order.word_timestamps),
-            progress=self._progress(chunk),
-            lease_s=self._rules.lease_s,
-        )
-        if not kept:
-            raise LeaseLost
-        self._held_until = asked + self._rules.lease_s
-        self._moved_at = asked
-
-    def _progress(self, chunk: Chunk) -> float:
-        """How far the decoded audio is, a hair below 1 until everything is written."""
-        return min(0.999, seconds(chunk.end) / self._total_s) if self._total_s else 0.0
-
-    async def _write(self, name: str, transcript: Transcript) -> Artifact:
-        self._check_clock()
-        return await write_output(name, transcript, self.job, epoch=self._lease.epoch, blobs=self._blobs)
-
-    def _check_clock(self) -> None:
-        if time.monotonic() >= self._held_until:
-            raise LeaseLost
-
-
-class _Stopped(Exception):
-    """The server is shutting down and the chunk in work is safe."""
-
-
-def source_key(job_id: str) -> str:
-    """Where a job's audio lies: this blob when it was uploaded, blobs below it when it was fetched."""
-    return f"{job_id}/source"
-
-
-def chunk_events(chunk: Chunk, before: Sequence[Chunk], *, words: bool) -> list[NewEvent]:
-    """What a chunk tells its subscribers: every word when the client asked for words, then its segment."""
-    segment_id = sum(len(earlier.segments) for earlier in before)
-    index = sum(len(segment.words) for earlier in before for segment in earlier.segments)
-    events = []
-    for segment in chunk.segments:
-        if words:
-            for word in segment.words:
-                body = {"index": index, "segment": segment_id, **word_object(word)}
-                events.append(NewEvent("word", orjson.dumps(body)))
-                index += 1
-        events.append(NewEvent("segment", orjson.dumps(segment_object(segment_id, segment))))
-        segment_id += 1
-    return events
-
-
-def _judged(verdict: _Verdict) -> Outcome | _HandBack:
+def _judged(verdict: Verdict) -> Outcome | _HandBack:
     match verdict:
-        case _Verdict.CANCELED:
+        case Verdict.CANCELED:
             return Outcome(state=State.CANCELED)
-        case _Verdict.SHUTDOWN:
+        case Verdict.SHUTDOWN:
             return _HandBack()
-        case _Verdict.LEASE_LOST | _Verdict.STALLED:
+        case Verdict.LEASE_LOST | Verdict.STALLED:
             raise LeaseLost
 
 
@@ -433,7 +201,7 @@ def _told(error: BaseException | None, rules: WorkerRules, job: Job) -> Outcome 
             return None
         case LeaseLost():
             raise error
-        case _Stopped():
+        case Stopped():
             return _HandBack()
         case Canceled():
             return Outcome(state=State.CANCELED)

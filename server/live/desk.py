@@ -12,8 +12,8 @@ from pipeline.ingest.isolation import Isolation
 from server.accounts.plans import Plans
 from server.delivery.partials import Partials
 from server.errors import Problem
+from server.jobs.running import LeaseLost
 from server.jobs.states import CONTAINER, Job, LiveOptions, Standing
-from server.jobs.worker import LeaseLost
 from server.live.ending import Endings, Heard
 from server.live.hearing import Hearing
 from server.live.intake import bytes_up_to

@@ -10,8 +10,8 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.stored import stored
 from pipeline.words import Chunk
 from server.jobs.outputs import write_output
+from server.jobs.running import LeaseLost
 from server.jobs.states import JobError, Source, State, returns_quota
-from server.jobs.worker import LeaseLost
 from server.live.hearing import Hearing
 from server.live.resuming import Past
 from server.live.telling import closed_segment

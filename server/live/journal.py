@@ -11,7 +11,7 @@ from pipeline.documents.stored import stored
 from pipeline.session import Happened
 from pipeline.words import Chunk
 from server.delivery.partials import Partials
-from server.jobs.worker import LeaseLost
+from server.jobs.running import LeaseLost
 from server.live.resuming import Past
 from server.live.telling import Told, told
 from server.metrics import Metrics

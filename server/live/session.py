@@ -16,8 +16,8 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.session import Session
 from server.accounts.limits import Plan
 from server.errors import Problem
+from server.jobs.running import LeaseLost
 from server.jobs.states import CONTAINER, JobError, LiveOptions, Standing
-from server.jobs.worker import LeaseLost
 from server.live.ending import Endings, Heard
 from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
 from server.live.journal import Held, Journal

@@ -18,8 +18,9 @@ from server.accounts.plans import Plans
 from server.delivery.egress import Egress
 from server.jobs.fetch import Fetcher
 from server.jobs.probing import Prober
+from server.jobs.running import WorkerRules, chunk_events
 from server.jobs.states import Job, Order, Source, State
-from server.jobs.worker import WorkerRules, Workers, chunk_events
+from server.jobs.worker import Workers
 from server.metrics import Metrics
 from server.storage.interfaces import DiskFull, JobFilter, Lease
 from server.storage.open import Storage

@@ -1,0 +1,245 @@
+"""One job in the hands of one worker: fetch, transcribe, checkpoint, write; and beside it, keep the lease.
+
+A worker trusts only its lease. It writes nothing once the lease may have ended by its own monotonic clock, and every
+write that it does make is refused by the store when another worker has taken over.
+"""
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from enum import StrEnum, auto
+from pathlib import Path
+from typing import Protocol
+
+import orjson
+
+from pipeline.audio import seconds
+from pipeline.batch import BatchOptions
+from pipeline.documents.assemble import assemble
+from pipeline.documents.formats import segment_object, word_object
+from pipeline.documents.stored import restored, stored
+from pipeline.words import Chunk, Transcript
+from server.accounts.limits import Plan
+from server.jobs.fetch import Fetcher
+from server.jobs.outputs import write_output
+from server.jobs.probing import Prober
+from server.jobs.sandbox import rehearsed
+from server.jobs.states import State
+from server.storage.interfaces import Artifact, BlobStore, JobStore, Lease, NewEvent, Outcome, Renewal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRules:
+    """How workers hold and lose jobs. Seconds; storage's README tells how they fit together."""
+
+    claim_s: float = 5.0  # of waiting for a job at a time; a lease is counted from before it, so far less than one
+    lease_s: float = 30.0
+    renew_s: float = 10.0
+    reap_s: float = 5.0
+    stall_s: float = 300.0  # without a finished chunk for so long, the engine is taken to hang
+    handback_s: float = 15.0  # how long a shutdown waits for the chunk in work
+    retry_s: float = 1.0  # first delay after an error worth another attempt; doubles
+
+
+class Transcriber(Protocol):
+    """pipeline.batch.Batch, as workers see it."""
+
+    @property
+    def engine_name(self) -> str: ...
+
+    @property
+    def model_name(self) -> str: ...
+
+    def transcribe(self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()) -> AsyncGenerator[Chunk]: ...
+
+
+class LeaseLost(Exception):
+    """Somebody else has the job, or may have it by now. Stop; write nothing, delete nothing."""
+
+
+class Verdict(StrEnum):
+    """Why a running job must stop before it is done."""
+
+    LEASE_LOST = auto()
+    CANCELED = auto()
+    STALLED = auto()
+    SHUTDOWN = auto()
+
+
+class Running:
+    """One job in the hands of one worker."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        *,
+        jobs: JobStore,
+        blobs: BlobStore,
+        batch: Transcriber,
+        plan: Plan,
+        fetcher: Fetcher,
+        prober: Prober,
+        rules: WorkerRules,
+        held_until: float,
+    ) -> None:
+        self.job = lease.job
+        self._lease = lease
+        self._jobs = jobs
+        self._blobs = blobs
+        self._batch = batch
+        self._plan = plan
+        self._fetcher = fetcher
+        self._prober = prober
+        self._rules = rules
+        self._held_until = held_until
+        self._moved_at = time.monotonic()
+        self._total_s = self.job.duration_s
+        self._stopping = False
+
+    def stop_after_chunk(self) -> None:
+        self._stopping = True
+
+    async def keep(self) -> Verdict:
+        """Renew the lease while the work makes progress; returns why the work must end early."""
+        seen = self.job
+        while True:
+            wait_s = self._held_until - self._rules.lease_s + self._rules.renew_s - time.monotonic()
+            if wait_s <= 0:
+                if time.monotonic() - self._moved_at > self._rules.stall_s:
+                    return Verdict.STALLED
+                if (verdict := await self._renew()) is not None:
+                    return verdict
+                continue
+            now = await self._jobs.changed(seen, timeout_s=wait_s)
+            if now is None or now.epoch != self._lease.epoch:
+                return Verdict.LEASE_LOST
+            if now.cancel_requested_at is not None:
+                return Verdict.CANCELED
+            seen = now
+
+    async def _renew(self) -> Verdict | None:
+        asked = time.monotonic()
+        match await self._jobs.renew(self._lease, lease_s=self._rules.lease_s):
+            case Renewal.OK:
+                self._held_until = asked + self._rules.lease_s
+                return None
+            case Renewal.LOST:
+                return Verdict.LEASE_LOST
+            case Renewal.CANCEL_REQUESTED:
+                return Verdict.CANCELED
+
+    async def transcribe(self) -> Outcome:
+        """The whole job, from the last checkpoint on. Raises what the pipeline raises, LeaseLost, Stopped."""
+        order = self.job.order
+        key = await self._audio()
+        await self._known(stage="transcribing")
+        chunks = await self._heard(key)
+        await self._known(stage="writing")
+        transcript = assemble(
+            chunks, duration=chunks[-1].end, engine=self._batch.engine_name, model=self._batch.model_name
+        )
+        return Outcome(
+            state=State.COMPLETED,
+            duration_s=seconds(transcript.duration),
+            language=transcript.language,
+            language_probability=transcript.language_probability,
+            engine=transcript.engine,
+            model=transcript.model,
+            text=transcript.text,
+            artifacts=tuple([await self._write(name, transcript) for name in order.output_formats]),
+            warnings=tuple({"code": note} for note in transcript.notes),
+        )
+
+    async def _heard(self, key: str) -> list[Chunk]:
+        """Every chunk of the audio, those of earlier attempts included, each safe before the next is asked for."""
+        order = self.job.order
+        chunks = [restored(body) for body in self._lease.chunks]
+        options = BatchOptions(
+            language=order.language,
+            hint=order.prompt,
+            tenant=self.job.account,
+            longest_s=self._plan.audio_s_per_file,
+        )
+        with self._blobs.local(key) as path:
+            made = rehearsed(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
+            async with aclosing(made):
+                async for chunk in made:
+                    await self._checkpoint(chunk, chunks)
+                    chunks.append(chunk)
+                    if self._stopping:
+                        raise Stopped
+        return chunks
+
+    async def _audio(self) -> str:
+        """The blob with the job's audio; an address is fetched first, once for all attempts."""
+        if self._lease.blob is not None:
+            return self._lease.blob
+        await self._known(stage="downloading")
+        key = f"{source_key(self.job.id)}/{self._lease.epoch}"
+        source = await self._fetcher.fetch(self.job.source, blob=key, most=self._plan.upload_bytes)
+        probe = await self._prober.probe(key, longest_s=self._plan.audio_s_per_file)
+        self._moved_at = time.monotonic()
+        self._total_s = probe.duration_s
+        if not await self._jobs.note(
+            self._lease, source=replace(source, format=probe.format), duration_s=probe.duration_s, blob=key
+        ):
+            raise LeaseLost
+        return key
+
+    async def _known(self, *, stage: str) -> None:
+        if not await self._jobs.note(self._lease, stage=stage):
+            raise LeaseLost
+
+    async def _checkpoint(self, chunk: Chunk, before: Sequence[Chunk]) -> None:
+        self._check_clock()
+        asked = time.monotonic()
+        kept = await self._jobs.checkpoint(
+            self._lease,
+            index=chunk.index,
+            body=stored(chunk),
+            events=chunk_events(chunk, before, words=self.job.order.word_timestamps),
+            progress=self._progress(chunk),
+            lease_s=self._rules.lease_s,
+        )
+        if not kept:
+            raise LeaseLost
+        self._held_until = asked + self._rules.lease_s
+        self._moved_at = asked
+
+    def _progress(self, chunk: Chunk) -> float:
+        """How far the decoded audio is, a hair below 1 until everything is written."""
+        return min(0.999, seconds(chunk.end) / self._total_s) if self._total_s else 0.0
+
+    async def _write(self, name: str, transcript: Transcript) -> Artifact:
+        self._check_clock()
+        return await write_output(name, transcript, self.job, epoch=self._lease.epoch, blobs=self._blobs)
+
+    def _check_clock(self) -> None:
+        if time.monotonic() >= self._held_until:
+            raise LeaseLost
+
+
+class Stopped(Exception):
+    """The server is shutting down and the chunk in work is safe."""
+
+
+def source_key(job_id: str) -> str:
+    """Where a job's audio lies: this blob when it was uploaded, blobs below it when it was fetched."""
+    return f"{job_id}/source"
+
+
+def chunk_events(chunk: Chunk, before: Sequence[Chunk], *, words: bool) -> list[NewEvent]:
+    """What a chunk tells its subscribers: every word when the client asked for words, then its segment."""
+    segment_id = sum(len(earlier.segments) for earlier in before)
+    index = sum(len(segment.words) for earlier in before for segment in earlier.segments)
+    events = []
+    for segment in chunk.segments:
+        if words:
+            for word in segment.words:
+                body = {"index": index, "segment": segment_id, **word_object(word)}
+                events.append(NewEvent("word", orjson.dumps(body)))
+                index += 1
+        events.append(NewEvent("segment", orjson.dumps(segment_object(segment_id, segment))))
+        segment_id += 1
+    return events
