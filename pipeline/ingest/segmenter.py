@@ -40,7 +40,7 @@ class Segmenter:
         self._now = 0
         self._floor = 0  # where the last span ended
         self._onset: int | None = None  # where the sound began that is or may become speech
-        self._voiced = 0  # end of the last window of that sound
+        self.voiced = 0  # end of the last window of that sound
         self.speaking = False
 
     @property
@@ -58,10 +58,10 @@ class Segmenter:
                 return []
             self._onset = start
         if speech >= self._options.leave:
-            self._voiced = self._now
+            self.voiced = self._now
         if not self.speaking:
             return self._began(self._onset)
-        return self.end() if self._now - self._voiced >= self._options.silence else []
+        return self.end() if self._now - self.voiced >= self._options.silence else []
 
     def end(self) -> list[SpeechStarted | SpeechEnded]:
         """End the span that is open, if any: here the stream ends, or is to be cut."""
@@ -72,7 +72,7 @@ class Segmenter:
         return [SpeechEnded(self._floor)]
 
     def _began(self, onset: int) -> list[SpeechStarted | SpeechEnded]:
-        if self._voiced < self._now:
+        if self.voiced < self._now:
             self._onset = None  # it fell silent before it was long enough
         elif self._now - onset >= self._options.least:
             self.speaking = True
@@ -80,7 +80,7 @@ class Segmenter:
         return []
 
     def _end_of_span(self) -> int:
-        return min(self._voiced + self._options.pad, self._now)
+        return min(self.voiced + self._options.pad, self._now)
 
     def _padded(self, onset: int) -> int:
         return max(self._floor, onset - self._options.pad)

@@ -160,22 +160,16 @@ class StreamCore:
         if self._finished:
             raise ValueError("audio after finish()")
         self._window.append(window, speech=speech)
-        turn = self._turns.receive(self.position, speech)
-        if turn is not None:
-            self._events.append(SpeechStarted(turn.start) if turn.open else SpeechEnded(turn.voiced))
-            if turn is self._turns.first and turn.open:
-                self._begin(turn)
-        if turn is not None and not turn.open:
-            self._conclude_if_known()
-        if self._turns.first is None:
-            self._forget(self.position - self._options.lead - self._options.turns.onset * WINDOW)
+        idle = self._turns.first is None
+        self._tell(self._turns.receive(self.position, speech))
+        if idle and self._turns.first is not None:
+            self._begin(self._turns.first)
+        elif idle:
+            self._forget(self.position - self._options.lead - self._options.turns.onset)
 
     def finalize(self) -> None:
         """Decide everything heard so far as if the speaker had stopped here. The stream goes on."""
-        turn = self._turns.end(self.position)
-        if turn is not None:
-            self._events.append(SpeechEnded(turn.voiced))
-            self._conclude_if_known()
+        self._tell(self._turns.end(self.position))
 
     def finish(self, end: int | None = None) -> None:
         """No more audio will come; what was received after *end* was padding. Ask until finished."""
@@ -238,6 +232,11 @@ class StreamCore:
         """Everything that happened since the last call, in order."""
         events, self._events = self._events, []
         return events
+
+    def _tell(self, events: list[SpeechStarted | SpeechEnded]) -> None:
+        self._events += events
+        if any(isinstance(event, SpeechEnded) for event in events):
+            self._conclude_if_known()
 
     def _next(self) -> _Ask | None:
         """What to ask about the first turn, if anything, beyond what was asked."""

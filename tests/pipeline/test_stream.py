@@ -170,10 +170,10 @@ def assert_well_formed(run: Run) -> None:
 
 @st.composite
 def speeches(draw: st.DrawFn) -> tuple[Word, ...]:
-    """What somebody might say: words of 0.1 to 0.7 s with pauses from none to two seconds, some words repeated."""
+    """What somebody might say: words of 0.15 to 0.7 s with pauses from none to two seconds, some words repeated."""
     words, at = [], draw(st.integers(0, position(1)))
     for _ in range(draw(st.integers(1, 60))):
-        length = draw(st.integers(position(0.1), position(0.7)))
+        length = draw(st.integers(position(0.15), position(0.7)))
         words.append(Word(draw(st.sampled_from(("so", "my", "fellow", "ask", "not", "what"))), at, at + length, 0.9))
         at += length + draw(st.sampled_from((0, 0, 0, 800, 3000, 6000, 12_000, 32_000)))
     return tuple(words)

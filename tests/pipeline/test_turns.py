@@ -4,18 +4,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW
+from pipeline.events import SpeechEnded
 from pipeline.recognition.turns import Turn, TurnOptions, Turns
 
-OPTIONS = TurnOptions(enter=0.5, onset=2, leave=0.35, endpointing=5 * WINDOW)
+OPTIONS = TurnOptions(enter=0.5, leave=0.35, onset=2 * WINDOW, endpointing=5 * WINDOW)
 
 
 def turns_of(probabilities: list[float], *, flush: bool = True) -> list[Turn]:
     turns, found, now = Turns(OPTIONS), [], 0
     for frame, probability in enumerate(probabilities):
         now = (frame + 1) * WINDOW
-        turn = turns.receive(now, probability)
-        if turn is not None and turn.open:
-            found.append(turn)
+        if turns.first is not None and not turns.first.open:
+            turns.done()
+        turns.receive(now, probability)
+        if turns.first is not None and turns.first not in found:
+            found.append(turns.first)
     if flush:
         turns.end(now)
     return found
@@ -41,11 +44,11 @@ def test_a_turn_that_is_ended_by_hand_ends_there_and_the_next_starts_later():
     turns = Turns(OPTIONS)
     for frame in range(4):
         turns.receive((frame + 1) * WINDOW, 0.9)
-    assert turns.end(4 * WINDOW) == Turn(start=0, voiced=4 * WINDOW, ended=4 * WINDOW)
-    assert turns.end(4 * WINDOW) is None
+    assert turns.end(4 * WINDOW) == [SpeechEnded(4 * WINDOW)]
+    assert turns.first == Turn(start=0, voiced=4 * WINDOW, ended=4 * WINDOW)
+    assert turns.end(4 * WINDOW) == []
     for frame in range(4, 8):
         turns.receive((frame + 1) * WINDOW, 0.9)
-    assert turns.first is not None
     turns.done()
     assert turns.first == Turn(start=4 * WINDOW, voiced=8 * WINDOW)
 
