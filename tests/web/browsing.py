@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import orjson
 import soundfile
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -114,6 +115,15 @@ class Page:
             lambda: next((one for one in self.all(selector) if one.is_displayed()), None), selector, most_s=most_s
         )
 
+    def click(self, selector: str) -> None:
+        """Click the first visible element, also when the page replaces it meanwhile by its like."""
+
+        def clicked() -> bool:
+            self.element(selector).click()
+            return True
+
+        self.until(clicked, selector)
+
     def text(self, selector: str) -> str:
         """What stands there now, its spaces as they are seen."""
         return " ".join(str(self.script("return document.querySelector(arguments[0]).innerText", selector)).split())
@@ -132,7 +142,7 @@ class Page:
     ) -> T:
         """What *seen* returns, once that is true."""
         until = time.monotonic() + most_s
-        while not (value := seen()):
+        while not (value := _unless_gone(seen)):
             if time.monotonic() > until:
                 found = "" if last is None else f"; the last was {last()!r}"
                 raise AssertionError(f"no {what} within {most_s} s{found}; the console says {self.console()}")
@@ -140,9 +150,6 @@ class Page:
         return value
 
     # --- doing -------------------------------------------------------------------------------------------------------
-
-    def click(self, selector: str) -> None:
-        self.element(selector).click()
 
     def press(self, *keys: str) -> None:
         ActionChains(self.driver).send_keys(*keys).perform()
@@ -159,12 +166,16 @@ class Page:
 
     def console(self) -> list[str]:
         """Errors and warnings since it was last asked."""
-        return [row["message"] for row in self.driver.get_log("browser") if row["level"] in ("SEVERE", "WARNING")]
+        return [row["message"] for row in self._log("browser") if row["level"] in ("SEVERE", "WARNING")]
+
+    def _log(self, name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.driver.get_log(name)  # type: ignore[no-untyped-call]  # selenium's gap
+        return rows
 
     def hosts(self) -> set[str]:
         """Everything that the page spoke to since it was last asked."""
         found = set()
-        for row in self.driver.get_log("performance"):
+        for row in self._log("performance"):
             message = orjson.loads(row["message"])["message"]
             match message["method"]:
                 case "Network.requestWillBeSent":
@@ -195,6 +206,14 @@ class Page:
     def sideways(self) -> int:
         """By how many pixels the page is wider than its window."""
         return int(self.script("return document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+def _unless_gone(seen: Callable[[], T | None]) -> T | None:
+    """What *seen* returns; None where the page took an element away while it was looked at."""
+    try:
+        return seen()
+    except StaleElementReferenceException:
+        return None
 
 
 CONTROLS = frozenset(

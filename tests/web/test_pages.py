@@ -68,8 +68,8 @@ def test_the_policy_lets_pages_speak_to_their_own_server_only() -> None:
 
 
 def test_our_own_pages_open_sockets_whatever_origins_are_named(tmp_path: Path) -> None:
-    with served(tmp_path, CORS_ORIGINS="https://app.example") as server:
-        record = server.new_client().post("/v1/live", json={}).json()
+    with served(tmp_path, CORS_ORIGINS="https://app.example") as server, server.new_client() as client:
+        record = client.post("/v1/live", json={}).json()
         for origin, answer in ((server.base, "session.started"), ("https://evil.example", "error")):
             with connect(record["live"]["ingest_ws"], origin=Origin(origin)) as socket:
                 assert orjson.loads(socket.recv(10))["type"] == answer

@@ -18,8 +18,9 @@ def test_every_model_has_a_bar_from_low_to_high_cheapest_first(page: Page, key: 
     page.element("#estimate-rows li")
     rows = page.script("""
       return [...document.querySelectorAll("#estimate-rows li")].map((row) => {
-        const [bar, range, point, cheaper] = [".bar", ".range", ".point", ".cheaper"].map((one) => row.querySelector(one));
-        const [reach, dot] = [range.getBoundingClientRect(), point.getBoundingClientRect()];
+        const place = (part) => row.querySelector(part).getBoundingClientRect();
+        const [bar, cheaper] = [row.querySelector(".bar"), row.querySelector(".cheaper")];
+        const [reach, dot] = [place(".range"), place(".point")];
         return [bar.ariaLabel, reach.left, dot.left + dot.width / 2, reach.right, cheaper.textContent];
       });
     """)

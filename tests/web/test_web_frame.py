@@ -1,5 +1,7 @@
 """What holds for every view: reachable by keyboard, named, readable in light and dark, and never wider than a phone."""
 
+import functools
+
 import pytest
 
 from tests.web.browsing import CLIP, NARROW, SAID, Page
@@ -54,11 +56,15 @@ def test_the_key_dialog_is_named_and_readable(page: Page) -> None:
     assert page.pale() == []
 
 
+def titled(page: Page, name: str) -> bool:
+    return bool(page.driver.title == f"{name} · Scribewire")
+
+
 def test_each_view_has_an_address_a_title_and_the_keyboard(page: Page) -> None:
     page.open()
     for name in ("Files", "Estimate", "Account", "Speak"):
         page.all(f"nav a[href='#{name.lower()}']")[0].click()
-        page.until(lambda name=name: page.driver.title == f"{name} · Scribewire", name)
+        page.until(functools.partial(titled, page, name), name)
         assert page.script("return document.activeElement.tagName") == "H1"
         assert page.text("nav [aria-current]") == name
     page.driver.back()
