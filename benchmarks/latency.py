@@ -29,6 +29,7 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.scoring import matches, spoken
 from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.session import Happened, Session
 from pipeline.words import Word, written
@@ -46,6 +47,7 @@ class Track:
     """What one session is sent, and what is said in it."""
 
     name: str
+    language: str
     samples: Samples
     truth: tuple[Truth, ...]
     offline: str = ""
@@ -66,14 +68,29 @@ class Run:
     round_s: list[float] = field(default_factory=list)
 
 
-def clips(folder: Path, language: str | None = None) -> list[Track]:
-    """The clips of a folder whose manifest gives word times."""
+def clips(folder: Path, bench: "Bench") -> list[Track]:
+    """The clips of a folder with words in them, with the engine's own answer to each whole recording.
+
+    Where a manifest gives the text alone, the words stand where that answer has them.
+    """
     tracks = []
     for row in json.loads((folder / "manifest.json").read_text()):
-        if row["words"] and language in (None, row["language"]):
+        if row["text"] and row["language"] in bench.languages:
             samples, _ = soundfile.read(folder / row["file"], dtype="float32")
-            tracks.append(Track(row["file"], samples, tuple(Truth(*word) for word in row["words"])))
+            offline = bench.offline(samples)
+            truth = tuple(Truth(*word) for word in row["words"] or ()) or placed(row["text"], offline)
+            tracks.append(Track(row["file"], row["language"], samples, truth, written(offline)))
     return tracks
+
+
+def placed(text: str, heard: Sequence[Word]) -> tuple[Truth, ...]:
+    """The words of *text* where the same words were *heard*; the others are put evenly between their neighbours."""
+    said = text.split()
+    pairs = matches(spoken(text), [spoken(word.text)[0] for word in heard])
+    rows = [row for row, _ in pairs]
+    starts = np.interp(range(len(said)), rows, [heard[column].start / RATE for _, column in pairs])
+    ends = np.interp(range(len(said)), rows, [heard[column].end / RATE for _, column in pairs])
+    return tuple(Truth(word, float(start), float(end)) for word, start, end in zip(said, starts, ends, strict=True))
 
 
 def joined(tracks: Sequence[Track], first: int, seconds: float, gap_s: float = 0.6) -> Track:
@@ -90,19 +107,14 @@ def joined(tracks: Sequence[Track], first: int, seconds: float, gap_s: float = 0
             break
     end = seconds - gap_s
     return Track(
-        f"joined {first}", np.concatenate(samples)[: round(seconds * RATE)], tuple(w for w in truth if w.end < end)
+        f"joined {first}", "", np.concatenate(samples)[: round(seconds * RATE)], tuple(w for w in truth if w.end < end)
     )
 
 
-def heard_offline(engine: Engine, voice: VoiceDetector, samples: Samples, language: str | None) -> tuple[Word, ...]:
-    """What the engine says of the whole recording, packed as files are."""
-    words: tuple[Word, ...] = ()
-    for item in speech_jobs([samples], voice.stream(), PackingOptions(target=engine.job)):
-        if isinstance(item, Job):
-            [said] = engine.hear([DecodeRequest(samples=item.samples, start=item.start, language=language)])
-            language = language or said.language
-            words += said.words
-    return words
+def long_tracks(tracks: Sequence[Track], count: int) -> list[Track]:
+    """Tracks of the length of one measurement, each beginning somewhere else; one language, as in one session."""
+    english = [track for track in tracks if track.language == "en"]
+    return [joined(english, 3 * number, WARM_UP_S + MEASURED_S) for number in range(count)]
 
 
 async def stream(track: Track, session: Session, run: Run, *, delay_s: float, since: float) -> None:
@@ -174,6 +186,21 @@ class Bench:
         if step_s is not None:
             self._options = replace(self._options, step=round(step_s * RATE))
 
+    @property
+    def languages(self) -> frozenset[str]:
+        return self._engine.languages
+
+    def offline(self, samples: Samples) -> tuple[Word, ...]:
+        """What the engine says of a whole recording, packed as files are."""
+        words: tuple[Word, ...] = ()
+        language = None
+        for item in speech_jobs([samples], self._voice.stream(), PackingOptions(target=self._engine.job)):
+            if isinstance(item, Job):
+                [heard] = self._engine.hear([DecodeRequest(samples=item.samples, start=item.start, language=language)])
+                language = language or heard.language
+                words += heard.words
+        return words
+
     def one_by_one(self, tracks: Sequence[Track]) -> dict[str, Any]:
         """Each track in a session of its own, one after the other."""
 
@@ -239,8 +266,7 @@ def most_sessions(bench: Bench, tracks: Sequence[Track], least_s: float, alone: 
 
     def holds(count: int) -> bool:
         if count not in runs:
-            chosen = [joined(tracks, 3 * number, WARM_UP_S + MEASURED_S) for number in range(count)]
-            runs[count] = bench.together(chosen)
+            runs[count] = bench.together(long_tracks(tracks, count))
             _say(f"{count} sessions", runs[count])
         result = runs[count]
         p95 = result["commit_s"].get("p95", float("inf"))
@@ -276,7 +302,7 @@ def main() -> None:
     engine = load(EngineSettings(engine=args.engine, model=args.model, device="cpu", threads=args.threads))
     voice = VoiceDetector()
     bench = Bench(engine, voice, args.clock, args.step)
-    tracks = [track for folder in args.clips for track in clips(folder)]
+    tracks = [track for folder in args.clips for track in clips(folder, bench)]
     result: dict[str, Any] = {
         "engine": engine.name,
         "model": engine.model,
@@ -284,19 +310,15 @@ def main() -> None:
         "threads": args.threads,
     }
     if args.sessions == "1":
-        heard = [replace(t, offline=written(heard_offline(engine, voice, t.samples, None))) for t in tracks]
-        result["one"] = bench.one_by_one(heard)
+        result["one"] = bench.one_by_one(tracks)
         _say("one session", result["one"])
+    elif args.sessions == "search":
+        alone = bench.together(long_tracks(tracks, 1))
+        _say("alone", alone)
+        result["search"] = most_sessions(bench, tracks, args.limit, alone["coverage"])
     else:
-        english = [track for folder in args.clips for track in clips(folder, "en")]
-        if args.sessions == "search":
-            alone = bench.together([joined(english, 0, WARM_UP_S + MEASURED_S)])
-            _say("alone", alone)
-            result["search"] = most_sessions(bench, english, args.limit, alone["coverage"])
-        else:
-            chosen = [joined(english, 3 * n, WARM_UP_S + MEASURED_S) for n in range(int(args.sessions))]
-            result["together"] = bench.together(chosen)
-            _say(f"{args.sessions} sessions", result["together"])
+        result["together"] = bench.together(long_tracks(tracks, int(args.sessions)))
+        _say(f"{args.sessions} sessions", result["together"])
     engine.close()
     if args.result:
         print(write(args.result, result))

@@ -50,7 +50,10 @@ def spread(values: Sequence[float], digits: int = 3) -> dict[str, float]:
     if not values:
         return {}
     names = ("p50", "p90", "p95", "p99")
-    return {name: round(float(value), digits) for name, value in zip(names, np.percentile(values, (50, 90, 95, 99)), strict=True)}
+    return {
+        name: round(float(value), digits)
+        for name, value in zip(names, np.percentile(values, (50, 90, 95, 99)), strict=True)
+    }
 
 
 def machine() -> dict[str, Any]:

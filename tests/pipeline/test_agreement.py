@@ -106,9 +106,7 @@ def test_a_loop_is_believed_once_until_a_final_says_it_at_the_pace_of_speech():
     agreement = Agreement(OPTIONS)
     agreement.receive(loop, until=position(9))
     assert texts(agreement.receive(loop, until=position(9))) == ""
-    assert (
-        texts((*agreement.kept, *agreement.conclude(loop, until=position(9)))) == "on and " * 5 + "on and"
-    )
+    assert texts((*agreement.kept, *agreement.conclude(loop, until=position(9)))) == "on and " * 5 + "on and"
     racing = said("on and " * 6, each=0.05)
     assert texts(Agreement(OPTIONS).conclude(racing, until=position(9))) == "on and"
 
