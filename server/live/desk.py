@@ -127,7 +127,7 @@ class Desk:
             raise Problem("ingest_busy", "the session is held elsewhere; try again soon", headers={"Retry-After": "5"})
         before = await self._closed_past(lease)
         assert job.order.live is not None
-        if job.order.live.encoding == CONTAINER and before.origin.position > 0:
+        if job.order.live.encoding == CONTAINER and before.chunks:
             await self._complete(lease, before)  # what follows in the container means nothing without what came before
             raise finished()
         live = await self._made(lease, before, asked)
@@ -145,6 +145,7 @@ class Desk:
             name=f"{lease.job.id}/{lease.epoch}",
             language=order.language or before.language,
             origin=before.origin.position,
+            settled=before.settled,
         )
         held = Held(lease, self.rules.lease_s, asked + self.rules.lease_s)
         journal = Journal(
@@ -200,5 +201,6 @@ class Desk:
 
 def _bytes_up_to(before: Past, options: LiveOptions) -> int | None:
     """Where a writer of raw audio would go on; a container's bytes say nothing about time."""
-    position = before.origin.position
-    return bytes_up_to(position, options) if options.encoding != CONTAINER else None if position else 0
+    if options.encoding == CONTAINER:
+        return None if before.settled else 0
+    return bytes_up_to(before.origin.position, options)

@@ -10,6 +10,7 @@ from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import Listener, Session
+from pipeline.words import Word
 from server.jobs.states import Order
 
 
@@ -31,10 +32,13 @@ class Hearing:
     voice: VoiceDetector | None  # None: everything counts as speech
     most: int | None = None  # sessions that this machine carries, where that was measured
 
-    def session(self, order: Order, *, tenant: str, name: str, language: str | None, origin: int) -> Session:
+    def session(
+        self, order: Order, *, tenant: str, name: str, language: str | None, origin: int = 0, settled: int = 0
+    ) -> Session:
         """A session for *order*, whose first sample stands at *origin* on the stream's clock.
 
-        What it reports counts from its own first sample; what the engine is asked for, from the stream's.
+        What it reports counts from its own first sample; what the engine is asked for, from the stream's. It reports
+        no word of what was *settled* before, on the stream's clock.
         """
         assert order.live is not None
         options = StreamOptions(
@@ -45,21 +49,28 @@ class Hearing:
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
         )
         vad = self.voice.stream() if self.voice else _all_speech
-        listener = _Later(self.listener, origin) if origin else self.listener
+        listener = _Later(self.listener, origin, settled) if settled else self.listener
         return Session(StreamCore(options, name=name), vad=vad, listener=listener, tenant=tenant)
 
 
 @dataclass(frozen=True, slots=True)
 class _Later:
-    """A listener for a session that began *by* samples into its stream."""
+    """A listener for a session that began *by* samples into its stream, in a part that was *settled* before."""
 
     listener: Listener
     by: int
+    settled: int
 
     async def hear(self, request: DecodeRequest, *, tenant: str) -> Heard:
         heard = await self.listener.hear(replace(request, start=request.start + self.by), tenant=tenant)
-        words = tuple(replace(word, start=word.start - self.by, end=word.end - self.by) for word in heard.words)
-        return replace(heard, words=words)
+        return replace(heard, words=tuple(self._moved(word) for word in heard.words if self._is_new(word)))
+
+    def _is_new(self, word: Word) -> bool:
+        """Most of it lies behind what was settled; else it is the rest of a word that was told."""
+        return word.start + word.end > 2 * self.settled
+
+    def _moved(self, word: Word) -> Word:
+        return replace(word, start=max(word.start, self.settled) - self.by, end=word.end - self.by)
 
 
 def _all_speech(windows: Windows) -> list[float]:

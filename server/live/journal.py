@@ -59,7 +59,7 @@ class Journal:
     ) -> None:
         self.chunks = list(past.chunks)
         self.warnings: dict[str, Mapping[str, str]] = {}
-        self.settled = past.origin.position  # where a session would go on if this process died
+        self.settled = past.settled  # everything before this is decided
         self._held = held
         self._job_id = held.lease.job.id
         self._origin = past.origin

@@ -17,6 +17,10 @@ from pipeline.words import Chunk, Segment, Word
 from server.live.telling import Origin
 from server.storage.interfaces import Event
 
+LEAD = position(0.3)
+"""Audio before the end of the last word that is heard again: where a word ends is known to a tenth of a second or two,
+and a first sound that was cut off makes another word."""
+
 LEAST_PROBABILITY = 1e-3  # of a word, in the log-probability of a segment that was never closed
 
 
@@ -28,10 +32,15 @@ class Past:
     open_words: tuple[Word, ...] = ()
 
     @property
+    def settled(self) -> int:
+        """Up to where everything is decided: the end of the last word."""
+        return self.open_words[-1].end if self.open_words else self.end
+
+    @property
     def origin(self) -> Origin:
         """Where the stream goes on once the open words are a segment."""
         return Origin(
-            position=self.open_words[-1].end if self.open_words else self.end,
+            position=resumed_at(self.settled),
             words=self.words + len(self.open_words),
             segments=self.segments + bool(self.open_words),
         )
@@ -64,6 +73,11 @@ class Past:
             return None
         logs = [math.log(max(word.probability, LEAST_PROBABILITY)) for word in self.open_words]
         return Segment(self.open_words, avg_logprob=sum(logs) / len(logs), no_speech_prob=0.0)
+
+
+def resumed_at(settled: int) -> int:
+    """Where the audio is to go on that everything before *settled* was decided of."""
+    return max(0, settled - LEAD)
 
 
 def past(bodies: Sequence[bytes], log: Iterable[Event]) -> Past:

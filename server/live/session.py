@@ -21,7 +21,7 @@ from server.jobs.states import CONTAINER, JobError, LiveOptions, Standing
 from server.live.ending import Endings, Heard
 from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
 from server.live.journal import Held, Journal
-from server.live.resuming import Past
+from server.live.resuming import Past, resumed_at
 from server.live.taping import Tape
 from server.logs import log
 from server.metrics import Metrics
@@ -84,7 +84,7 @@ class LiveSession:
         self._metrics = metrics
         self._closing = closing
         self._tape = Tape() if self.options.record else None
-        self.resumed = past.origin.position > 0
+        self.resumed = past.settled > 0
         self._heard = past.origin.position  # end of the audio that was taken in, on the stream's clock
         self._ending = asyncio.Event()
         self._deaf = False  # what the intake still gives is of no use
@@ -166,7 +166,7 @@ class LiveSession:
         return Standing(
             self._intake.received_bytes,
             seconds(self._heard),
-            settled_bytes=bytes_up_to(self._journal.settled, self.options) if raw else None,
+            settled_bytes=bytes_up_to(resumed_at(self._journal.settled), self.options) if raw else None,
             lag_s=statistics.lag_s if statistics.counts.words else None,
         )
 
@@ -297,7 +297,7 @@ class LiveSession:
         audio = await self._taped()
         heard = Heard(
             chunks=self._journal.chunks,
-            duration=self._heard,
+            duration=max(self._heard, self._journal.settled),
             received_bytes=received_bytes,
             warnings=tuple(self._journal.warnings.values()),
             audio=audio,

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import numpy as np
 import orjson
 import pytest
 
-from pipeline.audio import RATE
+from pipeline.audio import RATE, position
 from pipeline.documents.stored import stored as stored_chunk
 from pipeline.errors import PipelineError
+from pipeline.events import WordsCommitted
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
@@ -19,12 +21,14 @@ from server.errors import Problem
 from server.jobs.states import LiveOptions, Order, State
 from server.live.desk import Desk, DeskParts
 from server.live.hearing import Hearing
+from server.live.resuming import LEAD
 from server.live.session import LiveRules
 from server.metrics import Metrics
 from server.storage.interfaces import LIVE_GRACE_MS, Lease, NewEvent
 from server.storage.open import Storage
 from tests.server.serving import LIMITS, isolation
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
+from tests.server.talking import spoken
 
 RULES = LiveRules(look_s=0.02, stale_s=0.02)
 
@@ -147,16 +151,16 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
             jobs = [await storage.jobs.get(job_id) for job_id in (raw, container)]
             assert jobs[0] is not None
             assert jobs[1] is not None
-            assert (await made.standing(jobs[0])).received_bytes == 2 * 2 * RATE
+            assert (await made.standing(jobs[0])).received_bytes == 2 * (2 * RATE - LEAD)
             assert (await made.standing(jobs[1])).received_bytes is None
             live = await made.open(jobs[0])
-            assert live.standing().received_bytes == 2 * 2 * RATE
+            assert live.standing().received_bytes == 2 * (2 * RATE - LEAD)
             assert await made.open(jobs[0]) is live
             with pytest.raises(Problem, match="ingest_finished"):
                 await made.open(jobs[1])
             assert await over(storage, container) is State.COMPLETED
             async with live.seat() as seat:
-                assert await seat.take(bytes(2 * RATE * 2))
+                assert await seat.take(bytes(2 * (2 * RATE + LEAD)))
                 seat.end()
             assert await over(storage, raw) is State.COMPLETED
         job = await storage.jobs.get(raw)
@@ -203,3 +207,20 @@ async def test_a_desk_that_closes_hands_its_sessions_back_but_finishes_container
                 await made.open(job)
         states = [(await storage.jobs.get(job_id)).state for job_id in (raw, container)]  # type: ignore[union-attr]
         assert states == [State.QUEUED, State.COMPLETED]
+
+
+@in_a_loop
+async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(tmp_path):
+    """The scripted engine says its words by the clock, so those of the audio heard again would come twice."""
+    async with stored(tmp_path) as storage, desk(storage) as made:
+        hearing = made._parts.hearings["production"]
+        settled, origin = position(4.32), position(4.32) - LEAD
+        session = hearing.session(order(), tenant="t", name="n", language="en", origin=origin, settled=settled)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(session.run())
+            await session.feed(np.zeros(position(8) - origin, np.float32))
+            session.end()
+            events = [one.event async for one in session.events()]
+        words = [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
+        assert [word.text for word in words] == spoken(8)[11:]
+        assert min(word.start for word in words) + origin >= settled

@@ -1,6 +1,7 @@
 """What a session says on the wire, and how the next process finds out from it where to go on."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import orjson
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from pipeline.events import (
 )
 from pipeline.session import Happened
 from pipeline.words import Chunk, Segment, Word
-from server.live.resuming import Past, past
+from server.live.resuming import LEAD, Past, past
 from server.live.telling import Origin, Told, told
 from server.storage.interfaces import Event
 
@@ -141,7 +142,8 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     closed = [one for batch in first for one in batch if isinstance(one.event, SegmentClosed)]
     assert before.origin.segments == len(closed) + bool(before.open_words)
     end = said[-1].end if said else 0
-    assert abs(before.origin.position - end) <= RATE / 1000  # the log is in milliseconds
+    assert abs(before.settled - end) <= RATE / 1000  # the log is in milliseconds
+    assert before.origin.position == max(0, before.settled - LEAD)
     tail = said[len(said) - len(before.open_words) :]
     assert all(abs(a.end - b.end) <= RATE / 1000 for a, b in zip(before.open_words, tail, strict=True))
 
@@ -152,7 +154,8 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
         assert Past((*before.chunks, chunk)).origin == before.origin
         assert segment.avg_logprob <= 0
         before = Past((*before.chunks, chunk))
-    chunks, more = kept(second, before.origin, before)
+    behind = replace(before.origin, position=before.settled)  # a session that goes on tells no word before that
+    chunks, more = kept(second, behind, before)
     again = past(chunks, [*log, *more])
     told_then = [one.event for batch in second for one in batch if isinstance(one.event, WordsCommitted)]
     assert again.origin.words == len(said) + sum(len(event.words) for event in told_then)
