@@ -219,7 +219,7 @@ NAMES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=80)
 @given(
     st.sampled_from(["GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"]),
     PATHS,

@@ -6,7 +6,7 @@ from server.jobs.holding import Holding
 from server.jobs.states import State
 from tests.server.storing import CANCELED, checkpoint, claim, completed, in_a_loop, stored, submit
 
-MOST_S = 10
+MOST_S = 30
 
 
 async def job_of(storage, job_id):

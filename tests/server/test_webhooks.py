@@ -30,7 +30,7 @@ from tests.server.peers import Asked, Peer, answer, peer, saying, silence
 from tests.server.serving import LIMITS
 from tests.server.storing import ManualClock, claim, completed, failed, in_a_loop, stored, submit
 
-MOST_S = 10
+MOST_S = 30
 RULES = LIMITS.webhooks
 EVENTS = ("job.completed", "job.failed")
 

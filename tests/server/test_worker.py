@@ -28,7 +28,7 @@ from tests.server.serving import LIMITS, ScriptedBatch, chunk, config, isolation
 from tests.server.storing import ManualClock, in_a_loop, new_job, quota, stored
 
 PATIENT = WorkerRules(reap_s=0.05)
-MOST_S = 10  # for what is over at once or never
+MOST_S = 30  # for what is over at once or never
 
 
 @dataclass
