@@ -1,0 +1,92 @@
+"""Estimates over HTTP: who counts as one, when a day ends, what costs nothing, and that a flood waits for itself."""
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+
+from server.routes import estimates
+from tests.server.serving import Served, served, wav
+
+ASK = {"prompt": "Hello, world!", "models": ["gpt-5-mini"]}
+
+
+@pytest.fixture
+def behind_a_proxy(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path, TRUSTED_PROXIES="127.0.0.0/8") as server:
+        yield server
+
+
+def ask(server: Served, address: str | None = None, body: object = None) -> httpx.Response:
+    headers = {} if address is None else {"X-Forwarded-For": address}
+    return httpx.post(server.base + "/v1/estimate/free", json=body or ASK, headers=headers, timeout=110)
+
+
+def test_one_network_of_ipv6_is_one_caller_and_the_next_another(behind_a_proxy: Served) -> None:
+    answers = [ask(behind_a_proxy, f"2001:db8:0:1::{host}").status_code for host in range(1, 5)]
+    assert answers == [200, 200, 200, 429]
+    assert ask(behind_a_proxy, "2001:db8:0:2::1").status_code == 200
+
+
+def test_hops_that_a_client_writes_itself_change_nothing(behind_a_proxy: Served) -> None:
+    answers = [ask(behind_a_proxy, f"198.51.100.{n}, 203.0.113.7").status_code for n in range(4)]
+    assert answers == [200, 200, 200, 429]
+    assert ask(behind_a_proxy, "203.0.113.8").status_code == 200
+
+
+def test_the_day_ends_at_midnight_utc(behind_a_proxy: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def at(hour: int, minute: int, day: int = 20) -> int:
+        return int(datetime(2026, 11, day, hour, minute, tzinfo=UTC).timestamp() * 1000)
+
+    monkeypatch.setattr(estimates, "now_ms", lambda: at(23, 59))
+    answers = [ask(behind_a_proxy, "203.0.113.9") for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert answers[0].json()["usage"] == {"remaining": 2, "resets_at": "2026-11-21T00:00:00.000Z"}
+    monkeypatch.setattr(estimates, "now_ms", lambda: at(0, 0, day=21))
+    assert ask(behind_a_proxy, "203.0.113.9").json()["usage"]["remaining"] == 2
+
+
+def test_an_error_costs_nothing(behind_a_proxy: Served) -> None:
+    for body in ({"prompt": 7}, {"prompt": "x", "models": ["nope"]}, {"prompt": "x", "agent_turns": 0}):
+        assert ask(behind_a_proxy, "203.0.113.10", body).status_code == 422
+    assert ask(behind_a_proxy, "203.0.113.10").json()["usage"]["remaining"] == 2
+
+
+def test_a_million_spaces_and_special_tokens_are_only_text(behind_a_proxy: Served) -> None:
+    key = {"Authorization": f"Bearer {behind_a_proxy.key()}"}
+    for prompt in (" " * 1_000_000, "<|endoftext|>" * 10):
+        answer = httpx.post(
+            behind_a_proxy.base + "/v1/estimate", json={**ASK, "prompt": prompt}, headers=key, timeout=60
+        )
+        assert answer.status_code == 200
+    assert httpx.get(behind_a_proxy.base + "/healthz").status_code == 200
+
+
+def test_a_flood_of_estimates_holds_up_no_transcription(behind_a_proxy: Served) -> None:
+    """Heavy prompts from many addresses at once, and an upload in the middle of them."""
+    heavy = {"prompt": " " * 240_000}
+    statuses: list[int] = []
+    threads = [
+        threading.Thread(target=lambda n=n: statuses.append(ask(behind_a_proxy, f"198.51.100.{n}", heavy).status_code))
+        for n in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    began = time.monotonic()
+    answer = httpx.post(
+        behind_a_proxy.base + "/v1/transcribe",
+        files={"file": wav()},
+        headers={"Authorization": f"Bearer {behind_a_proxy.key()}"},
+        timeout=60,
+    )
+    uploaded_s = time.monotonic() - began
+    for thread in threads:
+        thread.join()
+    flooded_s = time.monotonic() - began
+    assert answer.json()["status"] == "completed"
+    assert set(statuses) <= {200, 503}
+    assert uploaded_s < flooded_s
