@@ -1,7 +1,7 @@
 // The key of this browser, what its plan allows and what is used of it.
 
 import { ask, getKey, setKey } from "./api.js";
-import { announce, copy, find, make } from "./dom.js";
+import { announce, copy, find, make, quiet } from "./dom.js";
 import { moment, plain } from "./format.js";
 import { askForKey, webhookSecret } from "./key.js";
 import { guarded } from "./problems.js";
@@ -37,9 +37,9 @@ function used({ name, limit: most, used: count, resets_at: again }) {
   return [
     make("dt", {}, plain(name)),
     make("dd", {},
-      most !== null && make("meter", { max: Math.max(1, most), value: count, high: most * 0.8, "aria-label": plain(name) }),
+      most !== null && make("meter", { max: most || 1, value: count, high: most * 0.8, "aria-label": plain(name) }),
       make("span", {}, shown),
-      most !== null && make("span", { class: "quiet" }, ` · anew ${moment(again)}`),
+      most !== null && quiet(` · anew ${moment(again)}`),
     ),
   ];
 }

@@ -1,7 +1,7 @@
 // The API reference: /openapi.json as a page, made here and without any other host.
 
 import { ask, root } from "./api.js";
-import { find, make } from "./dom.js";
+import { code, find, make, quiet } from "./dom.js";
 import { tell } from "./problems.js";
 import { members, schemaType } from "./schemas.js";
 
@@ -11,37 +11,45 @@ async function show() {
   const api = await ask(new URL("openapi.json", root), { bearer: null });
   find("#title").textContent = `${api.info.title} API ${api.info.version}`;
   find("#summary").textContent = `${api.info.summary}.`;
-  find("#servers").append(...api.servers.flatMap(({ url, description }) => [make("dt", {}, description), make("dd", {}, make("code", {}, url))]));
+  find("#servers").append(...api.servers.flatMap(server));
   const operations = Object.entries(api.paths).flatMap(([path, item]) =>
     METHODS.filter((method) => item[method]).map((method) => ({ path, method, ...item[method] })));
   for (const { name, description } of api.tags) {
     const own = operations.filter(({ tags }) => tags.includes(name));
-    find("#operations").append(make("section", { class: "tag" }, make("h2", { id: `tag-${name}` }, name), make("p", { class: "quiet" }, description), own.map(operation)));
+    find("#operations").append(section(name, description, own.map(operation)));
     find("#contents").append(make("h3", {}, name), make("ul", {}, own.map(entry)));
   }
-  find("#webhooks").append(make("h2", {}, "Webhooks"), ...Object.entries(api.webhooks).map(webhook));
-  find("#schemas").append(make("h2", {}, "Schemas"), ...Object.entries(api.components.schemas).map(schema));
+  find("#operations").append(
+    section("webhooks of a job", "Sent to the address that the job named", Object.entries(api.webhooks).map(webhook)),
+    section("schemas", "What bodies hold", Object.entries(api.components.schemas).map(schema)),
+  );
   search();
   if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
 }
+
+const server = ({ url, description }) => [make("dt", {}, description), make("dd", {}, code(url))];
+
+const section = (name, description, articles) =>
+  make("section", {}, make("h2", {}, name), make("p", { class: "quiet" }, description), articles);
 
 const badge = (method) => make("span", { class: `method ${method}` }, method.toUpperCase());
 
 const entry = ({ operationId: id, method, path, summary }) =>
   make("li", { "data-for": id }, make("a", { href: `#${id}`, title: summary }, badge(method), " ", path));
 
-// --- one operation -----------------------------------------------------------------------------------------------------
+// --- one operation -------------------------------------------------------------------------------------------------
 
-function operation({ operationId: id, method, path, summary, description, security, parameters = [], requestBody, responses }) {
-  const answers = Object.entries(responses);
+function operation(said) {
+  const { operationId: id, method, path, summary, description, security, parameters = [], requestBody: body } = said;
+  const answers = Object.entries(said.responses);
   return make("article", { id },
-    make("h3", {}, badge(method), " ", make("code", {}, path)),
-    make("p", { class: "what" }, make("strong", {}, `${summary}.`), " ", description ?? ""),
+    make("h3", {}, badge(method), " ", code(path)),
+    make("p", {}, make("strong", {}, `${summary}.`), " ", coded(description)),
     make("p", { class: "quiet" }, access(security)),
     parameters.length > 0 && block("Parameters", table(["Name", "In", "Type", "Meaning"], parameters.map(parameter))),
-    requestBody && block("Body", Object.entries(requestBody.content).map(([type, content]) => body(type, content, requestBody.required))),
-    block("Answers", make("dl", { class: "answers" }, answers.filter(([status]) => status < "4").flatMap(answer))),
-    block("Errors", make("dl", { class: "answers" }, answers.filter(([status]) => status >= "4").flatMap(refused))),
+    body && block("Body", Object.entries(body.content).map(([type, content]) => kind(type, content, body.required))),
+    block("Answers", make("dl", { class: "answers" }, answers.filter(([status]) => status < "4").map(answer))),
+    block("Errors", make("dl", { class: "answers" }, answers.filter(([status]) => status >= "4").map(refused))),
   );
 }
 
@@ -50,56 +58,60 @@ function access(security) {
   const open = security.some((one) => Object.keys(one).length === 0);
   const keyed = security.some((one) => "key" in one);
   if (!keyed) return "Needs no key.";
-  return open ? "Takes a key, or a token or signed link that was made with one." : "Needs a key: Authorization: Bearer sw_…";
+  if (open) return "Takes a key, or a token or signed link that was made with one.";
+  return "Needs a key: Authorization: Bearer sw_…";
 }
 
 const block = (title, ...content) => make("div", { class: "block" }, make("h4", {}, title), content);
 
-const table = (heads, rows) =>
-  make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": heads.join(", ") },
-    make("table", {}, make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))), make("tbody", {}, rows)));
-
-const parameter = ({ name, in: place, required, schema, description }) =>
-  make("tr", {}, make("td", {}, make("code", {}, name), required && make("span", { class: "required" }, " required")),
-    make("td", {}, place), make("td", {}, schemaType(schema)), make("td", {}, coded(description)));
-
-function body(type, { schema, example }, required) {
-  return [
-    make("p", {}, make("code", {}, type), required ? "" : " (optional)", ": ", schemaType(schema)),
-    example !== undefined && make("pre", { tabindex: 0 }, make("code", {}, JSON.stringify(example, null, 2))),
-  ];
+function table(heads, rows) {
+  const head = make("thead", {}, make("tr", {}, heads.map((one) => make("th", { scope: "col" }, one))));
+  const scrolls = { class: "scroll", tabindex: 0, role: "region", "aria-label": heads.join(", ") };
+  return make("div", scrolls, make("table", {}, head, make("tbody", {}, rows)));
 }
+
+const row = (...cells) => make("tr", {}, cells.map((cell) => make("td", {}, cell)));
+
+const named = (name, required) => [code(name), required && make("span", { class: "required" }, " required")];
+
+const parameter = ({ name, in: place, required, schema: type, description }) =>
+  row(named(name, required), place, schemaType(type), coded(description));
+
+const kind = (type, { schema: content, example }, required) => [
+  make("p", {}, code(type), required ? "" : " (optional)", ": ", schemaType(content)),
+  example !== undefined && make("pre", { tabindex: 0 }, code(JSON.stringify(example, null, 2))),
+];
 
 function answer([status, { description, content = {}, headers = {} }]) {
-  const kinds = Object.entries(content).map(([type, { schema }]) => [" ", make("code", {}, type), schema && [" ", schemaType(schema)]]);
-  const names = Object.keys(headers);
-  return [
-    make("dt", {}, status),
-    make("dd", {}, `${description}.`, kinds, names.length > 0 && make("span", { class: "quiet" }, ` Headers: ${names.join(", ")}.`)),
-  ];
+  const kinds = Object.entries(content).map(([type, { schema: body }]) =>
+    [" ", code(type), body && [" ", schemaType(body)]]);
+  const names = Object.keys(headers).join(", ");
+  return [make("dt", {}, status), make("dd", {}, `${description}.`, kinds, names && quiet(` Headers: ${names}.`))];
 }
 
+/** The description of an error status lists its codes. */
 const refused = ([status, { description }]) =>
-  [make("dt", {}, status), make("dd", {}, description.split(", ").map((code, index) => [index ? ", " : "", make("code", {}, code)]))];
+  [make("dt", {}, status), make("dd", {}, description.split(", ").map((one, index) => [index ? ", " : "", code(one)]))];
 
 /** Text in which `this` is code. */
-const coded = (text) => text.split("`").map((part, index) => (index % 2 ? make("code", {}, part) : part));
+const coded = (text = "") => text.split("`").map((part, index) => (index % 2 ? code(part) : part));
 
-// --- webhooks and schemas ----------------------------------------------------------------------------------------------
+// --- webhooks and schemas --------------------------------------------------------------------------------------------
 
 const webhook = ([event, { post }]) =>
   make("article", { id: `webhook-${event}` },
-    make("h3", {}, badge("post"), " ", make("code", {}, event)),
+    make("h3", {}, badge("post"), " ", code(event)),
     make("p", {}, `${post.summary}. `, "Body: ", schemaType(post.requestBody.content["application/json"].schema)));
 
 const schema = ([name, said]) =>
-  make("article", { id: `schema-${name}` }, make("h3", {}, make("code", {}, name)),
+  make("article", { id: `schema-${name}` },
+    make("h3", {}, code(name)),
     said.description && make("p", {}, coded(said.description)),
-    table(["Member", "Type", "Meaning"], members(said).map(({ path, required, type, description }) =>
-      make("tr", {}, make("td", {}, make("code", {}, path), required && make("span", { class: "required" }, " required")),
-        make("td", {}, type), make("td", {}, coded(description ?? ""))))));
+    table(["Member", "Type", "Meaning"], members(said).map(member)));
 
-// --- search ------------------------------------------------------------------------------------------------------------
+const member = ({ path, required, type, description }) => row(named(path, required), type, coded(description));
+
+// --- search ----------------------------------------------------------------------------------------------------------
 
 /** Show what has every word of the search somewhere in it. */
 function search() {
@@ -112,7 +124,9 @@ function search() {
     const link = find(`[data-for="${article.id}"]`);
     if (link) link.hidden = article.hidden;
   }
-  for (const part of document.querySelectorAll("main section")) part.hidden = !part.querySelector("article:not([hidden])");
+  for (const part of document.querySelectorAll("main section")) {
+    part.hidden = !part.querySelector("article:not([hidden])");
+  }
   find("#found").textContent = wanted.length ? `${count} found` : "";
 }
 

@@ -10,9 +10,14 @@ export function make(tag, attributes = {}, ...children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => ![null, undefined, false].includes(child)));
   return element;
 }
+
+export const code = (text) => make("code", {}, text);
+
+/** Text that stands back. */
+export const quiet = (...content) => make("span", { class: "quiet" }, content);
 
 /** Show *text* for a moment; screen readers say it. */
 export function announce(text) {

@@ -1,7 +1,7 @@
 // What a prompt will cost, before it is run: every model as a bar from its low to its high scenario, cheapest first.
 
 import { ask, getKey } from "./api.js";
-import { find, make } from "./dom.js";
+import { find, make, quiet } from "./dom.js";
 import { counted, dollars, plain } from "./format.js";
 import { guarded } from "./problems.js";
 
@@ -24,9 +24,10 @@ async function estimate() {
 
 function show({ models, inputs, warnings, assumptions, usage, price_source: source }) {
   const priced = models.filter((model) => model.cost_usd).sort((a, b) => a.rank - b.rank);
+  const others = models.filter((model) => !model.cost_usd);
   const scale = logarithmic(priced);
-  rows.replaceChildren(...priced.map((model) => row(model, scale)), ...models.filter((model) => !model.cost_usd).map(unpriced));
-  find("#estimate-axis").replaceChildren(...scale.ticks.map(({ at, label }) => placed(make("span", {}, label), { at })));
+  rows.replaceChildren(...priced.map((model) => row(model, scale)), ...others.map(unpriced));
+  find("#estimate-axis").replaceChildren(...scale.ticks.map(tick));
   find("#estimate-result").hidden = false;
   find("#estimate-summary").textContent = summary(priced, inputs);
   find("#estimate-left").textContent = usage.remaining === null ? "" : `${usage.remaining} estimates left today.`;
@@ -38,10 +39,12 @@ function show({ models, inputs, warnings, assumptions, usage, price_source: sour
 }
 
 function summary(priced, { prompt_chars: chars, agent_turns: count, complexity }) {
-  const [cheapest, dearest] = [priced[0], priced.at(-1)];
-  return `${counted(chars, "character")}, ${counted(count, "turn")}, ${complexity} complexity: ` +
-    `from ${dollars(cheapest.cost_usd.expected)} (${cheapest.model}) to ${dollars(dearest.cost_usd.expected)} (${dearest.model}).`;
+  const [least, most] = [priced[0], priced.at(-1)].map((one) => `${dollars(one.cost_usd.expected)} (${one.model})`);
+  const asked = `${counted(chars, "character")}, ${counted(count, "turn")}, ${complexity} complexity`;
+  return `${asked}: from ${least} to ${most}.`;
 }
+
+const tick = ({ at, label }) => placed(make("span", {}, label), { at });
 
 function row(model, scale) {
   const { low, expected, high } = model.cost_usd;
@@ -51,26 +54,30 @@ function row(model, scale) {
     placed(make("span", { class: "point" }), { at: scale.at(expected) }),
   );
   return make("li", {},
-    make("div", { class: "model" }, make("strong", {}, model.model), make("span", { class: "quiet" }, model.provider)),
+    titled("model", model.model, model.provider),
     bar,
-    make("div", { class: "cost" }, make("strong", {}, dollars(expected)), make("span", { class: "quiet" }, `${dollars(low)} – ${dollars(high)}`)),
+    titled("cost", dollars(expected), `${dollars(low)} – ${dollars(high)}`),
     make("p", { class: "cheaper" }, cheaper(model)),
   );
 }
 
-const unpriced = ({ requested_id: id, status }) =>
-  make("li", {}, make("div", { class: "model" }, make("strong", {}, id), make("span", { class: "quiet" }, plain(status))));
+const unpriced = ({ requested_id: id, status }) => make("li", {}, titled("model", id, plain(status)));
+
+const titled = (name, title, below) => make("div", { class: name }, make("strong", {}, title), quiet(below));
 
 /** What would make it cheaper, and what to know about this row. */
 function cheaper({ cheaper_by: savings, overflow_at_turn: overflow }) {
-  const parts = savings.map((saving) => `${dollars(saving.saves_usd)} less ${CHEAPER[saving.change]?.(saving) ?? `with ${plain(saving.change)}`}`);
+  const parts = savings.map((saving) => {
+    const change = CHEAPER[saving.change]?.(saving) ?? `with ${plain(saving.change)}`;
+    return `${dollars(saving.saves_usd)} less ${change}`;
+  });
   if (overflow) parts.push(`its context is full at turn ${overflow}`);
   return parts.join(" · ");
 }
 
 /** Costs differ by factors of hundreds, so equal steps are equal factors. at() answers 0..1. */
 function logarithmic(priced) {
-  const values = priced.flatMap(({ cost_usd: cost }) => [Number(cost.low), Number(cost.high)]).filter((value) => value > 0);
+  const values = priced.flatMap(({ cost_usd: cost }) => [Number(cost.low), Number(cost.high)]).filter(Boolean);
   const least = Math.floor(Math.log10(Math.min(...values)));
   const most = Math.max(least + 1, Math.ceil(Math.log10(Math.max(...values))));
   const at = (value) => Math.max(0, (Math.log10(Number(value)) - least) / (most - least));

@@ -13,14 +13,15 @@ export const lag = (ms) => `${(Math.max(0, ms) / 1000).toFixed(1)} s`;
 /** A decimal string of US dollars, short but never rounded to nothing. */
 export function dollars(text) {
   const value = Number(text);
-  const style = value >= 100 ? { maximumFractionDigits: 0 } : value >= 1 ? { maximumFractionDigits: 2 } : { maximumSignificantDigits: 2 };
+  const style = value < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: value < 100 ? 2 : 0 };
   return `$${value.toLocaleString("en", style)}`;
 }
 
 export function bytes(count) {
   if (count < 1024) return `${count} B`;
   const step = Math.min(3, Math.floor(Math.log2(count) / 10));
-  return `${(count / 1024 ** step).toLocaleString("en", { maximumSignificantDigits: 3 })} ${["B", "kB", "MB", "GB"][step]}`;
+  const number = (count / 1024 ** step).toLocaleString("en", { maximumSignificantDigits: 3 });
+  return `${number} ${["B", "KiB", "MiB", "GiB"][step]}`;
 }
 
 /** An RFC 3339 instant in the reader's own time. */

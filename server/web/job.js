@@ -6,7 +6,7 @@ import { clock, moment } from "./format.js";
 import { titleOf } from "./jobs.js";
 import { needKey } from "./key.js";
 import { Player } from "./player.js";
-import { Said, guarded } from "./problems.js";
+import { Said, guarded, warningItems } from "./problems.js";
 import { files } from "./upload.js";
 import { LiveText } from "./words.js";
 
@@ -59,7 +59,7 @@ function head(record) {
   find("#job-facts").textContent = facts.filter(Boolean).join(" · ");
 }
 
-// --- while it runs -----------------------------------------------------------------------------------------------------
+// --- while it runs -------------------------------------------------------------------------------------------------
 
 /** Show progress and words as they come; returns when the job is over. */
 async function followed(record, left) {
@@ -91,8 +91,8 @@ function stream(id, token, { last, left, hear }) {
   const source = new EventSource(address);
   const over = new Promise((resolve) => {
     const take = (event) => hear({ ...JSON.parse(event.data), type: event.type }, Number(event.lastEventId) || last);
-    for (const type of ["job.status", "job.progress", "word", "segment", "partial"]) source.addEventListener(type, take);
-    for (const type of ["job.completed", "job.failed", "job.canceled"]) source.addEventListener(type, () => resolve(true));
+    for (const type of ["job.status", "job.progress", "word", "segment"]) source.addEventListener(type, take);
+    for (const state of TERMINAL) source.addEventListener(`job.${state}`, () => resolve(true));
     source.onerror = () => source.readyState === EventSource.CLOSED && resolve(false);
     left.then(resolve);
   });
@@ -105,12 +105,12 @@ function progress({ status, stage, progress: part }) {
   if (said) find("#job-stage").textContent = said;
 }
 
-// --- when it is over ---------------------------------------------------------------------------------------------------
+// --- when it is over -----------------------------------------------------------------------------------------------
 
 async function result(record) {
   find("#job-result").hidden = false;
   find("#job-downloads").replaceChildren(...Object.entries(record.formats).map(download));
-  find("#job-warnings").replaceChildren(...record.warnings.map(({ message, code, param }) => make("li", {}, message ?? `${code}: ${param}`)));
+  find("#job-warnings").replaceChildren(...warningItems(record));
   find("#job-listen").hidden = record.status !== "completed";
   find("#job-price").hidden = !record.text;
   if (record.status === "failed") throw new Said(`This job failed: ${record.error.message}`);
@@ -128,8 +128,11 @@ async function fetched(link, kind) {
   return answer[kind]();
 }
 
-const download = ([name, link]) =>
-  make("a", { class: "button plain", href: own(link).href, download: true, "aria-label": `Download ${name.toUpperCase()}` }, name.toUpperCase());
+function download([format, link]) {
+  const name = format.toUpperCase();
+  const attributes = { class: "button plain", href: own(link).href, download: true, "aria-label": `Download ${name}` };
+  return make("a", attributes, name);
+}
 
 find("#job-cancel").addEventListener("click", guarded(problem, async () => {
   await ask(`v1/jobs/${shown.job_id}/cancel`, { method: "POST" });

@@ -1,7 +1,7 @@
 // The recent jobs of this key.
 
 import { ask, getKey } from "./api.js";
-import { find, make } from "./dom.js";
+import { find, make, quiet } from "./dom.js";
 import { clock, moment } from "./format.js";
 import { guarded } from "./problems.js";
 
@@ -14,7 +14,8 @@ const problem = find("#jobs-problem");
 let cursor = null;
 let timer;
 
-export const titleOf = ({ source }) => source.filename ?? source.url ?? (source.type === "live" ? "Live session" : "Upload");
+export const titleOf = ({ source }) =>
+  source.filename ?? source.url ?? (source.type === "live" ? "Live session" : "Upload");
 
 function row(job) {
   const parts = [
@@ -22,10 +23,11 @@ function row(job) {
     job.duration !== null && clock(job.duration),
     job.language,
   ].filter(Boolean);
+  const status = job.status === "processing" ? `${Math.round(job.progress * 100)} %` : job.status;
   return make("li", {},
     make("a", { href: `#job/${job.job_id}` }, titleOf(job)),
-    make("span", { class: "quiet" }, parts.join(" · ")),
-    make("span", { class: `badge ${job.status}` }, job.status === "processing" ? `${Math.round(job.progress * 100)} %` : job.status),
+    quiet(parts.join(" · ")),
+    make("span", { class: `badge ${job.status}` }, status),
   );
 }
 

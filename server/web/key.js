@@ -21,7 +21,8 @@ export function askForKey() {
   pasted.value = "";
   dialog.showModal();
   return new Promise((resolve, reject) => {
-    dialog.addEventListener("close", () => (dialog.returnValue === "done" ? resolve() : reject(DISMISSED)), { once: true });
+    const closed = () => (dialog.returnValue === "done" ? resolve() : reject(DISMISSED));
+    dialog.addEventListener("close", closed, { once: true });
   });
 }
 

@@ -10,6 +10,8 @@ const WISHES = {
   noiseSuppression: false, // made for human ears; recognisers lose words to it
 };
 
+const ONE_CHANNEL = { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" };
+
 /**
  * Opens the microphone. *lost* is called when it goes away by itself. Answers {rate, listen, close}.
  * Raises Said, DOMException.
@@ -26,7 +28,7 @@ export async function openMicrophone({ lost }) {
     release(stream, context);
     throw error;
   }
-  const capture = new AudioWorkletNode(context, "capture", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
+  const capture = new AudioWorkletNode(context, "capture", ONE_CHANNEL);
   source.connect(capture);
   await context.resume();
   stream.getAudioTracks()[0].addEventListener("ended", lost);

@@ -148,11 +148,10 @@ function paragraphs(text, words, segments) {
   });
 }
 
-const paragraph = ({ start }, content) =>
-  make("p", {},
-    make("button", { type: "button", class: "time", "data-start": start, "aria-label": `Play from ${clock(start)}` }, clock(start)),
-    make("span", {}, content),
-  );
+function paragraph({ start }, content) {
+  const time = { type: "button", class: "time", "data-start": start, "aria-label": `Play from ${clock(start)}` };
+  return make("p", {}, make("button", time, clock(start)), make("span", {}, content));
+}
 
 /** *words* as elements, with as much between them as stands in *text*: not every language has spaces. */
 function spelled(words, text) {

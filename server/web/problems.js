@@ -1,11 +1,12 @@
 // Errors as sentences that say what to do next.
 
 import { Gone, Problem } from "./api.js";
+import { make } from "./dom.js";
 import { moment, plain } from "./format.js";
 
 const ADVICE = {
   quota_exceeded: (body) =>
-    `All ${body.limit} ${plain(body.window)} of this period are used up. There are new ones on ${moment(body.resets_at)}.`,
+    `All ${body.limit} ${plain(body.window)} of this period are used up. New ones come on ${moment(body.resets_at)}.`,
   rate_limited: () => "Too many requests within one minute. Wait a moment, then try again.",
   concurrency_limited: () => "Too many jobs or live sessions of this key are still running. Wait for one to end.",
   invalid_key: () => "This key is unknown, revoked or expired. Forget it under Account and get another.",
@@ -44,6 +45,10 @@ export function tell(box, error) {
     console.error(error); // not the world's fault but this page's
   }
 }
+
+/** What a job was warned of, as list items. */
+export const warningItems = ({ warnings }) =>
+  warnings.map(({ message, code, param }) => make("li", {}, message ?? `${code}: ${param}`));
 
 /** *work* as a listener: what it raises is told in *box*. */
 export const guarded = (box, work) => async (event) => {

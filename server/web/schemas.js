@@ -28,7 +28,7 @@ function bounds({ format, pattern, minimum, maximum, maxLength, maxItems, defaul
   const said = [
     format,
     pattern && `like ${pattern}`,
-    minimum !== undefined && maximum !== undefined ? `${minimum} to ${maximum}` : minimum !== undefined && minimum !== 0 && `at least ${minimum}`,
+    minimum !== undefined && (maximum === undefined ? `at least ${minimum}` : `${minimum} to ${maximum}`),
     maxLength && `up to ${maxLength} characters`,
     maxItems && `up to ${maxItems}`,
     otherwise !== undefined && `default ${JSON.stringify(otherwise)}`,
@@ -41,7 +41,8 @@ export function members(schema, prefix = "", own = schema.$defs ?? {}) {
   const meant = (part) => own[part?.$ref?.split("/$defs/")[1]] ?? part;
   return Object.entries(schema.properties ?? {}).flatMap(([name, member]) => {
     const path = prefix + name;
-    const row = { path, required: schema.required?.includes(name), type: schemaType(member), description: member.description };
+    const required = schema.required?.includes(name);
+    const row = { path, required, type: schemaType(member), description: member.description };
     const inside = [member, ...(member.anyOf ?? [])].flatMap((part) => members(meant(part), `${path}.`, own));
     return [row, ...inside, ...members(meant(member.items) ?? {}, `${path}[].`, own)];
   });

@@ -6,7 +6,7 @@ import { clock, lag } from "./format.js";
 import { needKey } from "./key.js";
 import { openMicrophone } from "./microphone.js";
 import { orderFrom } from "./order.js";
-import { Said, guarded, tell } from "./problems.js";
+import { Said, guarded, tell, warningItems } from "./problems.js";
 import { LiveSession } from "./session.js";
 import { LiveText } from "./words.js";
 
@@ -87,6 +87,7 @@ function hear(event) {
   if (event.type === "word") find("#speak-lag").textContent = lag(event.lag_ms);
   else if (event.type === "state") show(event.state);
   else if (event.type === "continued") text.newStream();
+  else if (event.type === "job.completed") find("#speak-warnings").replaceChildren(...warningItems(event.data));
   else if (event.type === "job.failed") tell(problem, new Said(event.data.error.message));
   else if (event.type === "job.canceled") tell(problem, new Said("The session was canceled."));
   else if (event.type === "over") over(event.error);

@@ -41,7 +41,7 @@ def test_without_a_key_there_are_some_estimates_and_then_a_clear_word(page: Page
         page.until_text("#estimate-left", f"{left} estimates left")
     ask(page)
     said = page.until_text("#estimate-problem", "All 3 estimates")
-    assert "new ones on" in said
+    assert "New ones come on" in said
     assert [message for message in page.console() if "429" not in message] == []
 
 
