@@ -150,7 +150,9 @@ def build(
         )
     )  # fmt: skip
     records = Records(storage.jobs, links, desk)
-    following = Following(events=storage.events, partials=partials, jobs=storage.jobs, records=records, closing=closing)
+    following = Following(
+        events=storage.events, partials=partials, jobs=storage.jobs, records=records, metrics=metrics, closing=closing
+    )
     seats = Seats(limits.streams)
     egress = Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
     courier = Courier(egress, limits.webhooks)

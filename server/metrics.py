@@ -28,7 +28,7 @@ class Metrics:
         self.subscribers = Gauge("scribewire_subscribers", "Open event streams", registry=r)
         self.event_lag = Histogram(
             "scribewire_event_lag_seconds",
-            "From an event's log entry to its sending",
+            "From an event's log entry to its reader's turn",
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
             registry=r,
         )

@@ -5,12 +5,14 @@ nobody. Server-Sent Events and WebSockets are written from the same view.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, TypeAlias
 
 import orjson
 
+from server.clock import now_ms
 from server.delivery.partials import Partial, Partials
+from server.metrics import Metrics
 from server.records import Records
 from server.storage.interfaces import Event, EventLog, JobStore
 
@@ -22,21 +24,29 @@ Seen: TypeAlias = Event | Partial | None
 
 class Following:
     def __init__(
-        self, *, events: EventLog, partials: Partials, jobs: JobStore, records: Records, closing: asyncio.Event
+        self,
+        *,
+        events: EventLog,
+        partials: Partials,
+        jobs: JobStore,
+        records: Records,
+        metrics: Metrics,
+        closing: asyncio.Event,
     ) -> None:
         self._events = events
         self._partials = partials
         self._jobs = jobs
         self._records = records
+        self._metrics = metrics
         self._closing = closing  # set when the server stops: readers leave, and come back by their last id
 
-    async def follow(self, job_id: str, *, after: int, quiet_s: float) -> AsyncIterator[Seen]:
+    async def follow(self, job_id: str, *, after: int, quiet_s: float) -> AsyncGenerator[Seen]:
         """Every event behind *after* once and in order, partials in their places, None after *quiet_s* of nothing.
 
         Ends after the terminal event, when the job is deleted, and when the server stops.
         """
         tail = self._events.tail(job_id, after=after)
-        shown = 0
+        shown, began = 0, now_ms()
         with self._partials.watch(job_id) as news:
             closed = asyncio.ensure_future(self._closing.wait())
             following: asyncio.Future[Event | None] | None = None
@@ -58,6 +68,8 @@ class Following:
                         if event is None:
                             return
                         after = event.seq
+                        if event.at > began:
+                            self._metrics.event_lag.observe((now_ms() - event.at) / 1000)
                         yield event
                     elif not partial_news.done() and not closed.done():
                         yield None

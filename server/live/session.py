@@ -86,6 +86,7 @@ class LiveSession:
         self._tape = Tape() if self.options.record else None
         self.resumed = past.settled > 0
         self._heard = past.origin.position  # end of the audio that was taken in, on the stream's clock
+        self._retractions = 0
         self._ending = asyncio.Event()
         self._deaf = False  # what the intake still gives is of no use
         self._seat: Seat | None = None
@@ -190,7 +191,6 @@ class LiveSession:
             self.ended_by = Problem("internal", "the server failed; connect again to go on")
             await self._hand_back()
         finally:
-            self._metrics.final_words_changed.inc(self._session.statistics().retractions)
             self._deaf = True
             self._ending.set()
             self._journal.close()
@@ -253,9 +253,10 @@ class LiveSession:
         except EmptyAudio:
             return None  # nobody said anything
         except PipelineError as error:
-            self.end()
             self.ended_by = Problem(error.code, str(error))  # also where the writer had ended it before
             return error
+        finally:
+            self._ending.set()
         return None
 
     async def _end_intake(self) -> None:
@@ -268,6 +269,12 @@ class LiveSession:
         async for first in events:
             unread = self._session.statistics().unread
             await self._journal.write([first, *[await anext(events) for _ in range(unread)]], heard=self._heard)
+            self._count_retractions()
+
+    def _count_retractions(self) -> None:
+        now = self._session.statistics().retractions
+        self._metrics.final_words_changed.inc(now - self._retractions)
+        self._retractions = now
 
     async def _take_in(self, samples: Samples) -> None:
         """What the intake gives: into the session, up to what the plan allows."""

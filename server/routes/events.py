@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection, Request
@@ -13,7 +13,6 @@ from starlette.types import Scope as ASGIScope
 
 from server.accounts.limits import Streams
 from server.accounts.signed import Scope
-from server.clock import now_ms
 from server.delivery.following import Following
 from server.delivery.partials import Partial
 from server.delivery.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
@@ -136,19 +135,18 @@ class EventStreams:
             return _Seated(self._lines(job.id, after), seat.pop_all(), headers=headers)
 
     async def _lines(self, job_id: str, after: int) -> AsyncIterator[bytes]:
-        began = now_ms()
+        view = self._following.follow(job_id, after=after, quiet_s=self._seats.rules.keep_alive_s)
         with self._metrics.subscribers.track_inprogress():
             yield retry(self._seats.rules.retry_ms)
-            async for seen in self._following.follow(job_id, after=after, quiet_s=self._seats.rules.keep_alive_s):
-                match seen:
-                    case None:
-                        yield KEEP_ALIVE
-                    case Partial():
-                        yield event("partial", await self._following.body(job_id, seen))
-                    case Event():
-                        if seen.at > began:
-                            self._metrics.event_lag.observe((now_ms() - seen.at) / 1000)
-                        yield event(seen.type, await self._following.body(job_id, seen), seq=seen.seq)
+            async with aclosing(view):
+                async for seen in view:
+                    match seen:
+                        case None:
+                            yield KEEP_ALIVE
+                        case Partial():
+                            yield event("partial", await self._following.body(job_id, seen))
+                        case Event():
+                            yield event(seen.type, await self._following.body(job_id, seen), seq=seen.seq)
 
 
 async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs: JobStore) -> tuple[Job, str]:

@@ -5,7 +5,8 @@ A session is a job: its record, events, outputs, cancel and delete are those of 
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import orjson
@@ -227,7 +228,7 @@ class Live:
     async def _converse(self, socket: Socket, live: LiveSession, seat: Seat, after: int) -> None:
         """Audio in, events out, until the session is over or the writer leaves. Raises why it ended, if not well."""
         hear = asyncio.create_task(self._hear(socket, live, seat))
-        tell = asyncio.create_task(self._tell(socket, live, after))
+        tell = asyncio.create_task(self._follow(socket, live.job.id, after))
         acknowledge = asyncio.create_task(self._acknowledge(socket, live))
         leave = asyncio.create_task(self._leave(live, seat))
         tasks = (hear, leave, tell, acknowledge)
@@ -289,15 +290,13 @@ class Live:
                 _check_length(data, live)
                 await seat.take(data)
 
-    async def _tell(self, socket: Socket, live: LiveSession, after: int) -> None:
-        async for frame in self._frames(live.job.id, after):
-            await socket.send(frame)
-
-    async def _frames(self, job_id: str, after: int) -> AsyncIterator[bytes]:
-        """A job's events and partials as WebSockets say them."""
-        async for seen in self._following.follow(job_id, after=after, quiet_s=self._seats.rules.keep_alive_s):
-            if seen is not None:
-                yield await self._following.typed(job_id, seen)
+    async def _follow(self, socket: Socket, job_id: str, after: int) -> None:
+        """Tell a job's events and partials as they come, until none can come any more."""
+        view = self._following.follow(job_id, after=after, quiet_s=self._seats.rules.keep_alive_s)
+        async with aclosing(view):
+            async for seen in view:
+                if seen is not None:
+                    await socket.send(await self._following.typed(job_id, seen))
 
     async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
         """Say now and then how much has arrived, when it is more than before."""
@@ -335,8 +334,7 @@ class Live:
                 task.result()
 
     async def _tell_reader(self, socket: Socket, job_id: str, after: int) -> None:
-        async for frame in self._frames(job_id, after):
-            await socket.send(frame)
+        await self._follow(socket, job_id, after)
         job = await self._jobs.get(job_id)
         if job is None:
             raise no_such_job()

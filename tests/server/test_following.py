@@ -9,6 +9,7 @@ from server.accounts.signed import SigningKeys
 from server.delivery.following import Following
 from server.delivery.partials import Partial, Partials
 from server.links import Links
+from server.metrics import Metrics
 from server.records import Records
 from server.storage.interfaces import Event, NewEvent
 from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit
@@ -24,6 +25,7 @@ def following(storage, partials: Partials, closing: asyncio.Event | None = None)
         partials=partials,
         jobs=storage.jobs,
         records=records,
+        metrics=Metrics(),
         closing=closing or asyncio.Event(),
     )
 
