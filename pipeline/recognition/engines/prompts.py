@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pipeline.audio import RATE
 
-WINDOWS_S = (5, 10, 15, 20, 30)
+WINDOWS_S = (5, 7, 10, 15, 20, 30)
 """Lengths a window is padded to. None gives an encoder output of exactly 80 or 128 positions (1.6 s, 2.56 s): those
 CTranslate2 takes for features and encodes a second time, without a word."""
 
