@@ -1,5 +1,6 @@
 """One environment's engine, as live sessions use it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -61,9 +62,18 @@ class _Later:
     by: int
     settled: int
 
-    async def hear(self, request: DecodeRequest, *, tenant: str) -> Heard:
-        heard = await self.listener.hear(replace(request, start=request.start + self.by), tenant=tenant)
+    async def hear(
+        self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
+    ) -> Heard:
+        def renewed() -> DecodeRequest | None:
+            newest = newer() if newer is not None else None
+            return None if newest is None else self._placed(newest)
+
+        heard = await self.listener.hear(self._placed(request), tenant=tenant, newer=renewed)
         return replace(heard, words=tuple(self._moved(word) for word in heard.words if self._is_new(word)))
+
+    def _placed(self, request: DecodeRequest) -> DecodeRequest:
+        return replace(request, start=request.start + self.by)
 
     def _is_new(self, word: Word) -> bool:
         """Most of it lies behind what was settled; else it is the rest of a word that was told."""

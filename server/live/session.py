@@ -4,6 +4,7 @@ The session lives on when its writer goes, and takes the next one in where the l
 """
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -42,6 +43,9 @@ class LiveRules:
     ack_s: float = 1.0  # how often a writer is told what arrived
     frame_s: float = 30.0  # audio in one message; more cannot be live
     stale_s: float = 5.0  # how often jobs are looked for that lost their process and their writer
+
+
+LEAST_PAUSE_S = 0.02  # between two looks at a session that is about to end
 
 
 class _Verdict(Enum):
@@ -359,20 +363,29 @@ class LiveSession:
         return None if job.cancel_requested_at is None else _Verdict.CANCELED
 
     def _end_if_forgotten(self) -> None:
-        if self._taking:
+        if self._patience_s > 0:
             return
-        if self._seat is None and self._silent_s > self.rules.writerless_s:
+        if self._seat is None:
             self.end(Problem("ingest_idle", f"no writer came back within {self.rules.writerless_s:g} s"))
-        elif self._seat is not None and self._silent_s > self.rules.idle_s:
+        else:
             self.end(Problem("ingest_idle", f"neither audio nor keep_alive came for {self.rules.idle_s:g} s"))
+
+    @property
+    def _patience_s(self) -> float:
+        """How much longer the session lives without a sign of life; audio that waits to be heard is one."""
+        if self._taking or self.ending:
+            return math.inf
+        most_s = self.rules.writerless_s if self._seat is None else self.rules.idle_s
+        return most_s - self._silent_s
 
     async def _pause(self) -> None:
         """Until the next look; the server's stop ends the wait once."""
+        pause_s = min(self.rules.look_s, max(self._patience_s, LEAST_PAUSE_S))
         if self._closing.is_set():
-            await asyncio.sleep(self.rules.look_s)
+            await asyncio.sleep(pause_s)
         else:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), self.rules.look_s)
+                await asyncio.wait_for(self._closing.wait(), pause_s)
 
 
 class Seat:
