@@ -2,7 +2,7 @@
 
     asyncio.Runner(loop_factory=VirtualTimeLoop).run(main())
 
-Work for a thread is done at once, and is over on the clock when the CPU time that it took has passed. Nothing outside
+Work for a thread is done at once, and is over on the clock when the time that it took has passed. Nothing outside
 can wake this loop: sockets have no place in it.
 """
 
@@ -34,10 +34,11 @@ class _Jump(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """time() starts at 0 and moves only while everything waits."""
+    """time() starts at 0 and moves only while everything waits. *cpu_s* says how much work was done until now."""
 
-    def __init__(self) -> None:
+    def __init__(self, cpu_s: Callable[[], float] = time.process_time) -> None:
         self._jump = _Jump()
+        self._cpu_s = cpu_s
         self.worked_s = 0.0
         super().__init__(self._jump)
 
@@ -47,15 +48,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]  # typeshed's is overloaded for the same
         self, _executor: Executor | None, work: Callable[..., T], *arguments: Any
     ) -> "asyncio.Future[T]":
-        """Do *work* here and now; its future has the answer when its CPU time has passed on this clock."""
+        """Do *work* here and now; its future has the answer when its time has passed on this clock."""
         future: asyncio.Future[T] = self.create_future()
-        began_s = time.process_time()
+        began_s = self._cpu_s()
         try:
             settle, outcome = future.set_result, work(*arguments)
         except Exception as error:  # noqa: BLE001  whatever it was, it belongs to the one who waits
             self.call_soon(_settle, future, future.set_exception, error)
             return future
-        took_s = time.process_time() - began_s
+        took_s = self._cpu_s() - began_s
         self.worked_s += took_s
         self.call_later(took_s, _settle, future, settle, outcome)
         return future

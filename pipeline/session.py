@@ -65,8 +65,13 @@ class SpeechProbability(Protocol):
 class Listener(Protocol):
     """What hears windows: the scheduler."""
 
-    async def hear(self, request: DecodeRequest, *, tenant: str) -> Heard:
-        """Raises EngineFailed, EngineTimeout."""
+    async def hear(
+        self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
+    ) -> Heard:
+        """What the window says, or the one that *newer* gives when its turn comes.
+
+        Raises EngineFailed, EngineTimeout.
+        """
         ...
 
 
@@ -198,12 +203,17 @@ class Session:
         """Take in some windows, as fast as the core and the reader of the events allow."""
         self._played_s = max(self._played_s, self._loop.time()) + windows.size / RATE
         for window, speech in zip(windows, self._vad(windows), strict=True):
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._played_s - AHEAD_S):
-                    await self._until(lambda: not self._core.behind)
+            if self._core.behind:
+                await self._wait_if_ahead()
             await self._until(lambda: not self._core.full and len(self._unread) < MOST_UNREAD)
             self._core.receive_audio(window, speech=speech)
             self._advance(tasks)
+
+    async def _wait_if_ahead(self) -> None:
+        """Give the request in flight the time by which the sender is ahead."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._played_s - AHEAD_S):
+                await self._until(lambda: not self._core.behind)
 
     def _advance(self, tasks: asyncio.TaskGroup) -> None:
         """Pass on what happened and ask what is wanted."""
@@ -220,7 +230,7 @@ class Session:
         """Have one window heard."""
         asked_s = self._loop.time()
         try:
-            heard = await self._listener.hear(request, tenant=self._tenant)
+            heard = await self._listener.hear(request, tenant=self._tenant, newer=self._newer)
         except (EngineFailed, EngineTimeout):
             await asyncio.sleep(RETRY_S)
             self._core.receive_failure()
@@ -228,6 +238,13 @@ class Session:
             self._pace(self._loop.time() - asked_s)
             self._core.receive_hypothesis(heard)
         self._advance(tasks)
+
+    def _newer(self) -> DecodeRequest | None:
+        """A request that makes the one in flight, which was not begun yet, worthless."""
+        if not self._core.decode_due:
+            return None
+        self._core.withdraw()
+        return self._core.decode_wanted()
 
     def _pace(self, round_s: float) -> None:
         """Ask less often the longer answers take."""

@@ -82,6 +82,7 @@ class _Work:
     tenant: str
     audio_s: float
     since: float
+    newer: Callable[[], DecodeRequest | None] | None = None
     done: "asyncio.Future[Any]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -98,17 +99,26 @@ class Scheduler:
         self._idle_since = time.monotonic()
         self._closed = False
 
-    async def hear(self, request: DecodeRequest, *, tenant: str, urgency: Urgency | None = None) -> Heard:
+    async def hear(
+        self,
+        request: DecodeRequest,
+        *,
+        tenant: str,
+        urgency: Urgency | None = None,
+        newer: Callable[[], DecodeRequest | None] | None = None,
+    ) -> Heard:
         """What the window says. Without *urgency* it is live. Cancelling takes it out of the queue.
 
-        Raises EngineFailed, EngineTimeout.
+        *newer* is asked once the turn has come: a request that it gives is heard instead, because newer audio makes
+        an older window of the same stream worthless. Raises EngineFailed, EngineTimeout.
         """
         if urgency is None:
-            urgency = Urgency.FINAL if request.final else Urgency.PARTIAL
+            urgency = _urgency(request)
         audio_s = len(request.samples) / RATE
         bucket = self._engine.bucket(request)
         began = time.monotonic()
-        heard: Heard = await self._submit(_Work(self._engine.hear, request, bucket, urgency, tenant, audio_s, began))
+        work = _Work(self._engine.hear, request, bucket, urgency, tenant, audio_s, began, newer)
+        heard: Heard = await self._submit(work)
         if urgency is not Urgency.BATCH:
             self._numbers.live_round_s += SMOOTHING * (time.monotonic() - began - self._numbers.live_round_s)
         return heard
@@ -175,7 +185,18 @@ class Scheduler:
         now = time.monotonic()
         order = sorted(self._waiting, key=lambda work: self._rank(work, now))
         first = order[0]
-        return [work for work in order if work.bucket == first.bucket][: self._engine.most]
+        self._renew(first)
+        group = [work for work in order if work.bucket == first.bucket][: self._engine.most]
+        for work in group[1:]:
+            self._renew(work)
+        return [work for work in group if work.bucket == first.bucket]  # what grew out of it comes soon
+
+    def _renew(self, work: _Work) -> None:
+        """Take the newest window of the same stream; the place in the queue stays."""
+        newest = work.newer() if work.newer is not None else None
+        if newest is not None:
+            work.item, work.bucket = newest, self._engine.bucket(newest)
+            work.urgency, work.audio_s = _urgency(newest), len(newest.samples) / RATE
 
     def _rank(self, work: _Work, now: float) -> tuple[float, float, float]:
         if work.urgency is not Urgency.BATCH:
@@ -262,6 +283,11 @@ class _Fairness:
         self._used[tenant] = self._used.get(tenant, 0.0) + model_s
         if len(self._used) > MOST_WAITING:  # tenants of long ago are like new ones
             self._used = {name: used for name, used in self._used.items() if used > self._reached}
+
+
+def _urgency(request: DecodeRequest) -> Urgency:
+    """Of a live window."""
+    return Urgency.FINAL if request.final else Urgency.PARTIAL
 
 
 def _fail(work: _Work, error: Exception) -> None:

@@ -50,6 +50,7 @@ class StreamOptions:
     agreement: AgreementOptions = field(default_factory=AgreementOptions)
     first_step: int = position(0.3)  # speech heard before the first partial is asked for
     step: int = position(0.5)  # speech heard between partials, unless pace() says otherwise
+    measure: int = position(1.0)  # speech that an incremental engine hears at least before the first partial
     pause: int = position(0.2)  # silence that is worth a speculative final ...
     hush: int = position(0.1)  # ... and silence before which a partial is still worth asking
     lead: int = position(0.4)  # audio kept before speech was noticed: first sounds are soft
@@ -83,7 +84,7 @@ class _Ask:
 class StreamCounts:
     """What a stream has done so far, for the metrics page."""
 
-    partials: int = 0  # requests made
+    partials: int = 0  # answers received
     finals: int = 0
     rejected: int = 0  # answers that a gate of the engine emptied
     unvoiced: int = 0  # words of hypotheses not believed because nobody spoke where they were said to be
@@ -185,23 +186,18 @@ class StreamCore:
         if not self._options.incremental:
             self._trim()
         self._in_flight = ask
-        final = ask.aim is not _Aim.PARTIAL
-        if final:
-            self.counts.finals += 1
-        else:
-            self.counts.partials += 1
         return DecodeRequest(
             samples=self._window.samples(ask.end),
             start=self._window.start,
             language=self._language,
             previous=written(self._context),
             hint=self._options.hint,
-            final=final,
+            final=ask.aim is not _Aim.PARTIAL,
             utterance=f"{self._name}/{self._utterance}",
         )
 
     def withdraw(self) -> None:
-        """The request in flight was taken back before it was heard; a newer one can take its place."""
+        """The request in flight was taken back before anybody began to hear it; a newer one can take its place."""
         self._land()
 
     def receive_failure(self) -> None:
@@ -220,6 +216,8 @@ class StreamCore:
     def receive_hypothesis(self, heard: Heard) -> None:
         """Take the answer to the request in flight."""
         ask = self._land()
+        self.counts.partials += ask.aim is _Aim.PARTIAL
+        self.counts.finals += ask.aim is not _Aim.PARTIAL
         self._failed = 0
         if heard.rejected is not None:
             self.counts.rejected += 1
@@ -256,7 +254,8 @@ class StreamCore:
         if not turn.open or quiet:
             known = last is not None and last.aim is _Aim.FINAL and last.voiced == turn.voiced
             return None if known else final
-        due = last.end + self._step if last else turn.start + options.first_step
+        first = options.measure if options.incremental else options.first_step
+        due = last.end + self._step if last else turn.start + first
         if now >= due and turn.voiced > max(asked, now - options.hush):
             return _Ask(_Aim.PARTIAL, now, turn.voiced)
         return None

@@ -120,6 +120,24 @@ def test_windows_of_other_lengths_do_not_share_a_call() -> None:
     assert run(body).calls == [[0], [1], [2]]
 
 
+def test_when_its_turn_comes_a_stream_gives_its_newest_window_and_keeps_its_place() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        tasks = await asked(scheduler, (0, "a", Urgency.PARTIAL))
+        newer = iter([window(11, final=False), None])
+        grown = iter([window(22, 200, final=False), None])
+        for start, renewed in ((1, newer), (2, grown), (3, iter([None]))):
+            hearing = scheduler.hear(
+                window(start, final=False), tenant="a", newer=lambda renewed=renewed: next(renewed)
+            )
+            tasks.append(asyncio.create_task(hearing))
+            await asyncio.sleep(0)
+        model.gate.release(3)
+        answers = await asyncio.gather(*tasks)
+        assert [-heard.avg_logprob for heard in answers] == [0, 11, 22, 3]
+
+    assert run(body).calls == [[0], [11, 3], [22]], "a window that grew out of the call is heard in the next"
+
+
 def test_a_cancelled_window_is_never_heard() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         first, second, third = await asked(scheduler, *((n, "a", Urgency.FINAL) for n in range(3)))

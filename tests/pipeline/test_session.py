@@ -51,14 +51,28 @@ class Voice:
 class Listener:
     """Hears *words* where the window holds them, after as many seconds as *takes* says for one call after the other."""
 
-    def __init__(self, words: tuple[Word, ...], *, takes: Iterable[float] = (0.08,), fails: Iterable[bool] = (False,)):
+    def __init__(
+        self,
+        words: tuple[Word, ...],
+        *,
+        takes: Iterable[float] = (0.08,),
+        fails: Iterable[bool] = (False,),
+        queue_s: float = 0.0,
+    ) -> None:
+        self._queue_s = queue_s  # before it begins, and asks for what is newest then
         self._words = words
         self._takes = cycle(takes)
         self._fails = cycle(fails)
         self.requests: list[DecodeRequest] = []
 
-    async def hear(self, request: DecodeRequest, *, tenant: str) -> Heard:
+    async def hear(
+        self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
+    ) -> Heard:
         assert tenant == "acct"
+        assert newer is not None
+        if self._queue_s:
+            await asyncio.sleep(self._queue_s)
+            request = newer() or request
         self.requests.append(request)
         await asyncio.sleep(next(self._takes))
         if next(self._fails):
@@ -209,6 +223,23 @@ def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
     virtually(main())
 
 
+def test_a_window_that_waited_for_its_turn_is_heard_with_the_audio_that_came_meanwhile():
+    async def mean_lag(listener: Listener) -> float:
+        session, happened = await streamed(in_real_time(), listener)
+        assert written(committed(happened)) == written(SPOKEN)
+        counts = session.statistics().counts
+        assert counts.partials + counts.finals == len(listener.requests), "what was taken back does not count"
+        lags = [lag for one in happened for lag in one.lags_s]
+        return sum(lags) / len(lags)
+
+    async def main() -> None:
+        stale = await mean_lag(Listener(SPOKEN, takes=[1.28]))
+        fresh = await mean_lag(Listener(SPOKEN, queue_s=1.2))
+        assert fresh <= stale - 0.6
+
+    virtually(main())
+
+
 def test_a_sender_faster_than_the_listener_is_made_to_wait():
     async def feed(session: Session) -> None:
         for _ in range(40):
@@ -294,8 +325,10 @@ def test_an_engine_that_stays_away_ends_no_session():
 
 def test_an_error_nobody_expected_ends_run_events_and_feed():
     class Broken(Listener):
-        async def hear(self, request: DecodeRequest, *, tenant: str) -> Heard:
-            raise ZeroDivisionError(request.start, tenant)
+        async def hear(
+            self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
+        ) -> Heard:
+            raise ZeroDivisionError(request.start, tenant, newer)
 
     async def main() -> None:
         session = Session(StreamCore(StreamOptions()), vad=Voice(SPOKEN), listener=Broken(SPOKEN), tenant="acct")
