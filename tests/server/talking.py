@@ -104,7 +104,7 @@ class Talk:
     frames: list[Frame] = field(default_factory=list)
 
     async def next(self) -> Frame:
-        frame: Frame = json.loads(await asyncio.wait_for(self.socket.recv(), 20))
+        frame: Frame = json.loads(await asyncio.wait_for(self.socket.recv(), 45))
         self.frames.append(frame)
         return frame
 
