@@ -31,6 +31,7 @@ FIRST_PAUSE_S = 0.5  # before the second try; doubles
 FRAME_BYTES = 32 * 1024  # most audio in one message
 MOST_UNSENT = 64 * FRAME_BYTES  # bytes that may wait before send() does
 REFUSED = range(4400, 4500)  # close codes with which the server says that trying again will not help
+PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server restarts
 SECOND_WRITER = 4409  # except this one: our own broken connection may still be open on its side
 
 
@@ -156,13 +157,13 @@ class Client:
 class LiveStream:
     """Audio on its way to a live session, and what comes back. Its connection may break; nothing of it is lost.
 
-    Audio that the server has not acknowledged is kept and sent again after a reconnect.
+    Audio is kept until its words are final: a server that was killed asks again for what it had only received.
     """
 
     def __init__(self, job_id: str, address: str) -> None:
         self.job_id = job_id
         self._address = address
-        self._kept: deque[bytes] = deque()  # what the server may not have yet
+        self._kept: deque[bytes] = deque()  # whose words may not be final yet
         self._kept_from = 0  # the number of the first byte that is kept
         self._sent_to = 0  # the number of the next byte to send
         self._ended = False
@@ -223,8 +224,10 @@ class LiveStream:
         """One connection's life; True once the session is over."""
         started = orjson.loads(await socket.recv())
         if started["type"] == "error":
-            raise ServiceError(started["error"]["status"], started["error"]["code"], started["error"]["detail"])
-        self._received(started["received_bytes"])
+            raise _said_no(started["error"])
+        if started["received_bytes"] < self._kept_from:
+            raise ServiceError(409, "audio_gone", "the server asks for audio that it had settled before")
+        self._settled(started["settled_bytes"] or 0)
         self._sent_to = started["received_bytes"]
         sending = asyncio.create_task(self._send_all(socket))
         try:
@@ -238,11 +241,10 @@ class LiveStream:
         async for frame in socket:
             event = orjson.loads(frame)
             if event["type"] == "ack":
-                self._received(event["received_bytes"])
+                self._settled(event["settled_bytes"] or 0)
                 continue
             if event["type"] == "error":
-                problem = event["error"]
-                raise ServiceError(problem["status"], problem["code"], problem["detail"])
+                raise _said_no(event["error"])
             self._last_seq = max(self._last_seq, event.get("seq", 0))
             self._events.put_nowait(event)
             if event["type"] in TERMINAL_EVENTS:
@@ -275,10 +277,17 @@ class LiveStream:
             at += len(piece)
         return None
 
-    def _received(self, count: int) -> None:
-        """The server has *count* bytes: what lies before is not kept any longer."""
+    def _settled(self, count: int) -> None:
+        """The words of the first *count* bytes are final: even a server that is killed asks for none of them again."""
         while self._kept and self._kept_from + len(self._kept[0]) <= count:
             self._kept_from += len(self._kept.popleft())
+
+
+def _said_no(problem: Mapping[str, Any]) -> Exception:
+    """What an error frame is: for good, or a broken connection like any other."""
+    if problem["code"] in PASSING:
+        return ConnectionResetError(problem["detail"])
+    return ServiceError(problem["status"], problem["code"], problem["detail"])
 
 
 def _check(answer: httpx.Response) -> httpx.Response:

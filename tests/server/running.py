@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -113,6 +114,12 @@ class Server:
         client = httpx.Client(base_url=self.base + ("/sandbox" if sandbox else ""), headers=headers, timeout=90)
         self.clients.append(client)
         return client
+
+
+def free_port() -> int:
+    """A port that nobody listens on now, for a server that has to come back on the same one."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from server.client import Client, LiveStream, ServiceError
-from tests.server.running import CLIP, SPEECH, Server
+from tests.server.running import CLIP, SPEECH, Server, free_port
 
 FRAME = 3200  # bytes: 0.1 s
 
@@ -92,6 +92,28 @@ def test_a_cut_wire_loses_no_word_and_repeats_none(server: Server) -> None:
             assert words(cut) == words(plain)
             assert len(words(cut)) > 10
             assert cut[-1]["type"] == "job.completed"
+
+    asyncio.run(body())
+
+
+def test_a_killed_server_is_awaited_and_told_again_what_it_forgot(tmp_path: Path) -> None:
+    async def body() -> None:
+        port = free_port()
+        server = Server(tmp_path, {"ENGINE": "scripted", "PORT": str(port)}).start()
+        try:
+            key = server.new_key("pro")
+            async with Client(server.base, key) as client, client.live(sample_rate=16_000) as stream:
+                speaking = asyncio.create_task(speak(stream, None, speed=2))
+                await asyncio.sleep(3)
+                server.kill()
+                await asyncio.to_thread(server.start)
+                heard = await speaking
+        finally:
+            server.stop()
+        indices = [event["index"] for event in heard if event["type"] == "word"]
+        assert indices == list(range(len(indices)))
+        assert len(indices) > 20
+        assert heard[-1]["type"] == "job.completed"
 
     asyncio.run(body())
 
