@@ -82,7 +82,7 @@ def main() -> None:
         for group, row in groups.items():
             print(f"{system:28} {group:14}", "  ".join(f"{name} {value}" for name, value in row.items()))
     if not given.no_write:
-        print(write("accuracy", {"clips": [str(len(clips))], "systems": result}))
+        print(write("accuracy", {"clips": len(clips), "systems": result}))
 
 
 def in_folder(folder: Path) -> list[Clip]:

@@ -15,7 +15,7 @@ AHEAD = 10
 """Reference words beyond the length of a partial that are searched for it."""
 
 LAST_S = 1.5
-"""The end of a stream, of which nothing may be lost."""
+"""The end of a stream, of which nothing may be lost: words may be misheard there as elsewhere, but not be missing."""
 
 PAUSE_S = 0.5
 """Silence between two words that makes them belong to two utterances."""
@@ -89,6 +89,7 @@ class Scores:
         """Everything, in seconds and shares, rounded."""
         return {
             "words": self.said,
+            "errors": self.errors,
             "wer": _share(self.errors, self.said),
             "wer_offline": _share(self.offline_errors, self.said),
             "wer_gap": round(_share(self.errors, self.said) - _share(self.offline_errors, self.said), 4),
@@ -114,9 +115,7 @@ class Scores:
         self.offline_errors += word_errors(stream.said, offline)
         self.matched += len(matched)
         self.offline_matched += len(offline_matched)
-        end = max((word.end for word in stream.truth), default=0.0)
-        last = {row for row, word in enumerate(stream.truth) if word.end > end - LAST_S}
-        self.lost_at_end += len((last & offline_matched) - matched)
+        self.lost_at_end += stream.lost_at_end(offline_matched)
 
     def _words(self, stream: "_Stream", since: float) -> None:
         shown_at = stream.first_shown()
@@ -170,6 +169,13 @@ class _Stream:
             for row, _ in matches(self.said[expected : expected + len(partial) + AHEAD], partial):
                 shown.setdefault(expected + row, one.at)
         return shown
+
+    def lost_at_end(self, heard: set[int]) -> int:
+        """How many words fewer came out after LAST_S before the end than were *heard* there, rows of the truth."""
+        end = max((word.end for word in self.truth), default=0.0)
+        tail = next((row for row, word in enumerate(self.truth) if word.end > end - LAST_S), len(self.truth))
+        before = max((column for row, column in self.column.items() if row < tail), default=-1)
+        return max(0, sum(row >= tail for row in heard) - (len(self.finals) - 1 - before))
 
     def utterances(self) -> list[list[int]]:
         """The rows of the truth, parted at pauses."""

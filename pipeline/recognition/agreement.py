@@ -53,13 +53,16 @@ class Agreement:
         """Nothing that starts before here will be committed any more."""
         return self._end
 
-    def receive(self, words: Sequence[Word], *, until: int, paused: bool = False) -> tuple[Word, ...]:
+    def receive(
+        self, words: Sequence[Word], *, until: int, paused: bool = False, doubted: bool = False
+    ) -> tuple[Word, ...]:
         """Take the next hypothesis over audio that ends at *until*; give the words that are now certain.
 
-        *paused*: the audio ends in silence, so that its last word is whole.
+        *paused*: the audio ends in silence, so that its last word is whole. *doubted*: however sure the model is of a
+        word, one hypothesis is not enough.
         """
         fresh = self._fresh(words, until)
-        return self._commit(fresh, self._certain(fresh, until, paused=paused))
+        return self._commit(fresh, self._certain(fresh, until, paused=paused, doubted=doubted))
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:
         """Take the last hypothesis over audio that ends at *until*; give its words up to *guard* before that."""
@@ -118,11 +121,11 @@ class Agreement:
         tail = self._kept[-5:]
         return max(range(len(words) + 1), key=score)
 
-    def _certain(self, fresh: Sequence[Word], until: int, *, paused: bool) -> int:
+    def _certain(self, fresh: Sequence[Word], until: int, *, paused: bool, doubted: bool) -> int:
         """How many of the *fresh* words will not change, given the hypothesis before."""
         options = self._options
         limit = self._loop(fresh)
-        hold = _lost(fresh, until, options.jump)
+        hold = doubted or _lost(fresh, until, options.jump)
         guard, sure_guard = (0, 0) if paused else (options.guard, options.sure_guard)
 
         def certain(word: Word) -> bool:

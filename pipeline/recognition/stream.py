@@ -59,7 +59,8 @@ class StreamOptions:
     trim_anyway: int = position(6)  # ... and one longer than this between any two of them
     anchors: int = 2  # committed words that a window always keeps, to find the place again
     context: int = 40  # words of this turn, said before the window, that the engine is told
-    known: float = 0.5  # probability that settles the language
+    known: float = 0.5  # probability that settles the language ...
+    known_after: int = position(1.5)  # ... of so much speech, or of any that ended: of less, languages sound alike
 
     def __post_init__(self) -> None:
         """Raise ValueError where a turn and its silence would not fit into one decode job."""
@@ -276,7 +277,9 @@ class StreamCore:
             return
         if not self._conclude_if_known():
             paused = ask.aim is _Aim.FINAL
-            self._commit(self._agreement.receive(heard.words, until=self._until(ask), paused=paused))
+            doubted = self._language is None
+            words = self._agreement.receive(heard.words, until=self._until(ask), paused=paused, doubted=doubted)
+            self._commit(words)
             self._show()
 
     def _conclude_if_known(self) -> bool:
@@ -353,11 +356,12 @@ class StreamCore:
         return words
 
     def _learn_language(self, heard: Heard, ask: _Ask) -> None:
-        """Settle the language on the first answer with words that is sure of it, or on the first final."""
+        """Settle the language on a final, or once enough speech was heard, if the engine is sure of it."""
         if self._language is not None or heard.language is None or not heard.words:
             return
         probability = heard.language_probability or 0.0
-        if probability >= self._options.known or ask.aim is not _Aim.PARTIAL:
+        enough = ask.aim is not _Aim.PARTIAL or ask.voiced - self._segment_start >= self._options.known_after
+        if enough and probability >= self._options.known:
             self._language = heard.language
             self._events.append(LanguageDetected(heard.language, probability))
 

@@ -356,16 +356,28 @@ def test_case_and_punctuation_do_not_hold_a_word_back_and_the_first_form_stays()
     assert [word.text.lower().strip(",") for word in run.committed] == [word.text for word in words]
 
 
-def test_the_language_is_settled_once_and_asked_for_until_then():
+def test_the_language_is_settled_once_on_enough_speech_and_asked_for_until_then():
     words = talk(20)
-    certain = iter([0.2, 0.3])
+    certain = iter([0.9, 0.9, 0.9, 0.2, 0.3])  # the first three hear less than 1.5 s, the others are not sure
 
     def listen(request: DecodeRequest) -> Heard:
         return replace(perfect(words)(request), language_probability=next(certain, 0.9))
 
     run = stream(voice(words, position(10)), listen)
     assert run.only(LanguageDetected) == [LanguageDetected("en", 0.9)]
-    assert [request.language for request in run.requests] == [None] * 3 + ["en"] * (len(run.requests) - 3)
+    assert [request.language for request in run.requests] == [None] * 6 + ["en"] * (len(run.requests) - 6)
+
+
+def test_a_word_said_in_one_language_only_once_is_not_believed_while_the_language_is_open():
+    words = talk(20)
+    other = tuple(replace(word, text=f"v{n}") for n, word in enumerate(words))
+    languages = iter([other, words, other])
+
+    def listen(request: DecodeRequest) -> Heard:
+        return perfect(next(languages, words))(request)
+
+    run = stream(voice(words, position(10)), listen)
+    assert run.text == written(words)
 
 
 def test_a_given_language_is_never_detected():

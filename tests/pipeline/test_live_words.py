@@ -1,0 +1,72 @@
+"""Live words of a real model on real clips, on a clock that gives each model call a tenth of a second."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+
+import numpy as np
+import pytest
+import soundfile
+
+from benchmarks.latency import SPEECH, Bench, Track, clips
+from benchmarks.virtual_time import VirtualTimeLoop
+from pipeline.audio import RATE, Samples
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engine import Engine
+from pipeline.recognition.engines.load import EngineSettings, load
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    model = str(SPEECH / "tiny-whisper")
+    engine = load(EngineSettings(engine="whisper", model=model, windows="short", device="cpu", threads=1))
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def bench(engine: Engine) -> Bench:
+    ticks = count(0.0, 0.1)
+    return Bench(engine, VoiceDetector(), simulated=partial(VirtualTimeLoop, lambda: next(ticks)))
+
+
+@pytest.fixture(scope="module")
+def tracks(bench: Bench) -> list[Track]:
+    return clips(SPEECH, bench, longest_s=30)
+
+
+def clip(name: str) -> Samples:
+    samples, rate = soundfile.read(SPEECH / name, dtype="float32")
+    assert rate == RATE
+    return samples
+
+
+def test_streamed_words_are_as_right_as_those_of_a_file_and_soon_final(bench: Bench, tracks: list[Track]) -> None:
+    scores = bench.one_by_one(tracks)
+    assert scores["words"] > 150
+    assert scores["wer_gap"] <= 0.01
+    assert scores["coverage_of_offline"] >= 0.98
+    assert scores["lost_at_end"] <= 1, "in es_11 the model itself does not know one word when it hears the end alone"
+    assert scores["retractions"] == 0
+    assert scores["commit_s"]["p50"] <= 1.0
+    assert scores["commit_s"]["p95"] <= 2.0
+    assert scores["first_seen_s"]["p50"] <= 0.5
+    assert scores["start_error_s"]["p95"] <= 0.35
+    assert scores["end_error_s"]["p95"] <= 0.35
+
+
+@pytest.mark.parametrize("name", ["silence", "noise", "music"])
+def test_what_is_not_speech_gives_no_words_and_asks_the_model_nothing(bench: Bench, name: str) -> None:
+    sound = np.tile(clip(f"other/{name}.flac"), 3)
+    scores = bench.one_by_one([Track(name, "", sound, ())])
+    assert (scores["errors"], scores["calls_per_audio_s"]) == (0, 0.0)
+
+
+def test_ten_minutes_of_pause_between_two_sentences_are_ten_minutes_of_rest(bench: Bench, tracks: list[Track]) -> None:
+    first, second = tracks[1], tracks[3]
+    apart = bench.one_by_one([first, second])
+    pause = np.zeros(600 * RATE, np.float32)
+    joined = bench.one_by_one([Track("joined", "en", np.concatenate([first.samples, pause, second.samples]), ())])
+    calls = apart["calls_per_audio_s"] * apart["audio_s"]
+    assert joined["calls_per_audio_s"] * joined["audio_s"] == pytest.approx(calls, abs=1.0)
+    assert joined["errors"] == pytest.approx(apart["words"], abs=1), "every word that came out counts, none is expected"
