@@ -29,7 +29,7 @@ LOAD_S = 60.0
 
 PATIENCE_S = 30.0
 SLOWEST = 10.0
-"""A call that takes PATIENCE_S and SLOWEST times its audio hangs: it should take less than half of its audio."""
+"""A call that takes PATIENCE_S and SLOWEST times its audio hangs: it should take a sixth of its audio."""
 
 
 class SphinxEngine:
@@ -39,19 +39,15 @@ class SphinxEngine:
     model = "en-us"
     languages = frozenset({"en"})
     incremental = True
-    job = position(10)
+    job = position(8)  # longer ones are heard no better, and live windows wait for them
 
-    def __init__(
-        self, *, processes: int | None = None, patience_s: float = PATIENCE_S, slowest: float = SLOWEST
-    ) -> None:
+    def __init__(self, *, processes: int | None = None) -> None:
         """Ready to hear *processes* windows at a time; as many as there are processors where it is None.
 
-        A call is given up after *patience_s* and *slowest* times the length of its audio.
         Raises ModelUnavailable where pocketsphinx does not run.
         """
         self.most = processes or _processors()
-        self._patience_s = patience_s
-        self._slowest = slowest
+        self._patience_s = PATIENCE_S
         self._cell: _Cell | None = None
         self._utterances: OrderedDict[str, _Hearer] = OrderedDict()  # the one that was heard longest ago comes first
         self._room = max(8, 4 * self.most)  # utterances in mind: more than the processors can keep up with
@@ -68,7 +64,7 @@ class SphinxEngine:
     def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
         """What the windows say. An utterance that was forgotten is heard again from the window's start."""
         audio_s = sum(len(request.samples) for request in requests) / RATE
-        answers = self._answers(requests, self._patience_s + self._slowest * audio_s)
+        answers = self._answers(requests, self._patience_s + SLOWEST * audio_s)
         return [heard(request, segments) for request, segments in zip(requests, answers, strict=True)]
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002 (the role's)

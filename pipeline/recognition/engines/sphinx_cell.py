@@ -23,50 +23,67 @@ NICE = 10
 """Priority of this process and its hearers: the server's event loop goes first."""
 
 PIECE = 1024
-"""Bytes given to the decoder at a time: a voice activity window, of which live windows are made, so that an utterance
-is heard in the same pieces however it grew. Of pieces longer than a second it would lose the end."""
+"""Bytes given to the decoder at a time, 32 ms. Always the same, so that what it hears does not depend on how windows
+grew; and short, because of pieces longer than a second it loses the end."""
+
+FIRST = 25 * PIECE
+"""Bytes whose spectral mean an utterance begins with, 0.8 s: what a live session asks about first."""
+
+REFRESH = 16
+"""Pieces after which the mean is taken anew, over all audio so far."""
+
+MOST_STATES = 3000
+"""Hidden Markov models that stay in the race per frame. In noise none stands out, and all 30,000 would run."""
 
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 
 class Hearer:
-    """One utterance, heard as it grows."""
+    """One utterance. What it says of its audio does not depend on the windows in which that came."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        self._started = False
-        self._waiting = b""  # audio that holds nothing yet
+        self._waiting = b""  # for a whole piece, or for enough to begin with
+        self._first = FIRST
+        self._pieces = 0
 
     def hear(self, pcm: bytes, *, final: bool) -> list[tuple[str, int, int, float]]:
-        """Everything heard so far: dictionary entries, their first and last frame of 10 ms, their posteriors.
+        """All that is heard so far: dictionary entries, their first and last frame of 10 ms, their posteriors.
 
         Before the final there is no word lattice, and every posterior is 1.
         """
-        pcm, self._waiting = self._waiting + pcm, b""
-        self._started = self._started or self._start(pcm)
-        if not self._started:
-            self._waiting = pcm
+        self._waiting += pcm
+        if not self._pieces and not self._begin(final=final):
             return []
-        for at in range(0, len(pcm), PIECE):
-            self._decoder.process_raw(pcm[at : at + PIECE], False, False)
+        end = len(self._waiting) if final else len(self._waiting) // PIECE * PIECE
+        for at in range(0, end, PIECE):
+            self._decoder.process_raw(self._waiting[at : min(at + PIECE, end)], False, False)
+            self._pieces += 1
+            if self._pieces % REFRESH == 0:
+                self._decoder.get_cmn(True)
+        self._waiting = self._waiting[end:]
         if final:
             self._decoder.end_utt()
         return [(each.word, each.start_frame, each.end_frame, each.prob) for each in self._decoder.seg() or ()]
 
-    def _start(self, pcm: bytes) -> bool:
-        """Begin with the spectral mean of the first audio: the model's own fits one microphone at one volume.
+    def _begin(self, *, final: bool) -> bool:
+        """Start to decode with the mean of the first audio: the model's own fits one microphone at one volume.
 
-        False where that has no mean, as digital silence: begun with it, the decoder would be deaf to what follows.
+        False while there is too little audio or it has no mean, as digital silence has none: begun with that, the
+        decoder would be deaf to all that follows.
         """
-        self._decoder.start_utt()
-        self._decoder.process_raw(pcm, True, True)  # features only
-        mean = self._decoder.get_cmn(True)
-        self._decoder.end_utt()
-        if "nan" in mean:
-            return False
-        self._decoder.set_cmn(mean)
-        self._decoder.start_utt()
-        return True
+        while len(self._waiting) >= self._first or final:
+            self._decoder.start_utt()
+            self._decoder.process_raw(self._waiting[: self._first], True, True)  # features only
+            known = "nan" not in self._decoder.get_cmn(False)
+            self._decoder.end_utt()
+            if known:
+                self._decoder.start_utt()
+                return True
+            if len(self._waiting) <= self._first:
+                return False
+            self._first += FIRST
+        return False
 
 
 def serve(control: socket.socket, decoder: Decoder) -> None:
@@ -117,7 +134,7 @@ def main() -> None:
         signal.signal(name, signal.SIG_IGN)  # the server ends this process, also when all of its group are told to stop
     os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     with socket.socket(fileno=0) as control:
-        serve(control, Decoder(loglevel="ERROR"))
+        serve(control, Decoder(loglevel="ERROR", maxhmmpf=MOST_STATES))
 
 
 _LIBC = ctypes.CDLL(None)
