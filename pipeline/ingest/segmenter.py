@@ -21,8 +21,8 @@ class SegmenterOptions:
     enter: float = 0.5  # probability that starts speech
     leave: float = 0.35  # probability that continues it; lower than *enter*: a breath does not end a sentence
     least: int = 2 * WINDOW  # shorter sounds are clicks: the shortest word is longer
-    silence: int = position(0.3)  # quiet that ends a span: a pause between phrases, not the closure inside a word
-    pad: int = position(0.25)  # soft first and last sounds of words stay below *enter*
+    silence: int = position(0.4)  # quiet that ends a span: a pause between phrases, not the closure inside a word
+    pad: int = position(0.4)  # soft first and last sounds of words stay below *enter*
 
     def __post_init__(self) -> None:
         """Raise ValueError where a span could not be closed by what its end promises."""

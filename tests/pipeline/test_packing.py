@@ -115,7 +115,7 @@ def test_short_pauses_stay_in_a_job_as_they_are_and_long_ones_end_it() -> None:
 
 
 def test_a_job_that_is_long_enough_ends_at_the_next_pause() -> None:
-    sentence = [0.9] * 120 + [0.0] * 12  # 3.8 s and a pause of 0.4 s
+    sentence = [0.9] * 120 + [0.0] * 16  # 3.8 s and a pause of 0.5 s
     jobs = jobs_in(packed(sound(sentence * 10), sentence * 10, PackingOptions(target=position(10))))
     assert all(position(10) <= len(job.samples) <= position(14.5) for job in jobs[:-1])
     assert len(jobs) == 4
