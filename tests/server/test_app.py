@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.words import Chunk
 from tests.server.peers import RawClient
-from tests.server.serving import LIMITS, Served, chunk, served, wav
+from tests.server.serving import LIMITS, ScriptedBatch, Served, chunk, served, wav
 
 AUDIO = {"file": ("talk.wav", wav())}
 BIG = 200 * 1024 * 1024
@@ -247,7 +247,7 @@ def open_door(tmp_path_factory) -> Iterator[httpx.Client]:
 # --- shutdown --------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_in_work_is_handed_back_at_shutdown_and_done_by_the_next_server(tmp_path):
+def test_a_job_in_work_is_handed_back_at_shutdown_and_done_by_the_next_server(tmp_path, monkeypatch):
     reached = threading.Event()
 
     async def stuck(*_: object) -> AsyncGenerator[Chunk]:
@@ -266,9 +266,8 @@ def test_a_job_in_work_is_handed_back_at_shutdown_and_done_by_the_next_server(tm
         with first.client(key) as client:
             job_id = client.post("/v1/transcribe", files=AUDIO, data={"prompt": "work", "wait": "0"}).json()["job_id"]
             assert reached.wait(10)
-    with served(tmp_path) as second:
-        second.batch.scripts["work"] = resumed
-        with second.client(key) as client:
-            record = client.get(f"/v1/jobs/{job_id}", params={"wait": 10}).json()
-            assert (record["status"], record["text"], record["attempt"]) == ("completed", "so my fellow", 1)
-            assert client.get("/v1/usage").json()["usage"][0]["used"] == 1
+    monkeypatch.setattr(ScriptedBatch, "known", {"work": resumed})
+    with served(tmp_path) as second, second.client(key) as client:
+        record = client.get(f"/v1/jobs/{job_id}", params={"wait": 10}).json()
+        assert (record["status"], record["text"], record["attempt"]) == ("completed", "so my fellow", 1)
+        assert client.get("/v1/usage").json()["usage"][0]["used"] == 1
