@@ -64,7 +64,7 @@ def test_a_running_job_shows_its_words_and_can_be_canceled(page: Page, key: str)
     page.open("#files", key=key)
     upload(page, SPEECH / "espeak" / "en_long.flac")
     page.until_text("#job-text", r"\w+ \w+", most_s=60)
-    assert 0 < page.script("return document.querySelector('#job-progress').value") < 1
+    assert page.script("return document.querySelector('#job-progress').value") < 1  # words may come before its event
     page.click("#job-cancel")
     page.until_text("#job-problem", "canceled", most_s=60)
 
