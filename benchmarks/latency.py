@@ -204,6 +204,10 @@ class Bench:
             self._options = replace(self._options, step=round(step_s * RATE))
 
     @property
+    def real(self) -> bool:
+        return self._simulated is None
+
+    @property
     def languages(self) -> frozenset[str]:
         return self._engine.languages
 
@@ -248,7 +252,7 @@ class Bench:
         async def watched() -> float:
             scheduler = Scheduler(self._engine)
             began_s = asyncio.get_running_loop().time()
-            watching = asyncio.create_task(_watch_loop(run)) if self._simulated is None else None
+            watching = asyncio.create_task(_watch_loop(run)) if self.real else None
             await main(run, scheduler)
             if watching is not None:
                 watching.cancel()
@@ -270,15 +274,19 @@ class Bench:
             "took_s": round(took_s, 1),
             "calls_per_audio_s": round(run.calls / run.audio_s, 3),
             "cpu_per_audio_s": round(cpu / run.audio_s, 4),
+            "cores_used": round(cpu / took_s, 3),
             "rss_mb": round(rss_mb()),
             "round_s": round(statistics.mean(run.round_s), 3),
-            **({"loop_late_s": spread(run.loop_late_s, 4), "sender_late_s": late} if self._simulated is None else {}),
+            **({"loop_late_s": spread(run.loop_late_s, 4), "sender_late_s": late} if self.real else {}),
             "void": late["p99"] > LATEST_SENDER_S,
         }
 
 
-def most_sessions(bench: Bench, tracks: Sequence[Track], least_s: float, alone: float) -> dict[str, Any]:
-    """The largest number of sessions with a 95th percentile of commit latency of at most *least_s*."""
+def most_sessions(bench: Bench, tracks: Sequence[Track], limit_s: float, alone: float) -> dict[str, Any]:
+    """The largest number of sessions with a 95th percentile of commit latency of at most *limit_s*.
+
+    A simulated clock counts the model alone; that everything together fits into one core is asked for beside it.
+    """
     runs: dict[int, dict[str, Any]] = {}
 
     def holds(count: int) -> bool:
@@ -287,7 +295,8 @@ def most_sessions(bench: Bench, tracks: Sequence[Track], least_s: float, alone: 
             _say(f"{count} sessions", runs[count])
         result = runs[count]
         p95 = result["commit_s"].get("p95", float("inf"))
-        return bool(p95 <= least_s and result["coverage"] >= LEAST_COVERAGE * alone)
+        fits = bench.real or result["cores_used"] <= 1.0
+        return bool(p95 <= limit_s and result["coverage"] >= LEAST_COVERAGE * alone and fits and not result["void"])
 
     low, high = 0, 4
     while holds(high):
@@ -295,12 +304,12 @@ def most_sessions(bench: Bench, tracks: Sequence[Track], least_s: float, alone: 
     while high - low > max(1, low // 10):
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)
-    return {"limit_s": least_s, "sessions": low, "runs": [runs[count] for count in sorted(runs)]}
+    return {"limit_s": limit_s, "sessions": low, "runs": [runs[count] for count in sorted(runs)]}
 
 
 def _say(what: str, result: dict[str, Any]) -> None:
-    shown = ("wer", "wer_gap", "coverage_of_offline", "commit_s", "first_seen_s", "erasure", "cpu_per_audio_s")
-    print(f"{what:>14}  " + "  ".join(f"{key} {result[key]}" for key in shown), flush=True)
+    shown = ("wer", "wer_gap", "coverage_of_offline", "commit_s", "first_seen_s", "erasure", "cores_used")
+    print(f"{what:>14}  " + "  ".join(f"{key} {result[key]}" for key in shown if key in result), flush=True)
 
 
 def main() -> None:

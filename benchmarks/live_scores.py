@@ -87,14 +87,17 @@ class Scores:
 
     def table(self) -> dict[str, Any]:
         """Everything, in seconds and shares, rounded."""
+        offline = {
+            "wer_offline": _share(self.offline_errors, self.said),
+            "wer_gap": round((self.errors - self.offline_errors) / max(1, self.said), 4),
+            "coverage_of_offline": _share(self.matched, self.offline_matched),
+        }
         return {
             "words": self.said,
             "errors": self.errors,
             "wer": _share(self.errors, self.said),
-            "wer_offline": _share(self.offline_errors, self.said),
-            "wer_gap": round(_share(self.errors, self.said) - _share(self.offline_errors, self.said), 4),
             "coverage": _share(self.matched, self.said),
-            "coverage_of_offline": _share(self.matched, self.offline_matched),
+            **(offline if self.offline_matched else {}),
             "lost_at_end": self.lost_at_end,
             "commit_s": spread(self.commit),
             "first_seen_s": spread(self.first_seen),
