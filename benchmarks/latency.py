@@ -7,7 +7,6 @@ events decides. --clock simulated counts the model's CPU time only and is not di
 
 import argparse
 import asyncio
-import json
 import math
 import random
 import statistics
@@ -19,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 
 from benchmarks.live_scores import Scores, Seen, Shown, Truth
 from benchmarks.measure import cpu_s, rss_mb, spread, write
+from benchmarks.tracks import SPEECH, WARM_UP_S, Track, long_tracks, recordings
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.events import Partial, SegmentClosed, WordsCommitted
@@ -38,22 +37,8 @@ from pipeline.session import Happened, Session
 from pipeline.words import Word, written
 
 FRAME_S = WINDOW / RATE
-WARM_UP_S = 20.0
-MEASURED_S = 120.0
 LATEST_SENDER_S = 0.05
 LEAST_COVERAGE = 0.95
-SPEECH = Path(__file__).parents[1] / "tests" / "speech"
-
-
-@dataclass(frozen=True)
-class Track:
-    """What one session is sent, and what is said in it."""
-
-    name: str
-    language: str
-    samples: Samples
-    truth: tuple[Truth, ...]
-    offline: str = ""
 
 
 @dataclass
@@ -71,15 +56,14 @@ class Run:
     round_s: list[float] = field(default_factory=list)
 
 
-def clips(folder: Path, bench: "Bench", longest_s: float = math.inf) -> list[Track]:
+def heard_clips(folder: Path, bench: "Bench", longest_s: float = math.inf) -> list[Track]:
     """The clips of a folder with words in them, with the engine's own answer to each whole recording.
 
     Where a manifest gives the text alone, the words stand where that answer has them.
     """
     tracks = []
-    for row in json.loads((folder / "manifest.json").read_text()):
-        if row["text"] and row["language"] in bench.languages and row["seconds"] <= longest_s:
-            samples, _ = soundfile.read(folder / row["file"], dtype="float32")
+    for row, samples in recordings(folder, longest_s):
+        if row["language"] in bench.languages:
             offline = bench.offline(samples)
             truth = tuple(Truth(*word) for word in row["words"] or ()) or placed(row["text"], offline)
             if truth:
@@ -100,30 +84,6 @@ def placed(text: str, heard: Sequence[Word]) -> tuple[Truth, ...]:
     starts = np.interp(range(len(said)), rows, [heard[column].start / RATE for _, column in pairs])
     ends = np.interp(range(len(said)), rows, [heard[column].end / RATE for _, column in pairs])
     return tuple(Truth(word, float(start), float(end)) for word, start, end in zip(said, starts, ends, strict=True))
-
-
-def joined(tracks: Sequence[Track], first: int, seconds: float, gap_s: float = 0.6) -> Track:
-    """One track of some length out of many, beginning with number *first*."""
-    samples: list[Samples] = []
-    truth: list[Truth] = []
-    at = 0.0
-    for number in range(first, first + 10_000):
-        track = tracks[number % len(tracks)]
-        truth += [replace(word, start=word.start + at, end=word.end + at) for word in track.truth]
-        samples += [track.samples, np.zeros(round(gap_s * RATE), np.float32)]
-        at += len(track.samples) / RATE + gap_s
-        if at >= seconds:
-            break
-    end = seconds - gap_s
-    return Track(
-        f"joined {first}", "", np.concatenate(samples)[: round(seconds * RATE)], tuple(w for w in truth if w.end < end)
-    )
-
-
-def long_tracks(tracks: Sequence[Track], count: int) -> list[Track]:
-    """Tracks of the length of one measurement, each beginning somewhere else; one language, as in one session."""
-    english = [track for track in tracks if track.language == "en"]
-    return [joined(english, 3 * number, WARM_UP_S + MEASURED_S) for number in range(count)]
 
 
 async def stream(track: Track, session: Session, run: Run, *, delay_s: float, since: float) -> None:
@@ -330,7 +290,7 @@ def main() -> None:
     # The work of a recogniser in another process is read from the process tree, in ticks of 10 ms.
     simulated = partial(VirtualTimeLoop, cpu_s if engine.incremental else time.process_time)
     bench = Bench(engine, voice, simulated=simulated if args.clock == "simulated" else None, step_s=args.step)
-    tracks = [track for folder in args.clips for track in clips(folder, bench)]
+    tracks = [track for folder in args.clips for track in heard_clips(folder, bench)]
     result: dict[str, Any] = {
         "engine": engine.name,
         "model": engine.model,

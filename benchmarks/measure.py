@@ -41,7 +41,15 @@ def cpu_s(pid: int | None = None) -> float:
 
 def rss_mb(pid: int | None = None) -> float:
     """Resident memory of a process and all that it started; what they share counts for each."""
-    pages = sum(int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in process_tree(pid))
+    return sum(own_rss_mb(one) for one in process_tree(pid))
+
+
+def own_rss_mb(pid: int) -> float:
+    """Of this process alone; 0 when it has ended."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except FileNotFoundError:
+        return 0.0
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from benchmarks.latency import SPEECH, Bench, Track, clips
+from benchmarks.latency import Bench, heard_clips
+from benchmarks.tracks import SPEECH, Track
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, Samples
 from pipeline.ingest.vad import VoiceDetector
@@ -32,7 +33,7 @@ def bench(engine: Engine) -> Bench:
 
 @pytest.fixture(scope="module")
 def tracks(bench: Bench) -> list[Track]:
-    return clips(SPEECH, bench, longest_s=30)
+    return heard_clips(SPEECH, bench, longest_s=30)
 
 
 def clip(name: str) -> Samples:

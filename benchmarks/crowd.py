@@ -1,0 +1,62 @@
+"""Many speakers at once on one server: python -m benchmarks.crowd [--sessions 24] [--seconds 180] [--overload 240]
+
+First so many sessions speak together for some minutes: none may be dropped, and the event loop has to stay quick. Then
+far more want to: steps widen, new sessions are refused once the model is full, and whoever was admitted finishes.
+Writes benchmarks/results/crowd.json.
+"""
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from benchmarks.driving import Crowd, staggered
+from benchmarks.measure import rss_mb, write
+from benchmarks.serving import Serving, buckets, percentile, serving
+from benchmarks.tracks import SPEECH, WARM_UP_S, Track, clips, long_tracks
+from benchmarks.wires import Scribewire, Wire
+
+MANY = {"live_sessions = 100\n": "live_sessions = 1000\n"}
+OVERLOAD_S = 60.0  # length of a session
+ARRIVAL_S = 0.25  # between two of them
+OVERLOAD_FRAME_S = 0.1  # the sender shares the machine
+
+
+async def crowd(server: Serving, tracks: list[Track], apart_s: list[float], **options: float) -> dict[str, Any]:
+    async def opened(track: Track) -> Wire:
+        return await asyncio.to_thread(Scribewire.opened, server.base, server.key, track.language)
+
+    before = buckets(server.metrics())
+    result = await Crowd(opened, server.pid, **options).run(tracks, apart_s)
+    after = buckets(await asyncio.to_thread(server.metrics))
+    return {
+        **result,
+        "loop_lag_p99_ms_at_most": percentile(before, after, 0.99) * 1000,
+        "rss_mb_after": round(rss_mb(server.pid)),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=24)
+    parser.add_argument("--seconds", type=float, default=180)
+    parser.add_argument("--overload", type=int, default=240)
+    parser.add_argument("--model", default=str(SPEECH / "tiny-whisper"), help="folder or name of a Whisper model")
+    args = parser.parse_args()
+    spoken = clips()
+    result: dict[str, Any] = {"model": Path(args.model).name}
+    with serving(MANY, ENGINE="whisper", WHISPER_MODEL=args.model) as server:
+        tracks = long_tracks(spoken, args.sessions, args.seconds)
+        result["together"] = asyncio.run(crowd(server, tracks, staggered(args.sessions), since_s=WARM_UP_S))
+        print(result["together"], flush=True)
+    if args.overload:
+        with serving(MANY, ENGINE="whisper", WHISPER_MODEL=args.model) as server:
+            tracks = long_tracks(spoken, args.overload, OVERLOAD_S)
+            apart = [ARRIVAL_S * number for number in range(args.overload)]
+            result["overload"] = asyncio.run(crowd(server, tracks, apart, frame_s=OVERLOAD_FRAME_S))
+            print(result["overload"], flush=True)
+    print(write("crowd", result))
+
+
+if __name__ == "__main__":
+    main()

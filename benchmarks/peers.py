@@ -1,0 +1,184 @@
+"""Live words beside other servers: python -m benchmarks.peers [--sessions 1 8] [--systems ...] [--rounds 1]
+
+Each server runs as its own users start it, on the same model, machine and audio, one after the other, and is spoken
+to over its own WebSocket at the pace of speech. Peers are installed into virtual environments of their own under
+--venvs when they are not there. Writes benchmarks/results/peers.json.
+"""
+
+import argparse
+import asyncio
+import itertools
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.driving import Crowd, Opener, staggered
+from benchmarks.measure import ROOT, write
+from benchmarks.serving import serving
+from benchmarks.tracks import SPEECH, WARM_UP_S, Track, clips, long_tracks
+from benchmarks.wires import LocalAgreement, Scribewire, WhisperLive, WhisperLiveKit, Wire
+
+ONE_S = 240.0  # length of the track of a single session
+START_S = 120.0
+WARMING_S = 5.0  # of audio before anything is measured: models load with the first session, in some servers
+HERE = "127.0.0.1"
+WEB = ("fastapi", "uvicorn", "websockets", "python-multipart", "soundfile")
+PACKAGES = {
+    # What a server imports on the way measured here; its other requirements stay out.
+    "whisper-live": ("whisper-live==0.10.0", "faster-whisper==1.2.0", "scipy", "prometheus-client", *WEB),
+    "whisperlivekit": ("whisperlivekit==0.2.26", "faster-whisper==1.2.1", "librosa", "tiktoken", *WEB),
+}
+TORCH = "torch==2.13.0"
+
+
+@dataclass(frozen=True)
+class Started:
+    """A server that answers: its process, and how a session is opened."""
+
+    pid: int
+    open: Opener
+
+
+System = Callable[[str, Path], AbstractContextManager[Started]]
+"""Starts a server on a model's folder; the path is where virtual environments are."""
+
+
+@contextmanager
+def scribewire(model: str, _venvs: Path) -> Iterator[Started]:
+    with serving(ENGINE="whisper", WHISPER_MODEL=model) as server:
+
+        async def opened(track: Track) -> Wire:
+            return await asyncio.to_thread(Scribewire.opened, server.base, server.key, track.language)
+
+        yield Started(server.pid, opened)
+
+
+@contextmanager
+def local_agreement(model: str, _venvs: Path) -> Iterator[Started]:
+    with process(sys.executable, "-m", "benchmarks.local_agreement", model, "PORT") as (pid, port):
+
+        async def opened(track: Track) -> Wire:
+            return LocalAgreement(f"ws://{HERE}:{port}", track.language)
+
+        yield Started(pid, opened)
+
+
+@contextmanager
+def whisper_live(model: str, venvs: Path, **options: bool) -> Iterator[Started]:
+    script = (
+        "import sys; from whisper_live.server import TranscriptionServer as Server; "
+        f"Server().run({HERE!r}, int(sys.argv[1]), 'faster_whisper', {model!r}, max_clients=1000, **{options})"
+    )
+    with process(str(installed(venvs, "whisper-live")), "-c", script, "PORT") as (pid, port):
+        numbers = itertools.count()
+
+        async def opened(track: Track) -> Wire:
+            return WhisperLive(f"ws://{HERE}:{port}", track.language, model, f"session {next(numbers)}")
+
+        yield Started(pid, opened)
+
+
+@contextmanager
+def whisperlivekit(model: str, venvs: Path) -> Iterator[Started]:
+    server = str(installed(venvs, "whisperlivekit").with_name("whisperlivekit-server"))
+    options = ("--backend", "faster-whisper", "--backend-policy", "localagreement", "--pcm-input", "--lan", "en")
+    with process(server, "--host", HERE, "--port", "PORT", "--model_dir", model, *options) as (pid, port):
+
+        async def opened(_track: Track) -> Wire:
+            return WhisperLiveKit(f"ws://{HERE}:{port}/asr")
+
+        yield Started(pid, opened)
+
+
+SYSTEMS: dict[str, System] = {
+    "scribewire": scribewire,
+    "LocalAgreement over transcribe()": local_agreement,
+    "whisper-live, one model": partial(whisper_live, single_model=True),
+    "whisper-live, batched": partial(whisper_live, batch_enabled=True),
+    "whisper-live, a model each": whisper_live,
+    "whisperlivekit, LocalAgreement": whisperlivekit,
+}
+
+
+@contextmanager
+def process(*command: str) -> Iterator[tuple[int, int]]:
+    """A server with a free port where the command says PORT: its process and that port, once it listens."""
+    with socket.create_server((HERE, 0)) as probe:
+        port = probe.getsockname()[1]
+    words = [str(port) if word == "PORT" else word for word in command]
+    with tempfile.TemporaryFile() as log:
+        running = subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log)
+        try:
+            if not _listens(port, running):
+                log.seek(0)
+                raise SystemExit(f"{words[0]} did not start:\n{log.read().decode(errors='replace')[-4000:]}")
+            yield running.pid, port
+        finally:
+            running.kill()
+            running.wait()
+
+
+def _listens(port: int, running: "subprocess.Popen[bytes]") -> bool:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until and running.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex((HERE, port)) == 0:
+                return True
+        time.sleep(0.2)
+    return False
+
+
+def installed(venvs: Path, name: str) -> Path:
+    """The Python of a peer's virtual environment, which is made when it is not there."""
+    peer, *needed = PACKAGES[name]
+    python = venvs / name / "bin" / "python"
+    stamp = venvs / name / "installed"
+    if not stamp.exists() or stamp.read_text() != f"{TORCH} {PACKAGES[name]}":
+        print(f"installing {name} ...", flush=True)
+        subprocess.run((sys.executable, "-m", "venv", "--clear", str(venvs / name)), check=True)
+        pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        for what in ((TORCH,), needed, ("--no-deps", peer)):
+            subprocess.run((*pip, *what), check=True)
+        stamp.write_text(f"{TORCH} {PACKAGES[name]}")
+    return python
+
+
+async def measure(started: Started, sessions: int) -> dict[str, Any]:
+    """One run: one long track alone, or so many at once, of which the first seconds only warm up."""
+    spoken = clips()
+    await Crowd(started.open, started.pid).run(long_tracks(spoken, 1, WARMING_S), [0.0])
+    if sessions == 1:
+        return await Crowd(started.open, started.pid).run(long_tracks(spoken, 1, ONE_S), [0.0])
+    crowd = Crowd(started.open, started.pid, since_s=WARM_UP_S)
+    return await crowd.run(long_tracks(spoken, sessions), staggered(sessions))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default=str(SPEECH / "tiny-whisper"), help="folder of a Whisper model")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS), metavar="NAME")
+    parser.add_argument("--sessions", nargs="+", type=int, default=[1, 8])
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--venvs", type=Path, default=Path(tempfile.gettempdir()) / "scribewire-peers")
+    args = parser.parse_args()
+
+    rows: list[dict[str, Any]] = []
+    for number, sessions, name in itertools.product(range(args.rounds), args.sessions, args.systems):
+        with SYSTEMS[name](args.model, args.venvs) as started:
+            row = asyncio.run(measure(started, sessions))
+        rows.append({"system": name, "round": number + 1, **row})
+        shown = ("sessions", "commit_s", "first_seen_s", "wer", "coverage", "cpu_per_audio_s", "rss_mb", "void")
+        print(f"{name:>34}  " + "  ".join(f"{key} {row[key]}" for key in shown), flush=True)
+        write("peers", {"model": Path(args.model).name, "rows": rows})  # a run takes long: what is measured is kept
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""A Scribewire server process of our own to measure, and what its /metrics say."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from benchmarks.measure import ROOT
+
+START_S = 60
+LOOP_LAG = "scribewire_loop_lag_seconds"
+
+
+@dataclass(frozen=True)
+class Serving:
+    base: str
+    key: str
+    pid: int
+
+    def metrics(self) -> str:
+        return httpx.get(f"{self.base}/metrics", timeout=30).text
+
+
+@contextmanager
+def serving(limits: Mapping[str, str] | None = None, **settings: str) -> Iterator[Serving]:
+    """A server on a free port with an empty data folder. *limits* replaces pieces of server/limits.toml."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = (ROOT / "server" / "limits.toml").read_text()
+        for old, new in (limits or {}).items():
+            if old not in text:
+                raise SystemExit(f"server/limits.toml has no {old!r}")
+            text = text.replace(old, new)
+        (Path(folder) / "limits.toml").write_text(text)
+        ours = {"DATA_DIR": f"{folder}/data", "PORT": "0", "LIMITS_FILE": f"{folder}/limits.toml", **settings}
+        log = Path(folder) / "log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "server", "serve"],
+                cwd=ROOT,
+                stderr=file,
+                env={**os.environ, **{f"SCRIBEWIRE_{name}": value for name, value in ours.items()}},
+            )
+        try:
+            base = _address(log)
+            yield Serving(base, (Path(folder) / "data" / "operator-key").read_text().strip(), process.pid)
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def buckets(metrics: str, name: str = LOOP_LAG) -> dict[float, float]:
+    """A histogram: upper edge of each bucket -> observations up to it."""
+    found = re.findall(rf'{name}_bucket\{{le="([^"]+)"\}} (\S+)', metrics)
+    return {float(edge.replace("+Inf", "inf")): float(count) for edge, count in found}
+
+
+def percentile(before: Mapping[float, float], after: Mapping[float, float], share: float) -> float:
+    """The upper edge of the bucket in which the percentile of what came between the two lies."""
+    counts = {edge: after[edge] - before[edge] for edge in after}
+    return next(edge for edge, count in sorted(counts.items()) if count >= share * counts[float("inf")])
+
+
+def _address(log: Path) -> str:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until:
+        if found := re.search(r"ready (http\S+)", log.read_text()):
+            return found[1]
+        time.sleep(0.1)
+    raise SystemExit("the server did not start:\n" + log.read_text())

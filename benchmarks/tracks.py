@@ -1,0 +1,68 @@
+"""What streamed sessions are sent and what is said in it: the test clips, one by one or joined to long tracks."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+
+from benchmarks.live_scores import Truth
+from pipeline.audio import RATE, Samples
+
+SPEECH = Path(__file__).parents[1] / "tests" / "speech"
+WARM_UP_S = 20.0
+MEASURED_S = 120.0
+GAP_S = 0.6  # between two clips of one track
+
+
+@dataclass(frozen=True)
+class Track:
+    """What one session is sent, and what is said in it."""
+
+    name: str
+    language: str
+    samples: Samples
+    truth: tuple[Truth, ...]
+    offline: str = ""
+
+
+def clips(folder: Path = SPEECH) -> list[Track]:
+    """Those whose words and their times are known."""
+    return [
+        Track(row["file"], row["language"], samples, tuple(Truth(*word) for word in row["words"]))
+        for row, samples in recordings(folder)
+        if row["words"]
+    ]
+
+
+def recordings(folder: Path, longest_s: float = math.inf) -> Iterator[tuple[dict[str, Any], Samples]]:
+    """The rows of a folder's manifest in which somebody speaks, each with its audio."""
+    for row in json.loads((folder / "manifest.json").read_text()):
+        if row["text"] and row["seconds"] <= longest_s:
+            yield row, soundfile.read(folder / row["file"], dtype="float32")[0]
+
+
+def joined(tracks: Sequence[Track], first: int, length_s: float) -> Track:
+    """One track of some length out of many, beginning with number *first*."""
+    samples: list[Samples] = []
+    truth: list[Truth] = []
+    at = 0.0
+    for number in range(first, first + 10_000):
+        track = tracks[number % len(tracks)]
+        truth += [replace(word, start=word.start + at, end=word.end + at) for word in track.truth]
+        samples += [track.samples, np.zeros(round(GAP_S * RATE), np.float32)]
+        at += len(track.samples) / RATE + GAP_S
+        if at >= length_s:
+            break
+    said = tuple(word for word in truth if word.end < length_s - GAP_S)
+    return Track(f"joined {first}", "en", np.concatenate(samples)[: round(length_s * RATE)], said)
+
+
+def long_tracks(tracks: Sequence[Track], count: int, length_s: float = WARM_UP_S + MEASURED_S) -> list[Track]:
+    """Tracks of the length of one measurement, each beginning somewhere else; one language, as in one session."""
+    english = [track for track in tracks if track.language == "en"]
+    return [joined(english, 3 * number, length_s) for number in range(count)]
