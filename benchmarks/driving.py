@@ -80,21 +80,23 @@ class Crowd:
         try:
             wire = await self.open(track)
             async with connect(wire.url, max_size=None, compression=None, ping_interval=None) as connection:
-                await self._speak(connection, wire, track, seen, sent)
+                finished = await self._speak(connection, wire, track, seen, sent)
         except Refused:
             self.refused += 1
             return
         finally:
             sent.set()
-        self.finished += wire.over
-        self.unfinished += not wire.over
+        self.finished += finished
+        self.unfinished += not finished
         self.audio_s += len(track.samples) / RATE
         self.retractions += wire.retractions
         self.scores.add(track.truth, seen, offline=track.offline, length=len(track.samples) / RATE, since=self.since_s)
 
     async def _speak(
         self, connection: ClientConnection, wire: Wire, track: Track, seen: list[Seen], sent: asyncio.Event
-    ) -> None:
+    ) -> bool:
+        """Did the server say, or show by closing after the goodbye, that it has said everything?"""
+        finished = False
         if wire.hello is not None:
             await connection.send(wire.hello)
         while not wire.ready:
@@ -107,12 +109,12 @@ class Crowd:
             if wire.patience_s:  # what its own client does
                 await asyncio.wait({reading}, timeout=wire.patience_s)
             await connection.send(wire.goodbye)
-        sent.set()
-        await asyncio.wait({reading}, timeout=TAIL_S)
-        if not reading.done():
-            reading.cancel()
-        elif (error := reading.exception()) is not None:
-            raise error
+            await asyncio.wait({reading}, timeout=TAIL_S)
+            finished = reading.done()
+        if reading.done():
+            reading.result()
+        reading.cancel()
+        return finished
 
     async def _send(self, connection: ClientConnection, wire: Wire, track: Track, began: float) -> None:
         loop = asyncio.get_running_loop()

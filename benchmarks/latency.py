@@ -120,7 +120,7 @@ def _seen(happened: Happened, at: float) -> tuple[Seen, ...]:
         case Partial(words):
             return (Seen(at, partial=tuple(word.text for word in words)),)
         case SegmentClosed():
-            return (Seen(at, closed=True),)
+            return (Seen(at, partial=(), closed=True),)
         case _:
             return ()
 

@@ -45,7 +45,7 @@ class Seen:
 
     at: float
     final: tuple[Shown, ...] = ()
-    partial: tuple[str, ...] = ()
+    partial: tuple[str, ...] | None = None  # None: nothing was said of it; final words took the place of its first
     closed: bool = False  # an utterance ended with this
 
 
@@ -168,7 +168,7 @@ class _Stream:
             for _ in (text for word in one.final for text in spoken(word.text)):
                 expected = max(expected, rows.get(finals, -1) + 1)
                 finals += 1
-            partial = [text for word in one.partial for text in spoken(word)]
+            partial = [text for word in one.partial or () for text in spoken(word)]
             for row, _ in matches(self.said[expected : expected + len(partial) + AHEAD], partial):
                 shown.setdefault(expected + row, one.at)
         return shown
@@ -192,14 +192,14 @@ class _Stream:
 
 def _erased(seen: Sequence[Seen]) -> int:
     """Words of partials that the next partial or the final words deleted or replaced."""
-    erased, shown = 0, ()
+    erased = 0
+    shown: tuple[str, ...] = ()
     for one in seen:
-        now = (*(word.text for word in one.final), *one.partial)
-        kept = next(
-            (i for i, (old, new) in enumerate(zip(shown, now, strict=False)) if old != new), min(len(shown), len(now))
-        )
-        erased += len(shown) - kept
-        shown = one.partial
+        partial = shown[len(one.final) :] if one.partial is None else one.partial
+        now = (*(word.text for word in one.final), *partial)
+        changed = (i for i, old in enumerate(shown) if now[i : i + 1] != (old,))
+        erased += len(shown) - next(changed, len(shown))
+        shown = partial
     return erased
 
 

@@ -26,14 +26,13 @@ from benchmarks.serving import serving
 from benchmarks.tracks import SPEECH, WARM_UP_S, Track, clips, long_tracks
 from benchmarks.wires import LocalAgreement, Scribewire, WhisperLive, WhisperLiveKit, Wire
 
-ONE_S = 240.0  # length of the track of a single session
 START_S = 120.0
 WARMING_S = 5.0  # of audio before anything is measured: models load with the first session, in some servers
 HERE = "127.0.0.1"
 WEB = ("fastapi", "uvicorn", "websockets", "python-multipart", "soundfile")
 PACKAGES = {
     # What a server imports on the way measured here; its other requirements stay out.
-    "whisper-live": ("whisper-live==0.10.0", "faster-whisper==1.2.0", "scipy", "prometheus-client", *WEB),
+    "whisper-live": ("whisper-live==0.10.0", "faster-whisper==1.2.0", "scipy", "prometheus-client", "requests", *WEB),
     "whisperlivekit": ("whisperlivekit==0.2.26", "faster-whisper==1.2.1", "librosa", "tiktoken", *WEB),
 }
 TORCH = "torch==2.13.0"
@@ -156,7 +155,7 @@ async def measure(started: Started, sessions: int) -> dict[str, Any]:
     spoken = clips()
     await Crowd(started.open, started.pid).run(long_tracks(spoken, 1, WARMING_S), [0.0])
     if sessions == 1:
-        return await Crowd(started.open, started.pid).run(long_tracks(spoken, 1, ONE_S), [0.0])
+        return await Crowd(started.open, started.pid).run(long_tracks(spoken, 1), [0.0])
     crowd = Crowd(started.open, started.pid, since_s=WARM_UP_S)
     return await crowd.run(long_tracks(spoken, sessions), staggered(sessions))
 

@@ -64,7 +64,7 @@ class Scribewire(Wire):
             case "partial":
                 return Seen(at, partial=tuple(event["text"].split()))
             case "segment":
-                return Seen(at, closed=True)
+                return Seen(at, partial=(), closed=True)
             case "job.completed":
                 self.over = True
             case "error" if event["error"]["code"] == "queue_full":
