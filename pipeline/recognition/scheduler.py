@@ -33,8 +33,8 @@ LONGEST_CALL_S = 300.0
 STARVING_S = 3.0
 """A file that has waited for so long goes before live windows, once: they slow down, but no file stands still."""
 
-LATE_S = 2.0
-"""Live answers that take longer on average mean that one more session would be too many ..."""
+LATE_S = 1.0
+"""Partials that take longer on average mean that one more session would be too many: finals go first ..."""
 
 BUSY = 0.85
 """... as long as the model works for more than this share of the time."""
@@ -67,7 +67,7 @@ class SchedulerStatistics:
     audio_s: float = 0.0
     busy_s: float = 0.0  # of model time
     failures: int = 0
-    live_round_s: float = 0.0  # average time from a live request to its answer
+    partial_round_s: float = 0.0  # average time from a request for a partial to its answer
     utilisation: float = 0.0  # average share of time in which the model works, 0..1
 
 
@@ -119,8 +119,8 @@ class Scheduler:
         began = time.monotonic()
         work = _Work(self._engine.hear, request, bucket, urgency, tenant, audio_s, began, newer)
         heard: Heard = await self._submit(work)
-        if urgency is not Urgency.BATCH:
-            self._numbers.live_round_s += SMOOTHING * (time.monotonic() - began - self._numbers.live_round_s)
+        if urgency is Urgency.PARTIAL:
+            self._numbers.partial_round_s += SMOOTHING * (time.monotonic() - began - self._numbers.partial_round_s)
         return heard
 
     async def detect_language(
@@ -138,7 +138,7 @@ class Scheduler:
 
     def admit(self) -> None:
         """Returns iff there is room for one more live session. Raises Overloaded."""
-        if self._hanging or (self._numbers.live_round_s > LATE_S and self._numbers.utilisation > BUSY):
+        if self._hanging or (self._numbers.partial_round_s > LATE_S and self._numbers.utilisation > BUSY):
             raise Overloaded("the recogniser is busy with the sessions it has")
 
     @property
