@@ -9,11 +9,12 @@ import argparse
 import asyncio
 import itertools
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -97,8 +98,9 @@ def whisperlivekit(model: str, venvs: Path) -> Iterator[Started]:
         yield Started(pid, opened)
 
 
+OURS = "scribewire"
 SYSTEMS: dict[str, System] = {
-    "scribewire": scribewire,
+    OURS: scribewire,
     "LocalAgreement over transcribe()": local_agreement,
     "whisper-live, one model": partial(whisper_live, single_model=True),
     "whisper-live, batched": partial(whisper_live, batch_enabled=True),
@@ -160,6 +162,42 @@ async def measure(started: Started, sessions: int) -> dict[str, Any]:
     return await crowd.run(long_tracks(spoken, sessions), staggered(sessions))
 
 
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The median of the rounds of each system, and ours beside the others."""
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["system"], row["sessions"]), []).append(row)
+    medians = {key: _median(group) for key, group in groups.items()}
+    return {
+        "rounds": max(map(len, groups.values())),
+        "systems": [{"system": name, **row} for (name, _), row in medians.items()],
+        "scribewire_to": {
+            f"{name}, {count} session{'s' * (count > 1)}": _ratios(medians[OURS, count], row)
+            for (name, count), row in medians.items()
+            if name != OURS and (OURS, count) in medians
+        },
+    }
+
+
+def _median(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    first = rows[0]
+    if isinstance(first, dict):
+        return {name: _median([row[name] for row in rows]) for name in first if name != "system"}
+    return first if isinstance(first, bool) else round(statistics.median(rows), 4)
+
+
+def _ratios(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, float]:
+    return {
+        "commit p50": round(ours["commit_s"]["p50"] / theirs["commit_s"]["p50"], 2),
+        "commit p95": round(ours["commit_s"]["p95"] / theirs["commit_s"]["p95"], 2),
+        "first seen p50": round(ours["first_seen_s"]["p50"] / theirs["first_seen_s"]["p50"], 2),
+        "CPU": round(ours["cpu_per_audio_s"] / theirs["cpu_per_audio_s"], 2),
+        "memory": round(ours["rss_mb"] / theirs["rss_mb"], 2),
+        "erasure": round(ours["erasure"] / max(theirs["erasure"], 1e-9), 2),
+        "WER minus theirs": round(ours["wer"] - theirs["wer"], 3),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=str(SPEECH / "tiny-whisper"), help="folder of a Whisper model")
@@ -170,13 +208,13 @@ def main() -> None:
     args = parser.parse_args()
 
     rows: list[dict[str, Any]] = []
-    for number, sessions, name in itertools.product(range(args.rounds), args.sessions, args.systems):
+    for _, sessions, name in itertools.product(range(args.rounds), args.sessions, args.systems):
         with SYSTEMS[name](args.model, args.venvs) as started:
             row = asyncio.run(measure(started, sessions))
-        rows.append({"system": name, "round": number + 1, **row})
+        rows.append({"system": name, **row})
         shown = ("sessions", "commit_s", "first_seen_s", "wer", "coverage", "cpu_per_audio_s", "rss_mb", "void")
         print(f"{name:>34}  " + "  ".join(f"{key} {row[key]}" for key in shown), flush=True)
-        write("peers", {"model": Path(args.model).name, "rows": rows})  # a run takes long: what is measured is kept
+        write("peers", {"model": Path(args.model).name, **summary(rows)})  # a run takes long: what is measured is kept
 
 
 if __name__ == "__main__":

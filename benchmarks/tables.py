@@ -1,12 +1,12 @@
 """The results as tables: python -m benchmarks.tables writes benchmarks/README.md from benchmarks/results/*.json.
 
 No number in that page is typed by hand. Whatever a benchmark writes is shown: numbers of a group as one line of a
-table, groups of groups as tables of their own.
+table, groups of groups as tables of their own. Of live words, which are measured in sixty ways, it shows LIVE.
 """
 
 import ast
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,53 +16,82 @@ HEAD = """# Measured
 Made by `python -m benchmarks.tables` from `results/*.json`; each result names its machine, versions and commit. The
 machines were shared and busy: compare what stands in one table, not across them.
 """
+LIVE = {
+    "sessions": "streams at once",
+    "finished": "of these, how many said at the end that they had said everything",
+    "refused": "how many were not let in",
+    "commit_s p50": "seconds from the end of a word in the audio to the event that makes it final for its reader",
+    "commit_s p95": "",
+    "first_seen_s p50": "the same for the first event that shows the word at all",
+    "final_s p50": "from the end of an utterance's last word to the event that closes it; 0.5 s of it is the silence "
+    "that ends an utterance",
+    "wer": "word errors of the final words, as a share of the words that were said",
+    "wer_gap": "that, minus what the same engine gets wrong when it has the whole recording",
+    "coverage": "share of the words said that came out right: latency is that of these",
+    "coverage_of_offline": "words that came out right, as a share of those of the whole recording",
+    "lost_at_end": "words of the last 1.5 s that the engine knows from the whole recording and that never came",
+    "erasure": "words shown and taken back, for each final word (normalised erasure)",
+    "retractions": "final words that changed later",
+    "cpu_per_audio_s": "CPU seconds of the server and all its processes, for each second of audio",
+    "rss_mb": "most memory of all these processes, in MiB",
+    "loop_lag_p99_ms_at_most": "how late the server's event loop wakes up",
+}
+"""Of a table of live words, the columns that are shown, and what they mean."""
+
 ABOUT = ("machine", "versions", "commit", "measured_at", "date")
 
 
 def page() -> str:
     results = sorted((HERE / "results").glob("*.json"))
-    return HEAD + "".join(section(path.stem, json.loads(path.read_text())) for path in results)
+    return HEAD + meanings() + "".join(section(path.stem, json.loads(path.read_text())) for path in results)
+
+
+def meanings() -> str:
+    """What the columns of live words mean. PCM in frames of 32 ms is sent when the last of each would be spoken."""
+    lines = [f"- `{name}`: {meaning}" for name, meaning in LIVE.items() if meaning]
+    return "\n".join(("\nOf live words:\n", *lines, ""))
 
 
 def section(name: str, result: Mapping[str, Any]) -> str:
-    lines = [f"\n## {name}\n", f"{purpose(name)}\n", *about(result), ""]
+    picture = [f"\n![{name}](results/{name}.svg)"] if (HERE / "results" / f"{name}.svg").exists() else []
+    lines = [f"\n## {name}\n", f"{purpose(name)}\n", *about(result), *picture, ""]
     body = {key: value for key, value in result.items() if key not in ABOUT}
     return "\n".join([*lines, *tables(body), ""])
 
 
 def purpose(name: str) -> str:
-    """The first sentence of the benchmark's own docstring."""
-    source = HERE / f"{name}.py"
-    if not source.exists():
-        return ""
-    return (ast.get_docstring(ast.parse(source.read_text())) or "").partition("\n")[0]
+    """The first sentence of the docstring of the benchmark, whose name a result's begins with."""
+    source = HERE / f"{name.partition('-')[0]}.py"
+    return (ast.get_docstring(ast.parse(source.read_text())) or "").partition("\n")[0].partition(": python ")[0]
 
 
 def about(result: Mapping[str, Any]) -> Iterator[str]:
     for key in ABOUT:
         if key in result:
-            value = result[key]
-            shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
-            yield f"- {key}: {shown[:200]}"
+            yield f"- {key}: {said(result[key])}"
+
+
+def said(value: Any) -> str:
+    return ", ".join(f"{name} {said(part)}" for name, part in value.items()) if isinstance(value, dict) else str(value)
 
 
 def tables(body: Mapping[str, Any], title: str = "") -> Iterator[str]:
     """Scalars as a two-column table, groups of scalars as rows of one table, deeper groups one by one."""
     scalars = {key: value for key, value in body.items() if not isinstance(value, dict | list)}
-    rows = {key: flat(value) for key, value in body.items() if isinstance(value, dict) and is_row(value)}
-    for key, value in body.items():
-        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-            rows |= {f"{key} {label(item, number)}": flat(item) for number, item in enumerate(value, 1)}
+    rows = [(key, flat(value)) for key, value in body.items() if isinstance(value, dict) and is_row(value)]
+    for value in body.values():
+        if isinstance(value, list):
+            rows += [(label(item), flat(item)) for item in value if isinstance(item, dict)]
     if title and (scalars or rows):
         yield f"\n### {title}\n"
     if scalars:
-        yield from table(("", "value"), ((key, value) for key, value in scalars.items()))
+        yield from table(("", "value"), scalars.items())
         yield ""
     if rows:
-        columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-        yield from table(
-            ("", *columns), ((key, *(row.get(column, "") for column in columns)) for key, row in rows.items())
-        )
+        columns = list(dict.fromkeys(column for _, row in rows for column in row))
+        if "commit_s p50" in columns:
+            columns = [column for column in LIVE if column in columns]
+        yield from table(("", *columns), ((key, *(row.get(column, "") for column in columns)) for key, row in rows))
         yield ""
     for key, value in body.items():
         if isinstance(value, dict) and not is_row(value):
@@ -88,11 +117,11 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def label(item: Mapping[str, Any], number: int) -> str:
-    return str(next((item[key] for key in ("file", "name", "model", "system") if key in item), number))
+def label(item: Mapping[str, Any]) -> str:
+    return next((str(item[key]) for key in ("file", "name", "model", "system") if key in item), "")
 
 
-def table(head: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> Iterator[str]:
+def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     yield "| " + " | ".join(head) + " |"
     yield "|" + "---|" * len(head)
     for row in rows:

@@ -5,8 +5,9 @@ The scripted engine says word number n of its text from 0.4 n s on, whatever the
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,6 +147,42 @@ async def talking(url: str, headers: Mapping[str, str] | None = None, **more: An
     # With a bounded queue a client that stops reading cannot even close: it would wait ten seconds for the answer.
     async with connect(url, additional_headers=headers, proxy=None, **{"max_queue": None, **more}) as socket:
         yield Talk(socket)
+
+
+async def dropped(talk: Talk, chance: random.Random) -> None:
+    """The connection ends in one of the ways in which connections end."""
+    match chance.randrange(3):
+        case 0:
+            talk.socket.transport.abort()
+        case 1:
+            await talk.socket.close()
+        case 2:
+            talk.socket.transport.write_eof()
+            await asyncio.sleep(0.01)
+            talk.socket.transport.abort()
+
+
+async def written(url: str, audio: bytes, chance: random.Random, *, drops: int) -> None:
+    """Send *audio*, losing the connection *drops* times at random moments and coming back each time."""
+    moments = sorted(chance.randrange(len(audio)) for _ in range(drops))
+    while True:
+        with suppress(ConnectionClosed):
+            async with talking(url) as talk:
+                at = (await talk.next())["received_bytes"]
+                if moments:
+                    stop = max(at, moments.pop(0))
+                    while at < stop:
+                        size = chance.randrange(1, SECOND)
+                        await talk.socket.send(audio[at : min(stop, at + size)])
+                        at += size
+                        if chance.random() < 0.3:
+                            await asyncio.sleep(chance.random() * 0.02)
+                    await dropped(talk, chance)
+                    continue
+                await talk.send(audio[at:], piece_s=0.5)
+                await talk.say("close")
+                assert await talk.to_the_end() == (1000, "")
+                return
 
 
 def durable(frames: Iterable[Frame]) -> list[Frame]:

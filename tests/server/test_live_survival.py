@@ -13,7 +13,7 @@ from server.live.session import LiveRules
 from tests.server.running import Server, running
 from tests.server.serving import Served, served
 from tests.server.storing import in_a_loop
-from tests.server.talking import SECOND, Caller, Frame, Talk, durable, silence, spoken, talking
+from tests.server.talking import SECOND, Caller, Frame, Talk, dropped, durable, silence, spoken, talking, written
 
 RUNS = 50
 AT_ONCE = 5
@@ -24,42 +24,6 @@ AUDIO_S = 12.0
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("live"), live=LiveRules(ack_s=0.05)) as started:
         yield started
-
-
-async def dropped(talk: Talk, chance: random.Random) -> None:
-    """The connection ends in one of the ways in which connections end."""
-    match chance.randrange(3):
-        case 0:
-            talk.socket.transport.abort()
-        case 1:
-            await talk.socket.close()
-        case 2:
-            talk.socket.transport.write_eof()
-            await asyncio.sleep(0.01)
-            talk.socket.transport.abort()
-
-
-async def written(url: str, audio: bytes, chance: random.Random, *, drops: int) -> None:
-    """Send *audio*, losing the connection *drops* times at random moments and coming back each time."""
-    moments = sorted(chance.randrange(len(audio)) for _ in range(drops))
-    while True:
-        with suppress(ConnectionClosed):
-            async with talking(url) as talk:
-                at = (await talk.next())["received_bytes"]
-                if moments:
-                    stop = max(at, moments.pop(0))
-                    while at < stop:
-                        size = chance.randrange(1, SECOND)
-                        await talk.socket.send(audio[at : min(stop, at + size)])
-                        at += size
-                        if chance.random() < 0.3:
-                            await asyncio.sleep(chance.random() * 0.02)
-                    await dropped(talk, chance)
-                    continue
-                await talk.send(audio[at:], piece_s=0.5)
-                await talk.say("close")
-                assert await talk.to_the_end() == (1000, "")
-                return
 
 
 async def read(url: str, headers: dict[str, str], chance: random.Random, *, leaves: int) -> list[Frame]:
