@@ -58,6 +58,7 @@ from server.storage.open import Storage
 from server.transport import dressed
 
 LIVE_RULES = LiveRules()
+SERVER = "server "  # how the names of workers begin that live in a server's process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +142,7 @@ def build(
     links = Links(public_base_url, keys)
     plans = Plans(storage.accounts, limits)
     partials = Partials()
-    name = f"{os.uname().nodename}:{os.getpid()}"
+    name = f"{SERVER}{os.uname().nodename}:{os.getpid()}"
     desk = Desk(
         DeskParts(
             worker=name, jobs=storage.jobs, events=storage.events, blobs=storage.blobs, partials=partials,

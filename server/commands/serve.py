@@ -20,7 +20,7 @@ from pipeline.batch import BatchOptions
 from pipeline.words import written
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
-from server.app import Bench, build
+from server.app import SERVER, Bench, build
 from server.benches import open_benches
 from server.clock import now_ms
 from server.commands.websocket import PatientWebSocket
@@ -76,6 +76,7 @@ async def _serve(config: Config, limits: Limits) -> None:
                 public_base_url=public,
             )
             await _tell_operator(storage, config)
+            await _take_over(storage)
             async with service.running():
                 await _answer(service, listening, _ready_line(address, benches["production"], heard))
     finally:
@@ -188,6 +189,12 @@ async def _self_check(bench: Bench) -> str:
 
 def _ready_line(address: str, bench: Bench, heard: str) -> str:
     return f'ready {address} engine={bench.batch.engine_name} model={bench.batch.model_name} heard="{heard}"'
+
+
+async def _take_over(storage: Storage) -> None:
+    """What the last server held when it died goes on at once: the folder is ours, so that server is no more."""
+    if lapsed := await storage.jobs.lapse(SERVER):
+        log.warning("leases of a dead server lapsed", extra={"count": lapsed})
 
 
 async def _tell_operator(storage: Storage, config: Config) -> None:

@@ -45,7 +45,7 @@ async def _work(config: Config, limits: Limits) -> None:
             open_benches(config, threads) as (benches, isolation),
         ):
             workers = Workers(
-                name=f"{os.uname().nodename}:{os.getpid()}",
+                name=f"worker {os.uname().nodename}:{os.getpid()}",
                 jobs=storage.jobs,
                 blobs=storage.blobs,
                 batches={name: bench.batch for name, bench in benches.items()},

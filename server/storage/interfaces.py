@@ -277,6 +277,10 @@ class JobStore(Protocol):
         """
         ...
 
+    async def lapse(self, owner: str) -> int:
+        """The leases of workers whose name begins with *owner*, known to be dead, run out now. How many there were."""
+        ...
+
     async def stale_live(self, *, limit: int) -> list[Job]:
         """Live jobs without a writer for longer than LIVE_GRACE_MS: claim_live() them and finish what was heard."""
         ...

@@ -140,6 +140,9 @@ class SqliteJobs:
 
         return await self._database.write(reap)
 
+    async def lapse(self, owner: str) -> int:
+        return await self._database.write(lambda tx: leases.lapse_of(tx, owner))
+
     async def stale_live(self, *, limit: int) -> list[Job]:
         return await self._database.read(lambda tx: [job_of(row) for row in leases.stale_live(tx, limit)])
 

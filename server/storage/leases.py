@@ -149,6 +149,15 @@ def reap(tx: Transaction, limit: int) -> int:
     return len(expired) + len(too_old)
 
 
+def lapse_of(tx: Transaction, owner: str) -> int:
+    held = tx.all(
+        "SELECT * FROM jobs WHERE state = 'processing' AND substr(owner, 1, length(:owner)) = :owner", {"owner": owner}
+    )
+    for row in held:
+        lapse(tx, row)
+    return len(held)
+
+
 def stale_live(tx: Transaction, limit: int) -> list[Row]:
     return tx.all(
         "SELECT * FROM jobs WHERE class = ? AND state = 'queued' AND queued_at <= ? ORDER BY queued_at LIMIT ?",

@@ -297,3 +297,20 @@ async def test_reaping_stops_at_its_limit(tmp_path):
             await claim(storage)
         clock.advance(s=LEASE_S)
         assert [await storage.jobs.reap(limit=2) for _ in range(3)] == [2, 1, 0]
+
+
+@in_a_loop
+async def test_the_leases_of_a_worker_known_to_be_dead_run_out_at_once_and_those_of_others_do_not(tmp_path):
+    async with stored(tmp_path) as storage:
+        await submit(storage)
+        await submit(storage)
+        dead = await storage.jobs.claim("server a:1/0", environments=["production"], lease_s=LEASE_S)
+        alive = await storage.jobs.claim("worker a:2/0", environments=["production"], lease_s=LEASE_S)
+        assert dead is not None
+        assert alive is not None
+        assert await storage.jobs.lapse("server ") == 1
+        assert await storage.jobs.renew(dead, lease_s=LEASE_S) is Renewal.LOST
+        assert await storage.jobs.renew(alive, lease_s=LEASE_S) is Renewal.OK
+        again = await storage.jobs.claim("server a:3/0", environments=["production"], lease_s=LEASE_S)
+        assert again is not None
+        assert (again.job.id, again.job.attempt) == (dead.job.id, 2)
