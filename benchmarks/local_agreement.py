@@ -2,8 +2,8 @@
 
 Written after Macháček, Dabre, Bojar, "Turning Whisper into Real-Time Transcription System" (2023): every second all
 audio since the last cut is transcribed anew, and words are final that two successive answers agree on. Beyond 15 s
-the audio is cut at the end of the last segment that is all final. What was said before the cut is not given as a prompt:
-with it the test model errs six times as often. One model, one lock. It is here to compare with.
+the audio is cut at the end of the last segment that is all final. What was said before the cut is not given as a
+prompt: with it the test model errs six times as often. One model, one lock. It is here to compare with.
 
 A text frame {"language"} comes first, then float32 PCM at 16 kHz in binary frames, then an empty text frame; each
 answer is {"final": [[word, start, end]], "partial": [word], "over": bool}.
