@@ -39,6 +39,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "not_acceptable": (406, "Not acceptable"),
     # not now
     "ingest_idle": (408, "No audio arrived"),
+    "request_timeout": (408, "The body stopped arriving"),
     "job_active": (409, "Job is still active"),
     "job_not_cancelable": (409, "Job can no longer be canceled"),
     "job_not_completed": (409, "Job is not completed"),

@@ -98,7 +98,11 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 def _responses(operation: Operation) -> dict[str, Any]:
     shown = {str(status): _answer(answer) for status, answer in operation.answers.items()}
     by_status: dict[int, list[str]] = {}
-    more = (*BY_METHOD.get(operation.method, ()), *(("version_gone",) if operation.deprecation is not None else ()))
+    more = (
+        *BY_METHOD.get(operation.method, ()),
+        *(("request_timeout",) if operation.bodies else ()),
+        *(("version_gone",) if operation.deprecation is not None else ()),
+    )
     for code in dict.fromkeys((*BY_AUTH[operation.auth], *operation.codes, *more, *ALWAYS)):
         by_status.setdefault(CODES[code][0], []).append(code)
     body = {PROBLEM: {"schema": ref("Problem")}}

@@ -250,7 +250,9 @@ def _request_id(scope: Scope) -> str | None:
 def _enter_environment(scope: Scope, sandbox_host: str | None) -> str:
     """Say "sandbox" under /sandbox (which becomes the root path) or on the sandbox's own host, else "production"."""
     path: str = scope["path"]
-    if path == "/sandbox" or path.startswith("/sandbox/"):
+    if path == "/sandbox":
+        path = scope["path"] = "/sandbox/"
+    if path.startswith("/sandbox/"):
         scope["root_path"] = scope.get("root_path", "") + "/sandbox"
         return "sandbox"
     host = Headers(scope=scope).get("host", "")

@@ -1,5 +1,6 @@
 """A request body -> fields and one durable file. Bytes go straight to the blob store; memory holds one piece."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -23,6 +24,7 @@ MEDIA_TYPES = (MULTIPART, JSON, URLENCODED)
 MOST_FIELDS = 32
 MOST_FIELD_BYTES = 64_000
 MOST_FORM_BYTES = 1_000_000  # a body without a file
+IDLE_S = 60.0  # without a byte of a body: its client is gone, or only wants to hold the connection
 PIECE = 256 * 1024  # bytes gathered before a write, so that a fast upload makes few thread hops
 
 
@@ -51,7 +53,8 @@ class Uploads:
     async def receive(self, request: Request, *, prefix: str, most: int) -> AsyncIterator[Received]:
         """Read the whole body of *request*; a file of at most *most* bytes is durable under *prefix*.
 
-        Raises Problem: invalid_json, invalid_multipart, payload_too_large, invalid_parameter, disk_full.
+        Raises Problem: invalid_json, invalid_multipart, payload_too_large, invalid_parameter, request_timeout,
+        disk_full.
         """
         received = Received()
         try:
@@ -74,7 +77,7 @@ class Uploads:
         async with AsyncExitStack() as stack:
             file: _Incoming | None = None
             total = 0
-            async for data in request.stream():
+            async for data in _arriving(request):
                 total += len(data)
                 if total > most + MOST_FORM_BYTES:
                     raise _too_large(most, total)
@@ -209,10 +212,26 @@ def _multipart_errors() -> Iterator[None]:
         raise Problem("invalid_multipart", f"the body is no valid multipart/form-data: {error}") from None
 
 
+async def _arriving(request: Request) -> AsyncIterator[bytes]:
+    """The body as it comes. Raises Problem request_timeout, ClientDisconnect."""
+    stream = aiter(request.stream())
+    while True:
+        try:
+            async with asyncio.timeout(IDLE_S):
+                data = await anext(stream, None)
+        except TimeoutError:
+            raise Problem(
+                "request_timeout", f"nothing of the body arrived for {IDLE_S:g} s", headers={"Connection": "close"}
+            ) from None
+        if data is None:
+            return
+        yield data
+
+
 async def body_of(request: Request, *, most: int) -> bytes:
-    """The whole body in memory; Problem payload_too_large over *most* bytes."""
+    """The whole body in memory. Raises Problem payload_too_large over *most* bytes, request_timeout."""
     body = bytearray()
-    async for data in request.stream():
+    async for data in _arriving(request):
         body += data
         if len(body) > most:
             raise _too_large(most, len(body))

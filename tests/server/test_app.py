@@ -203,6 +203,14 @@ def test_a_client_that_vanishes_while_sending_leaves_nothing(server):
         pass
 
 
+def test_the_sandbox_is_there_with_and_without_its_slash(server: Served):
+    answers = [
+        httpx.get(server.base + path, headers={"Accept": "application/json"}) for path in ("/sandbox", "/sandbox/")
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].json() == answers[1].json()
+
+
 # --- any input -------------------------------------------------------------------------------------------------------
 
 PATHS = st.sampled_from(

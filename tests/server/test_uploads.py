@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect, Request
 
 from server.errors import Problem
+from server.jobs import uploads
 from server.jobs.uploads import MOST_FIELD_BYTES, MOST_FIELDS, MOST_FORM_BYTES, Received, Uploads
 from server.storage.files import FileBlobs
 from tests.server.storing import in_a_loop
@@ -35,12 +36,14 @@ def form(*parts: bytes) -> bytes:
     return b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
 
 
-def request(pieces: Iterable[bytes], content_type: str, *, leaves: bool = False) -> Request:
-    """A request whose body arrives in *pieces*; at their end the client *leaves*, or is done."""
+def request(pieces: Iterable[bytes], content_type: str, *, leaves: bool = False, silent: bool = False) -> Request:
+    """A request whose body arrives in *pieces*; at their end the client *leaves*, falls *silent*, or is done."""
     waiting = iter(pieces)
 
     async def receive() -> dict[str, Any]:
         piece = next(waiting, None)
+        if piece is None and silent:
+            await asyncio.sleep(3600)
         if piece is None and leaves:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
@@ -254,6 +257,19 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(tmp_path
         with pytest.raises(ClientDisconnect):
             async with Uploads(blobs).receive(gone, prefix=PREFIX, most=10**9):
                 raise AssertionError("there was no whole body")
+        assert left_behind(tmp_path) == []
+
+
+@in_a_loop
+async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(uploads, "IDLE_S", 0.05)
+    async with kept(tmp_path) as blobs:
+        half = form(part("file", bytes(500_000), filename="a"))[:300_000]
+        silent = request(cut(half, 65_536), MULTIPART, silent=True)
+        with pytest.raises(Problem) as caught:
+            async with Uploads(blobs).receive(silent, prefix=PREFIX, most=10**9):
+                raise AssertionError("there was no whole body")
+        assert (caught.value.code, caught.value.status) == ("request_timeout", 408)
         assert left_behind(tmp_path) == []
 
 

@@ -1,6 +1,6 @@
 """Debian's Chromium at the page, as a user sits before it: what he sees, presses and hears; and what he must not see.
 
-One browser serves all tests. Its microphone plays CLIP over and over, from its beginning whenever it is opened.
+One browser serves all tests. Its microphone plays a clip over and over, from its beginning whenever it is opened.
 """
 
 import re
@@ -39,9 +39,9 @@ MICROPHONE = {"permissions": ["audioCapture", "clipboardReadWrite", "clipboardSa
 WIDE, NARROW = (1180, 780), (360, 740)
 
 
-def spoken(path: Path, *, pause_s: float = 2.0) -> Path:
-    """CLIP and a pause behind it, as Chromium's microphone wants it."""
-    samples, rate = soundfile.read(CLIP, dtype="int16")
+def spoken(clip: Path, path: Path, *, pause_s: float = 2.0) -> Path:
+    """*clip* and a pause behind it, as Chromium's microphone wants it."""
+    samples, rate = soundfile.read(clip, dtype="int16")
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
@@ -51,12 +51,12 @@ def spoken(path: Path, *, pause_s: float = 2.0) -> Path:
 
 
 @contextmanager
-def chromium(folder: Path) -> Iterator[Chrome]:
+def chromium(folder: Path, clip: Path = CLIP) -> Iterator[Chrome]:
     assert CHROMIUM is not None
     assert DRIVER is not None
     options = ChromeOptions()
     options.binary_location = CHROMIUM
-    microphone = spoken(folder / "microphone.wav")
+    microphone = spoken(clip, folder / "microphone.wav")
     for switch in (
         *SWITCHES, f"--user-data-dir={folder / 'profile'}", f"--use-file-for-fake-audio-capture={microphone}",
     ):  # fmt: skip
