@@ -1,7 +1,8 @@
 """The results as tables: python -m benchmarks.tables writes benchmarks/README.md from benchmarks/results/*.json.
 
-No number in that page is typed by hand. Whatever a benchmark writes is shown: numbers of a group as one line of a
-table, groups of groups as tables of their own. Of live words, which are measured in sixty ways, it shows LIVE.
+It also puts the highlights into the front page. No number in these pages is typed by hand. Whatever a benchmark writes is
+shown: numbers of a group as one line of a table, groups of groups as tables of their own. Of live words, which are
+measured in sixty ways, it shows LIVE.
 """
 
 import ast
@@ -9,6 +10,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from benchmarks import highlights
 
 HERE = Path(__file__).parent
 HEAD = """# Measured
@@ -38,12 +41,21 @@ LIVE = {
 }
 """Of a table of live words, the columns that are shown, and what they mean."""
 
+BEGIN, END = "<!-- made by python -m benchmarks.tables -->", "<!-- end -->"
+
 ABOUT = ("machine", "versions", "commit", "measured_at", "date")
 
 
-def page() -> str:
-    results = sorted((HERE / "results").glob("*.json"))
-    return HEAD + meanings() + "".join(section(path.stem, json.loads(path.read_text())) for path in results)
+def page(results: Mapping[str, Mapping[str, Any]]) -> str:
+    return HEAD + meanings() + "".join(section(name, result) for name, result in results.items())
+
+
+def front_page(text: str, results: Mapping[str, Mapping[str, Any]]) -> str:
+    """The front page with the highlights between their marks."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    lines = table(("what", "figure", "measured on"), highlights.rows(results))
+    return "\n".join((before + begin, *lines, end + after))
 
 
 def meanings() -> str:
@@ -134,5 +146,12 @@ def cell(value: Any) -> str:
     return "" if value is None else str(value).replace("|", "\\|")
 
 
+def main() -> None:
+    results = {path.stem: json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))}
+    (HERE / "README.md").write_text(page(results))
+    front = HERE.parent / "README.md"
+    front.write_text(front_page(front.read_text(), results))
+
+
 if __name__ == "__main__":
-    (HERE / "README.md").write_text(page())
+    main()
