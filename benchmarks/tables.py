@@ -1,7 +1,7 @@
 """The results as tables: python -m benchmarks.tables writes benchmarks/README.md from benchmarks/results/*.json.
 
-It also puts the highlights into the front page. No number in these pages is typed by hand. Whatever a benchmark writes is
-shown: numbers of a group as one line of a table, groups of groups as tables of their own. Of live words, which are
+It also puts the highlights into the front page. No number in these pages is typed by hand. Whatever a benchmark writes
+is shown: numbers of a group as one line of a table, groups of groups as tables of their own. Of live words, which are
 measured in sixty ways, it shows LIVE.
 """
 
