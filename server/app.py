@@ -7,7 +7,7 @@ that belongs to it.
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from estimator import Estimator
 from pipeline.ingest.isolation import Isolation
+from pipeline.recognition.scheduler import SchedulerStatistics
 from server.accounts.limits import Limits
 from server.accounts.plans import Plans
 from server.accounts.signed import SigningKeys
@@ -68,6 +69,7 @@ class Bench:
     batch: Transcriber
     hearing: Hearing
     offer: Offer
+    statistics: Callable[[], SchedulerStatistics]
 
 
 class HasOperations(Protocol):
@@ -137,6 +139,8 @@ def build(
 ) -> Service:
     """*benches* are by environment, production and sandbox. Nothing runs yet."""
     metrics = Metrics()
+    for environment, bench in benches.items():
+        metrics.watch_model(environment, bench.statistics)
     closing = asyncio.Event()
     keys = SigningKeys(storage.secrets.by_kid, storage.secrets.current)
     links = Links(public_base_url, keys)

@@ -75,5 +75,8 @@ def _bench(
         most=sessions_of(engine, data_dir),
     )
     return Bench(
-        batch=batch, hearing=hearing, offer=Offer(languages=engine.languages, models={engine.model}, warnings=warnings)
+        batch=batch,
+        hearing=hearing,
+        offer=Offer(languages=engine.languages, models={engine.model}, warnings=warnings),
+        statistics=scheduler.statistics,
     )

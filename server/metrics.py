@@ -1,8 +1,13 @@
 """What GET /metrics shows: one registry per app, named and described here and nowhere else."""
 
 import asyncio
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pipeline.recognition.scheduler import SchedulerStatistics
 
 LAG_EVERY_S = 0.02
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
@@ -12,6 +17,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         r = self.registry
+        self._models = _Models()
+        r.register(self._models)
         self.requests = Counter(
             "scribewire_requests_total", "HTTP requests answered", ["method", "route", "status"], registry=r
         )
@@ -66,6 +73,10 @@ class Metrics:
             registry=r,
         )
 
+    def watch_model(self, environment: str, statistics: Callable[[], SchedulerStatistics]) -> None:
+        """Show what the model of *environment* does, as *statistics* tells when the page is asked for."""
+        self._models.models[environment] = statistics
+
     async def watch_loop(self) -> None:
         """Measure the event loop's lag for as long as this runs: everybody's answers are late by it."""
         loop = asyncio.get_running_loop()
@@ -77,3 +88,39 @@ class Metrics:
     def page(self) -> bytes:
         """The registry in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+class _Models(Collector):
+    """What the models have done, read from their schedulers when it is asked for."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, Callable[[], SchedulerStatistics]] = {}
+
+    def collect(self) -> Iterable[Metric]:
+        kind = ["environment", "urgency"]
+        windows = CounterMetricFamily("scribewire_model_windows", "Windows of audio heard", labels=kind)
+        audio = CounterMetricFamily("scribewire_model_audio_seconds", "Audio in them", labels=kind)
+        waited = CounterMetricFamily("scribewire_model_wait_seconds", "From request to call, all windows", labels=kind)
+        busy = CounterMetricFamily("scribewire_model_busy_seconds", "Time of the model that they took", labels=kind)
+        where = ["environment"]
+        calls = CounterMetricFamily("scribewire_model_calls", "Calls, each of one or more windows", labels=where)
+        failures = CounterMetricFamily("scribewire_model_failures", "Calls that failed", labels=where)
+        waiting = GaugeMetricFamily("scribewire_model_waiting", "Windows that wait for the model", labels=where)
+        utilisation = GaugeMetricFamily("scribewire_model_utilisation", "Share of its time it works", labels=where)
+        round_s = GaugeMetricFamily(
+            "scribewire_model_partial_seconds", "Average answer to a live partial", labels=where
+        )
+        for environment, statistics in self.models.items():
+            now = statistics()
+            for urgency, counts in now.work.items():
+                labels = [environment, urgency.name.lower()]
+                windows.add_metric(labels, counts.windows)
+                audio.add_metric(labels, counts.audio_s)
+                waited.add_metric(labels, counts.waited_s)
+                busy.add_metric(labels, counts.busy_s)
+            calls.add_metric([environment], now.calls)
+            failures.add_metric([environment], now.failures)
+            waiting.add_metric([environment], now.waiting)
+            utilisation.add_metric([environment], now.utilisation)
+            round_s.add_metric([environment], now.partial_round_s)
+        return [windows, audio, waited, busy, calls, failures, waiting, utilisation, round_s]

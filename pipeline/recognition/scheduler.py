@@ -58,14 +58,22 @@ class Overloaded(EngineFailed):
 
 
 @dataclass(slots=True)
+class WorkCounts:
+    """What the model has done for work of one urgency."""
+
+    windows: int = 0
+    audio_s: float = 0.0
+    waited_s: float = 0.0  # from each request to its call
+    busy_s: float = 0.0  # of the model; a shared call is shared out evenly
+
+
+@dataclass(slots=True)
 class SchedulerStatistics:
     """What the model has done so far, for the metrics page."""
 
+    work: dict[Urgency, WorkCounts] = field(default_factory=lambda: {urgency: WorkCounts() for urgency in Urgency})
     waiting: int = 0
     calls: int = 0
-    windows: int = 0
-    audio_s: float = 0.0
-    busy_s: float = 0.0  # of model time
     failures: int = 0
     partial_round_s: float = 0.0  # average time from a request for a partial to its answer
     utilisation: float = 0.0  # average share of time in which the model works, 0..1
@@ -243,14 +251,15 @@ class Scheduler:
         self._weigh(now - self._idle_since, working=False)
 
     def _count_call(self, group: Sequence[_Work], took_s: float) -> None:
-        numbers = self._numbers
-        numbers.calls += 1
-        numbers.windows += len(group)
-        numbers.audio_s += sum(work.audio_s for work in group)
-        numbers.busy_s += took_s
+        self._numbers.calls += 1
         self._weigh(took_s, working=True)
         self._idle_since = time.monotonic()
         for work in group:
+            counts = self._numbers.work[work.urgency]
+            counts.windows += 1
+            counts.audio_s += work.audio_s
+            counts.waited_s += self._idle_since - took_s - work.since
+            counts.busy_s += took_s / len(group)
             self._fairness.spend(work.tenant, took_s / len(group))
         if group[0].urgency is Urgency.BATCH:
             self._fairness.last_batch = self._idle_since

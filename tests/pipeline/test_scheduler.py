@@ -97,6 +97,17 @@ def test_live_goes_before_files_and_finals_before_partials() -> None:
         model.gate.release(4)
         await asyncio.gather(*tasks)
 
+        done = scheduler.statistics()
+        counts = {urgency: done.work[urgency] for urgency in Urgency}
+        assert {urgency: count.windows for urgency, count in counts.items()} == {
+            Urgency.FINAL: 1,
+            Urgency.PARTIAL: 1,
+            Urgency.BATCH: 2,
+        }
+        assert counts[Urgency.BATCH].audio_s == 2 * 100 / RATE
+        assert counts[Urgency.PARTIAL].waited_s >= counts[Urgency.FINAL].waited_s > 0
+        assert done.calls == len(tasks)
+
     assert run(body, most=1).calls == [[0], [3], [2], [1]]
 
 

@@ -229,11 +229,17 @@ async def _serving(
             limits=limits,
             storage=storage,
             benches={
-                "production": Bench(batch=batch, hearing=hearing, offer=Offer(languages={"en", "de"}, models={"test"})),
+                "production": Bench(
+                    batch=batch,
+                    hearing=hearing,
+                    offer=Offer(languages={"en", "de"}, models={"test"}),
+                    statistics=scheduler.statistics,
+                ),
                 "sandbox": Bench(
                     batch=rehearsal,
                     hearing=hearing,
                     offer=Offer(languages=engine.languages, models={engine.model}),
+                    statistics=scheduler.statistics,
                 ),
             },
             isolation=isolation(),
