@@ -22,31 +22,38 @@ def main() -> None:
     )  # the same file each time
     rows = json.loads((RESULTS / "peers.json").read_text())["systems"]
     counts = sorted({row["sessions"] for row in rows})
-    figure, axes = plt.subplots(1, len(counts) + 1, figsize=(11, 0.5 * len(rows) / len(counts) + 1.2), sharey=True)
+    figure, axes = plt.subplots(1, len(counts) + 1, figsize=(11, 3.4), sharey=True, layout="constrained")
     for axis, count in zip(axes, counts, strict=False):
         latency(axis, [row for row in rows if row["sessions"] == count], count)
     cost(axes[-1], [row for row in rows if row["sessions"] == counts[0]])
-    figure.tight_layout()
+    axes[0].invert_yaxis()
     path = RESULTS / "peers.svg"
     figure.savefig(path, metadata={"Date": None})
     print(path)
 
 
 def latency(axis: Axes, rows: Sequence[dict[str, Any]], count: int) -> None:
-    names, colours = _names(rows), _colours(rows)
-    axis.barh(names, [row["commit_s"]["p95"] for row in rows], color=colours, alpha=LATER)
-    axis.barh(names, [row["commit_s"]["p50"] for row in rows], color=colours)
-    for place, row in enumerate(rows):
-        axis.annotate(f" {row['commit_s']['p50']:.2f} / {row['commit_s']['p95']:.2f}", (0, place), va="center")
-    axis.set_title(f"{count} session{'s' * (count > 1)}: seconds until a word is final\nmedian, and (pale) 95 %")
-    axis.invert_yaxis()
+    late = [row["commit_s"]["p95"] for row in rows]
+    axis.barh(_names(rows), late, color=_colours(rows), alpha=LATER)
+    axis.barh(_names(rows), [row["commit_s"]["p50"] for row in rows], color=_colours(rows))
+    _label(axis, late, [f"{row['commit_s']['p50']:.2f} / {row['commit_s']['p95']:.2f}" for row in rows])
+    axis.set_title(f"{count} session{'s' * (count > 1)}: a word is final after")
+    axis.set_xlabel("seconds: median, and (pale) 95 %")
 
 
 def cost(axis: Axes, rows: Sequence[dict[str, Any]]) -> None:
-    axis.barh(_names(rows), [row["cpu_per_audio_s"] for row in rows], color=_colours(rows))
-    for place, row in enumerate(rows):
-        axis.annotate(f" {row['cpu_per_audio_s']:.2f}", (0, place), va="center")
-    axis.set_title("1 session: CPU seconds\nper second of audio")
+    used = [row["cpu_per_audio_s"] for row in rows]
+    axis.barh(_names(rows), used, color=_colours(rows))
+    _label(axis, used, [f"{share:.2f}" for share in used])
+    axis.set_title("1 session: CPU")
+    axis.set_xlabel("CPU seconds per second of audio")
+
+
+def _label(axis: Axes, ends: Sequence[float], texts: Sequence[str]) -> None:
+    """Each bar's figures behind its end."""
+    for place, (end, text) in enumerate(zip(ends, texts, strict=True)):
+        axis.annotate(f" {text}", (end, place), va="center")
+    axis.set_xlim(0, 1.35 * max(ends))
 
 
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,7 +21,7 @@ from typing import Any, Self
 
 import orjson
 
-import pipeline
+from pipeline import cells
 from pipeline.audio import Samples
 from pipeline.errors import DecoderUnavailable, DecodeTimeout, InvalidAudio, PipelineError
 from pipeline.ingest.containers import DecodeLimits, Probe
@@ -267,16 +266,9 @@ class _Cell:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._socket, inner = socket.socketpair()
+        # A process with threads cannot be forked safely, and OpenBLAS would start some.
+        self._socket, self._process = cells.started("pipeline.ingest.cell", OPENBLAS_NUM_THREADS="1")
         self._socket.settimeout(ANSWER_S)
-        with inner:
-            self._process = subprocess.Popen(
-                (sys.executable, "-P", "-m", "pipeline.ingest.cell"),
-                stdin=inner.fileno(),
-                stdout=subprocess.DEVNULL,
-                env=_environment(),
-                start_new_session=True,  # a Ctrl-C in the terminal is for the server to act on
-            )
 
     @property
     def alive(self) -> bool:
@@ -320,16 +312,6 @@ class _Cell:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def _environment() -> dict[str, str]:
-    """What the process needs and no more: the server's environment holds secrets."""
-    wanted = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "TMPDIR")
-    return {
-        **{name: os.environ[name] for name in wanted if name in os.environ},
-        "PYTHONPATH": str(Path(pipeline.__path__[0]).parent),
-        "OPENBLAS_NUM_THREADS": "1",  # a process with threads cannot be forked safely
-    }
 
 
 def _reason(code: int | None) -> PipelineError:

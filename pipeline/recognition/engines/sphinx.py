@@ -7,18 +7,16 @@ heard side by side. Whatever crashes or hangs over there is an error of that cal
 
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import numpy as np
 import orjson
 
-import pipeline
+from pipeline import cells
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import EngineFailed, EngineTimeout, ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, Heard
@@ -164,16 +162,8 @@ class _Cell:
     """The process that forks hearers. They end with it, and it ends when its socket closes, as when this one dies."""
 
     def __init__(self) -> None:
-        self._socket, inner = socket.socketpair()
+        self._socket, self._process = cells.started("pipeline.recognition.engines.sphinx_cell")
         self._socket.settimeout(LOAD_S)
-        with inner:
-            self._process = subprocess.Popen(
-                (sys.executable, "-P", "-m", "pipeline.recognition.engines.sphinx_cell"),
-                stdin=inner.fileno(),
-                stdout=subprocess.DEVNULL,
-                env=_environment(),
-                start_new_session=True,  # a Ctrl-C in the terminal is for the server to act on
-            )
 
     def fork(self, start: int) -> _Hearer:
         """A new hearer of an utterance that begins at *start*. Raises OSError where the process is gone."""
@@ -199,12 +189,3 @@ def _processors() -> int:
 def _left(deadline: float) -> float:
     """Seconds until *deadline*, at least a moment: a socket without any would not wait for what is there."""
     return max(deadline - time.monotonic(), 0.001)
-
-
-def _environment() -> dict[str, str]:
-    """What the process needs and no more: the server's environment holds secrets."""
-    wanted = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "TMPDIR")
-    return {
-        **{name: os.environ[name] for name in wanted if name in os.environ},
-        "PYTHONPATH": str(Path(pipeline.__path__[0]).parent),
-    }

@@ -8,16 +8,16 @@ it, so that an answer depends on its own audio alone. pocketsphinx holds the int
 nobody waits for it. When the server goes, its socket closes, and this process ends and its hearers with it.
 """
 
-import ctypes
 import os
 import signal
 import socket
-import sys
 import traceback
 from typing import NoReturn
 
 import orjson
 from pocketsphinx import Decoder
+
+from pipeline.cells import die_with, ignore_signals
 
 NICE = 10
 """Priority of this process and its hearers: the server's event loop goes first."""
@@ -34,8 +34,6 @@ REFRESH = 16
 
 MOST_STATES = 3000
 """Hidden Markov models that stay in the race per frame. In noise none stands out, and all 30,000 would run."""
-
-PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 
 class Hearer:
@@ -104,9 +102,7 @@ def _live_and_die(decoder: Decoder, descriptor: int, control: socket.socket, par
     code = 1
     try:
         control.close()
-        if sys.platform == "linux":  # elsewhere it ends when it next reads
-            _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            assert os.getppid() == parent, "the parent died before it could take this child along"
+        die_with(parent)
         with socket.socket(fileno=descriptor) as connection:
             _answer(connection, Hearer(decoder))
         code = 0
@@ -130,14 +126,11 @@ def _answer(connection: socket.socket, hearer: Hearer) -> None:
 
 
 def main() -> None:
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)  # the server ends this process, also when all of its group are told to stop
+    ignore_signals()
     os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     with socket.socket(fileno=0) as control:
         serve(control, Decoder(loglevel="ERROR", maxhmmpf=MOST_STATES))
 
-
-_LIBC = ctypes.CDLL(None)
 
 if __name__ == "__main__":
     main()
