@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--overload", type=int, default=240)
     parser.add_argument("--model", default=str(SPEECH / "tiny-whisper"), help="folder or name of a Whisper model")
+    parser.add_argument("--result", default="crowd", help="name of the result file")
     args = parser.parse_args()
     spoken = clips()
     result: dict[str, Any] = {"model": Path(args.model).name}
@@ -55,7 +56,7 @@ def main() -> None:
             apart = [ARRIVAL_S * number for number in range(args.overload)]
             result["overload"] = asyncio.run(crowd(server, tracks, apart, frame_s=OVERLOAD_FRAME_S))
             print(result["overload"], flush=True)
-    print(write("crowd", result))
+    print(write(args.result, result))
 
 
 if __name__ == "__main__":
