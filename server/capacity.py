@@ -37,13 +37,12 @@ def measure(engine: Engine, speech: Samples) -> Capacity:
     """Hear *speech* (at least one second of it) as live sessions would; takes a few seconds."""
     speech = np.resize(speech, WINDOW_S * RATE)
     if engine.incremental:
-        whole_s = _median_s(lambda: _grown(engine, speech))
-        sessions = BUSY * WINDOW_S / whole_s
-        alone_s = shared_s = whole_s * STEP_S / WINDOW_S
+        alone_s = _median_s(lambda: _grown(engine, speech, 1)) * STEP_S / WINDOW_S
+        shared_s = _median_s(lambda: _grown(engine, speech, engine.most)) * STEP_S / WINDOW_S
     else:
         alone_s = _median_s(lambda: _asked(engine, speech, 1))
         shared_s = _median_s(lambda: _asked(engine, speech, engine.most))
-        sessions = BUSY * engine.most * STEP_S / shared_s
+    sessions = BUSY * engine.most * STEP_S / shared_s
     return Capacity(
         engine.name, engine.model, max(1, int(sessions)), round(alone_s * 1000, 1), round(shared_s * 1000, 1)
     )
@@ -69,12 +68,12 @@ def _asked(engine: Engine, speech: Samples, count: int) -> None:
     engine.hear([DecodeRequest(samples=speech, start=0, language=language, final=False)] * count)
 
 
-def _grown(engine: Engine, speech: Samples) -> None:
-    """One utterance that grows by half a second at a time, as a session asks an engine that keeps its state."""
-    name = f"capacity {time.monotonic_ns()}"
+def _grown(engine: Engine, speech: Samples, count: int) -> None:
+    """Utterances that grow by half a second at a time, as sessions ask an engine that keeps its state."""
+    names = [f"capacity {time.monotonic_ns()} {number}" for number in range(count)]
     for end in range(position(0.5), len(speech) + 1, position(0.5)):
         final = end == len(speech)
-        engine.hear([DecodeRequest(samples=speech[:end], start=0, final=final, utterance=name)])
+        engine.hear([DecodeRequest(samples=speech[:end], start=0, final=final, utterance=name) for name in names])
 
 
 def _median_s(work: Callable[[], None]) -> float:
