@@ -1,0 +1,108 @@
+"""How many live sessions a machine carries: measured, noted, and held to."""
+
+import json
+import re
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.audio import LONGEST_JOB, RATE, Samples
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from server.capacity import FILE_NAME, Capacity, measure, sessions_of, write
+from tests.server.running import Server, running
+from tests.server.storing import in_a_loop
+from tests.server.talking import Caller, silence, talking
+
+SPEECH = np.zeros(RATE, np.float32)
+
+
+@dataclass
+class Slow:
+    """An engine whose calls take a known time, however many share them."""
+
+    call_s: float
+    most: int
+    incremental: bool = False
+    name: str = "slow"
+    model: str = "slow"
+    languages: frozenset[str] = frozenset({"en"})
+    job: int = LONGEST_JOB
+    asked: list[Sequence[DecodeRequest]] = field(default_factory=list)
+
+    def bucket(self, request: DecodeRequest) -> Hashable:
+        return request.final
+
+    def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
+        self.asked.append(requests)
+        time.sleep(self.call_s)
+        return [Heard((), "en", 1.0, 0.0, 0.0) for _ in requests]
+
+    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  the role's name
+        return "en", 1.0
+
+    def close(self) -> None:
+        pass
+
+
+def test_sessions_are_as_many_as_one_call_a_second_each_leaves_room_for() -> None:
+    found = measure(Slow(call_s=0.1, most=8), SPEECH)
+    assert 20 <= found.sessions <= 68, "8 windows in 0.1 s, at 85 %: 68, less what sleeping overslept"
+    assert found.alone_ms >= 100
+
+
+def test_an_engine_that_keeps_utterances_is_asked_as_sessions_ask_it() -> None:
+    engine = Slow(call_s=0.01, most=2, incremental=True)
+    found = measure(engine, SPEECH)
+    # A call for half a second of each of two utterances: 0.02 s of every second, for two.
+    assert 25 <= found.sessions <= 85
+    together = [requests for requests in engine.asked if len(requests) == 2]
+    assert together, "all that one call takes are heard side by side"
+    for requests in together:
+        assert len({request.utterance for request in requests}) == 2
+
+
+def test_what_was_measured_counts_for_the_same_model_only(tmp_path: Path) -> None:
+    engine = ScriptedEngine()
+    assert sessions_of(engine, tmp_path) is None, "nothing was measured"
+    write(Capacity("scripted", "scripted", 7, 1.0, 2.0), tmp_path)
+    assert sessions_of(engine, tmp_path) == 7
+    write(Capacity("whisper", "base", 7, 1.0, 2.0), tmp_path)
+    assert sessions_of(engine, tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"sessions": 3}', '{"engine": "scripted", "more": 1}'])
+def test_a_note_that_is_none_counts_as_not_measured(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE_NAME).write_text(text)
+    assert sessions_of(ScriptedEngine(), tmp_path) is None
+
+
+def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_path: Path) -> None:
+    said = " ".join(Server(tmp_path, {"ENGINE": "sphinx"}).cli("doctor").split())
+    assert re.search(r"ok engine sphinx, model en-us, heard .*quick brown fox", said)
+    noted = json.loads((tmp_path / FILE_NAME).read_text())
+    assert f"ok live sessions {noted['sessions']}:" in said
+    write(Capacity("scripted", "scripted", 1, 1.0, 2.0), tmp_path)
+    with running(tmp_path, ENGINE="scripted") as server:
+        one_too_many(server)
+
+
+@in_a_loop
+async def one_too_many(server: Server) -> None:
+    me = Caller(server, server.new_key())
+    first = await me.start()
+    async with talking(first["live"]["ingest_ws"]) as talk:
+        await talk.until("session.started")
+        async with me.client() as client:
+            refused = await client.post("/v1/live", json={})
+        assert (refused.status_code, refused.json()["code"]) == (503, "queue_full")
+        assert "carries 1 live sessions" in refused.json()["detail"]
+        assert int(refused.headers["retry-after"]) > 0
+        await talk.send(silence(1))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert (await me.start())["status"] == "queued", "there is room again"
