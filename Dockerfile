@@ -14,7 +14,7 @@ RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin scribewire &&
 COPY --from=build /venv /venv
 ENV PATH=/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 HF_HOME=/data/models \
     SCRIBEWIRE_DATA_DIR=/data SCRIBEWIRE_HOST=0.0.0.0 SCRIBEWIRE_LOG_FORMAT=json
-USER scribewire
+USER 10001
 VOLUME /data
 EXPOSE 8000
 STOPSIGNAL SIGTERM
