@@ -277,6 +277,7 @@ def main() -> None:
     parser.add_argument("--engine", default="whisper", choices=("whisper", "sphinx"))
     parser.add_argument("--model", default=str(SPEECH / "tiny-whisper"), help="a Whisper model's folder or name")
     parser.add_argument("--clips", type=Path, nargs="+", default=[SPEECH], help="folders with a manifest.json")
+    parser.add_argument("--only", default="", help="clips whose path begins so, such as flite: voices the engine knows")
     parser.add_argument("--clock", default="simulated", choices=("simulated", "real"))
     parser.add_argument("--threads", type=int, default=1, help="of one model call")
     parser.add_argument("--step", type=float, help="seconds between partials")
@@ -290,7 +291,8 @@ def main() -> None:
     # The work of a recogniser in another process is read from the process tree, in ticks of 10 ms.
     simulated = partial(VirtualTimeLoop, cpu_s if engine.incremental else time.process_time)
     bench = Bench(engine, voice, simulated=simulated if args.clock == "simulated" else None, step_s=args.step)
-    tracks = [track for folder in args.clips for track in heard_clips(folder, bench)]
+    heard = (track for folder in args.clips for track in heard_clips(folder, bench))
+    tracks = [track for track in heard if track.name.startswith(args.only)]
     result: dict[str, Any] = {
         "engine": engine.name,
         "model": engine.model,

@@ -64,6 +64,11 @@ def word_object(word: Word) -> dict[str, Any]:
     }
 
 
+def word_event(word: Word) -> dict[str, Any]:
+    """The same in events: who joins the words himself has to know where no space belongs."""
+    return word_object(word) if word.spaced else {**word_object(word), "spaced": False}
+
+
 def segment_object(index: int, segment: Segment) -> dict[str, Any]:
     """A segment as it is written in the JSON file. Times in seconds; it ends with the last of its words to end."""
     return {

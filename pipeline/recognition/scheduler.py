@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -41,6 +41,9 @@ BUSY = 0.85
 
 SMOOTHING = 0.2
 """Weight of the newest call in averages."""
+
+MEMORY_S = 10.0
+"""Work that is so long ago weighs a third in the utilisation, and late partials no longer tell of the present."""
 
 
 NICE = 10
@@ -105,6 +108,7 @@ class Scheduler:
         self._fairness = _Fairness()
         self._numbers = SchedulerStatistics()
         self._idle_since = time.monotonic()
+        self._partial_at = -math.inf
         self._closed = False
 
     async def hear(
@@ -128,7 +132,8 @@ class Scheduler:
         work = _Work(self._engine.hear, request, bucket, urgency, tenant, audio_s, began, newer)
         heard: Heard = await self._submit(work)
         if urgency is Urgency.PARTIAL:
-            self._numbers.partial_round_s += SMOOTHING * (time.monotonic() - began - self._numbers.partial_round_s)
+            self._partial_at = time.monotonic()
+            self._numbers.partial_round_s += SMOOTHING * (self._partial_at - began - self._numbers.partial_round_s)
         return heard
 
     async def detect_language(
@@ -146,7 +151,8 @@ class Scheduler:
 
     def admit(self) -> None:
         """Returns iff there is room for one more live session. Raises Overloaded."""
-        if self._hanging or (self._numbers.partial_round_s > LATE_S and self._numbers.utilisation > BUSY):
+        late = self._numbers.partial_round_s > LATE_S and time.monotonic() - self._partial_at < MEMORY_S
+        if self._hanging or (late and self._utilisation > BUSY):
             raise Overloaded("the recogniser is busy with the sessions it has")
 
     @property
@@ -154,8 +160,7 @@ class Scheduler:
         return not self._hanging and not self._closed
 
     def statistics(self) -> SchedulerStatistics:
-        self._numbers.waiting = len(self._waiting)
-        return self._numbers
+        return replace(self._numbers, waiting=len(self._waiting), utilisation=self._utilisation)
 
     def close(self) -> None:
         """Take no more work; whoever waits gets EngineFailed. Waits for the call in progress, unless it hangs."""
@@ -247,6 +252,12 @@ class Scheduler:
         for work in group:
             _fail(work, error)
 
+    @property
+    def _utilisation(self) -> float:
+        """Up to now: a model that nobody asked since has been idle."""
+        idle_s = 0.0 if self._calling is not None else time.monotonic() - self._idle_since
+        return self._numbers.utilisation * math.exp(-idle_s / MEMORY_S)
+
     def _count_idle(self, now: float) -> None:
         self._weigh(now - self._idle_since, working=False)
 
@@ -265,8 +276,8 @@ class Scheduler:
             self._fairness.last_batch = self._idle_since
 
     def _weigh(self, span_s: float, *, working: bool) -> None:
-        """Let a stretch of work or of idleness count in the utilisation, by its length: 10 s weigh 63 %."""
-        weight = 1 - math.exp(-span_s / 10)
+        """Let a stretch of work or of idleness count in the utilisation, by its length."""
+        weight = 1 - math.exp(-span_s / MEMORY_S)
         self._numbers.utilisation += weight * (working - self._numbers.utilisation)
 
     def _detect(self, items: Sequence[Sequence[Samples]]) -> Sequence[tuple[str, float]]:

@@ -17,7 +17,7 @@ import orjson
 from pipeline.audio import seconds
 from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
-from pipeline.documents.formats import segment_object, word_object
+from pipeline.documents.formats import segment_object, word_event
 from pipeline.documents.stored import restored, stored
 from pipeline.words import Chunk, Transcript
 from server.accounts.limits import Plan
@@ -237,7 +237,7 @@ def chunk_events(chunk: Chunk, before: Sequence[Chunk], *, words: bool) -> list[
     for segment in chunk.segments:
         if words:
             for word in segment.words:
-                body = {"index": index, "segment": segment_id, **word_object(word)}
+                body = {"index": index, "segment": segment_id, **word_event(word)}
                 events.append(NewEvent("word", orjson.dumps(body)))
                 index += 1
         events.append(NewEvent("segment", orjson.dumps(segment_object(segment_id, segment))))

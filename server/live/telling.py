@@ -7,7 +7,7 @@ from typing import Any, assert_never
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.documents.formats import segment_object, word_object
+from pipeline.documents.formats import segment_object, word_event
 from pipeline.events import (
     LanguageDetected,
     Partial,
@@ -56,7 +56,7 @@ def told(happened: Iterable[Happened], origin: Origin) -> Told:
                 first = origin.words + index
                 at = iso(round(one.at_s * 1000))
                 for number, (word, lag_s) in enumerate(zip(words, one.lags_s, strict=True), first):
-                    body = {"index": number, "segment": origin.segments + segment, **_word(shifted(word, origin))}
+                    body = {"index": number, "segment": origin.segments + segment, **word_event(shifted(word, origin))}
                     _log(batch, "word", {**body, "emitted_at": at, "lag_ms": round(lag_s * 1000)})
                 batch.lags_s += one.lags_s
                 batch.settled = shifted(words[-1], origin).end
@@ -91,11 +91,6 @@ def shifted(word: Word, origin: Origin) -> Word:
 def closed_segment(number: int, segment: Segment, *, forced: bool) -> dict[str, Any]:
     """The body of a segment's event."""
     return {**segment_object(number, segment), "forced": forced}
-
-
-def _word(word: Word) -> dict[str, Any]:
-    """Who joins the words himself has to know where no space belongs."""
-    return word_object(word) if word.spaced else {**word_object(word), "spaced": False}
 
 
 def _partial(words: list[Word], segment: int) -> bytes:

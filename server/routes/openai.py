@@ -127,8 +127,9 @@ class OpenAI:
         first = True
         async for logged in self._events.tail(job.id, after=0):
             if logged.type == "word":
-                word = orjson.loads(logged.body)["word"]
-                yield _event("transcript.text.delta", delta=word if first else f" {word}")
+                word = orjson.loads(logged.body)
+                space = "" if first or not word.get("spaced", True) else " "
+                yield _event("transcript.text.delta", delta=space + word["word"])
                 first = False
         over = await self._jobs.get(job.id)
         if over is None or over.state is not State.COMPLETED:

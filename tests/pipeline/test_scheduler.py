@@ -45,6 +45,15 @@ class Model:
         pass
 
 
+class Clock:
+    """Stands in for the time module."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 def window(start: int, length: int = 100, *, final: bool = True) -> DecodeRequest:
     return DecodeRequest(samples=np.zeros(length, np.float32), start=start, final=final)
 
@@ -193,6 +202,60 @@ def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
         scheduler.close()
 
     asyncio.run(body(Model(most=1)))
+
+
+def test_a_full_model_takes_no_more_sessions_until_it_had_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        for number in range(20):
+            tasks = await asked(scheduler, (number, "a", Urgency.PARTIAL))
+            await asyncio.sleep(0)  # the call has begun
+            clock.now += 2.0  # each call takes two seconds, and the next comes at once
+            model.gate.release()
+            await asyncio.gather(*tasks)
+        assert scheduler.statistics().utilisation > 0.9
+        with pytest.raises(Overloaded):
+            scheduler.admit()
+        clock.now += 5.0
+        scheduler.admit()
+        assert scheduler.statistics().utilisation < 0.7
+
+    clock = Clock()
+    monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
+    run(body)
+
+
+def test_a_file_that_keeps_the_model_busy_does_not_keep_sessions_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        for number in range(40):  # the speakers leave, and a file takes what they had
+            urgency = Urgency.PARTIAL if number < 20 else Urgency.BATCH
+            tasks = await asked(scheduler, (number, "a", urgency))
+            await asyncio.sleep(0)  # the call has begun
+            clock.now += 2.0
+            model.gate.release()
+            await asyncio.gather(*tasks)
+        assert scheduler.statistics().utilisation > 0.9
+        assert scheduler.statistics().partial_round_s > 1.0
+        scheduler.admit()
+
+    clock = Clock()
+    monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
+    run(body)
+
+
+def test_partials_that_are_answered_soon_leave_room_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        for number in range(40):
+            tasks = await asked(scheduler, (number, "a", Urgency.PARTIAL))
+            await asyncio.sleep(0)  # the call has begun
+            clock.now += 0.5
+            model.gate.release()
+            await asyncio.gather(*tasks)
+        assert scheduler.statistics().utilisation > 0.85
+        scheduler.admit()
+
+    clock = Clock()
+    monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
+    run(body)
 
 
 def test_the_language_is_asked_of_as_many_windows_as_one_call_takes() -> None:

@@ -1,11 +1,16 @@
 """Check 56: the real openai client against a real server."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import openai
 import pytest
 
+from pipeline.batch import BatchOptions
+from pipeline.words import Chunk
 from tests.server.running import CLIP, Server
+from tests.server.serving import chunk, served, wav
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +52,23 @@ def test_streamed_deltas_add_up_to_the_text(client: openai.OpenAI) -> None:
             done = event.text
     assert len(deltas) > 10
     assert "".join(deltas) == done
+
+
+async def without_spaces(_path: Path, _options: BatchOptions, _done: Sequence[Chunk]) -> AsyncGenerator[Chunk]:
+    made = chunk(0, "你", "好")
+    words = tuple(replace(word, spaced=False) for word in made.segments[0].words)
+    yield replace(made, segments=(replace(made.segments[0], words=words),))
+
+
+def test_streamed_deltas_of_a_script_without_spaces_add_up_too(tmp_path: Path) -> None:
+    with served(tmp_path) as server, openai.OpenAI(api_key=server.key(), base_url=server.base + "/v1") as client:
+        server.batch.scripts["chinese"] = without_spaces
+        events = list(
+            client.audio.transcriptions.create(file=("a.wav", wav()), model="whisper-1", prompt="chinese", stream=True)
+        )
+    assert [event.delta for event in events if event.type == "transcript.text.delta"] == ["你", "好"]
+    assert events[-1].type == "transcript.text.done"
+    assert events[-1].text == "你好"
 
 
 def test_errors_are_the_clients_own(server: Server, client: openai.OpenAI) -> None:

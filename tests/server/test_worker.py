@@ -223,6 +223,14 @@ def test_words_and_segments_are_numbered_on_over_chunks():
     assert (told[0][1]["index"], told[0][1]["segment"], told[1][1]["id"]) == (2, 1, 1)
 
 
+def test_who_joins_words_is_told_where_no_space_belongs():
+    made = chunk(0, "你", "好")
+    unspaced = replace(made.segments[0], words=tuple(replace(word, spaced=False) for word in made.segments[0].words))
+    told = [orjson.loads(event.body) for event in chunk_events(replace(made, segments=(unspaced,)), [], words=True)]
+    assert [body.get("spaced") for body in told[:2]] == [False, False]
+    assert "spaced" not in orjson.loads(chunk_events(chunk(0, "so"), [], words=True)[0].body)
+
+
 def test_without_word_timestamps_only_segments_are_told():
     assert [event.type for event in chunk_events(chunk(0, "so", "my"), [], words=False)] == ["segment"]
 
