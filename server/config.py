@@ -30,7 +30,7 @@ class Config:
     whisper_model: str
     device: str
     compute_type: str
-    model_threads: int  # 0: as many as the machine has cores
+    model_threads: int  # 0: as many as the machine has cores, less one
     model_download_s: int
     workers: int
     public_base_url: str | None  # None: http://127.0.0.1:PORT, known once the port is
@@ -187,7 +187,12 @@ VARIABLES = (
     Variable("WHISPER_MODEL", "auto", _text, "model name, or folder of a CTranslate2 Whisper model"),
     Variable("DEVICE", "auto", _one_of("auto", "cpu", "cuda"), "where the model runs"),
     Variable("COMPUTE_TYPE", "auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32"),
-    Variable("MODEL_THREADS", "auto", _whole(1, 512, auto=0), "threads of one model call"),
+    Variable(
+        "MODEL_THREADS",
+        "auto",
+        _whole(1, 512, auto=0),
+        "threads of one model call; auto leaves a core to everything else",
+    ),
     Variable("MODEL_DOWNLOAD_S", "900", _whole(1, 86_400), "longest wait for a model's first download, seconds"),
     Variable("WORKERS", "4", _whole(0, 256), "files transcribed at the same time by this process"),
     Variable("PUBLIC_BASE_URL", "", _base_url, "address that clients use; every link is built from it"),

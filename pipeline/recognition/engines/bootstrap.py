@@ -32,11 +32,15 @@ def prepare() -> None:
 
 
 def thread_count(wanted: int | None) -> int:
-    """*wanted*, or as many threads as this process may use cores, MOST_THREADS at most."""
+    """*wanted*, or as many threads as this process may use cores, less one, MOST_THREADS at most.
+
+    One core is left to the event loop, voice detection and decoding: the threads of a call wait for each other, and one
+    that has to share its core holds them all up.
+    """
     if wanted is not None:
         return wanted
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    return max(1, min(affinity, _quota(), MOST_THREADS))
+    return max(1, min(min(affinity, _quota()) - 1, MOST_THREADS))
 
 
 @contextmanager
@@ -79,9 +83,9 @@ def _thread_ids() -> set[int]:
 
 
 def _quota() -> int:
-    """Cores that the control group (a container) grants, rounded up; MOST_THREADS where it sets no limit."""
+    """Cores that the control group (a container) grants, rounded up; more than enough where it sets no limit."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
     except (OSError, ValueError):
-        return MOST_THREADS
-    return MOST_THREADS if quota == "max" else -(-int(quota) // int(period))
+        return MOST_THREADS + 1
+    return MOST_THREADS + 1 if quota == "max" else -(-int(quota) // int(period))

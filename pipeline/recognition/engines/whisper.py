@@ -82,7 +82,7 @@ class WhisperEngine:
     ) -> None:
         """Load the model in *folder*; raises ModelUnavailable when its files are not a Whisper model's.
 
-        *compute_type* None is int8 on a CPU, float16 on CUDA. *threads* None takes what the machine has. What *fit*
+        *compute_type* None is int8 on a CPU, float16 on CUDA. *threads* None takes all cores but one. What *fit*
         suits the model is measured in windows.py; full windows suit every Whisper.
         """
         self.model = model
