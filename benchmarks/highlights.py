@@ -38,6 +38,11 @@ def _crowd(result: Result) -> Figures:
     yield f"the same, while {overload['sessions']} want in", _commit(overload) + beside
 
 
+def _doctor(result: Result) -> Figures:
+    together = result["together"]
+    yield f"the same, as many as doctor admits, {_sessions(together['sessions'])}", _commit(together)
+
+
 def _page(result: Result) -> Figures:
     for engine, row in result["engines"].items():
         yield f"first text on the page after speech began, {engine}", f"{row['first_text_s']['p50']:.2f} s"
@@ -78,6 +83,7 @@ def _sessions(count: int) -> str:
 TOLD: Mapping[str, Callable[[Result], Figures]] = {
     "peers": _peers,
     "crowd": _crowd,
+    "crowd-doctor": _doctor,
     "page": _page,
     "accuracy": _accuracy,
     "throughput": _throughput,
