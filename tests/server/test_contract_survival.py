@@ -3,6 +3,7 @@
 import io
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -26,8 +27,14 @@ def submit(client: httpx.Client, audio: bytes, **fields: str) -> str:
     return str(client.post("/v1/transcribe", files={"file": audio}, data=data).json()["job_id"])
 
 
-def untimed(record: dict[str, object]) -> dict[str, object]:
+def heard(record: dict[str, Any]) -> dict[str, Any]:
     return {name: record[name] for name in ("text", "words", "language", "duration")}
+
+
+def the_same(record: dict[str, Any]) -> dict[str, Any]:
+    """What another record has to say. Who shares a call with whom changes the last digit of probabilities."""
+    words = [{**word, "probability": pytest.approx(word["probability"], abs=0.002)} for word in record["words"]]
+    return {**heard(record), "words": words}
 
 
 @pytest.mark.timeout(240)
@@ -51,7 +58,7 @@ def test_a_job_whose_server_is_killed_resumes_at_its_last_chunk_and_says_the_sam
             record = until_over(client, job_id, most_s=150)
             assert record["status"] == "completed"
             assert record["attempt"] == 2
-            assert untimed(record) == untimed(undisturbed)
+            assert heard(record) == the_same(undisturbed)
             assert len({got.headers["webhook-id"] for got in hook.wait_for(1)}) == 1
             usage = {row["name"]: row["used"] for row in client.get("/v1/usage").json()["usage"]}
             assert usage["transcriptions"] == 2

@@ -77,6 +77,7 @@ def test_who_has_the_live_link_reads_along_and_nothing_else(page: Page, key: str
 def test_the_keyboard_alone_leads_from_an_empty_browser_to_final_words(page: Page) -> None:
     page.open()
     page.press(Keys.TAB, Keys.ENTER)  # past the views
+    page.until(lambda: page.script("return document.activeElement.id") == "speak-title", "focus in the content")
     page.tab_to("#speak-toggle")
     page.press(Keys.ENTER)
     page.element("#key-dialog")
