@@ -65,6 +65,8 @@ class Crowd:
             "audio_s": round(self.audio_s),
             "cpu_per_audio_s": round(cpu / max(1.0, self.audio_s), 4),
             "rss_mb": round(max(self.rss_mb)),
+            "rss_mb_at_a_third": round(self.rss_mb[len(self.rss_mb) // 3]),
+            "rss_mb_at_the_end": round(self.rss_mb[-1]),
             "sender_late_s": late,
             "void": late.get("p99", 0.0) > LATEST_SENDER_S,
         }

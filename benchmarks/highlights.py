@@ -60,7 +60,7 @@ def _throughput(result: Result) -> Figures:
     ratios = (
         f"{result['ours_to_batched']:.2f} x BatchedInferencePipeline, {result['ours_to_sequential']:.2f} x transcribe()"
     )
-    memory = f"memory {result['peak_rss_long_to_5_min']:.2f} x that of 5 min"
+    memory = f"each with its default threads; memory {result['peak_rss_long_to_5_min']:.2f} x that of 5 min"
     yield f"{result['audio_s'] / 60:.0f} min of speech as a file", f"{rate}: {ratios}; {memory}"
 
 

@@ -37,6 +37,8 @@ LIVE = {
     "retractions": "final words that changed later",
     "cpu_per_audio_s": "CPU seconds of the server and all its processes, for each second of audio",
     "rss_mb": "most memory of all these processes, in MiB",
+    "rss_mb_at_a_third": "their memory when a third of the run was over",
+    "rss_mb_at_the_end": "and at its end: what grows shows here",
     "loop_lag_p99_ms_at_most": "how late the server's event loop wakes up",
 }
 """Of a table of live words, the columns that are shown, and what they mean."""
