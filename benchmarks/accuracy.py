@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.measure import write
+from benchmarks.tracks import MODEL, SPEECH
 from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.isolation import Isolation
@@ -30,8 +31,6 @@ from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.scoring import matches, spoken, word_errors
 
-SPEECH = Path(__file__).parents[1] / "tests" / "speech"
-MODEL = str(SPEECH / "tiny-whisper")
 LONG_S = 15.0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.driving import Crowd, staggered
 from benchmarks.measure import rss_mb, write
 from benchmarks.serving import Serving, buckets, percentile, serving
-from benchmarks.tracks import SPEECH, WARM_UP_S, Track, clips, long_tracks
+from benchmarks.tracks import MODEL, WARM_UP_S, Track, clips, long_tracks
 from benchmarks.wires import Scribewire, Wire
 
 MANY = {"live_sessions = 100\n": "live_sessions = 1000\n"}
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--overload", type=int, default=240)
-    parser.add_argument("--model", default=str(SPEECH / "tiny-whisper"), help="folder or name of a Whisper model")
+    parser.add_argument("--model", default=MODEL, help="folder or name of a Whisper model")
     parser.add_argument("--result", default="crowd", help="name of the result file")
     args = parser.parse_args()
     spoken = clips()

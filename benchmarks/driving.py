@@ -11,7 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from benchmarks.live_scores import Scores, Seen
-from benchmarks.measure import cpu_s, rss_mb, spread
+from benchmarks.measure import cpu_s, rise, rss_mb, spread
 from benchmarks.tracks import Track
 from benchmarks.wires import Refused, Wire
 from pipeline.audio import RATE
@@ -65,8 +65,7 @@ class Crowd:
             "audio_s": round(self.audio_s),
             "cpu_per_audio_s": round(cpu / max(1.0, self.audio_s), 4),
             "rss_mb": round(max(self.rss_mb)),
-            "rss_mb_at_a_third": round(self.rss_mb[len(self.rss_mb) // 3]),
-            "rss_mb_at_the_end": round(self.rss_mb[-1]),
+            "rss_mb_rise_per_min": rise(self.rss_mb, SAMPLE_S),
             "sender_late_s": late,
             "void": late.get("p99", 0.0) > LATEST_SENDER_S,
         }
@@ -92,7 +91,7 @@ class Crowd:
         self.unfinished += not finished
         self.audio_s += len(track.samples) / RATE
         self.retractions += wire.retractions
-        self.scores.add(track.truth, seen, offline=track.offline, length=len(track.samples) / RATE, since=self.since_s)
+        self.scores.add(track.truth, seen, offline=track.offline, since=self.since_s)
 
     async def _speak(
         self, connection: ClientConnection, wire: Wire, track: Track, seen: list[Seen], sent: asyncio.Event

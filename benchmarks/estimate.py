@@ -1,13 +1,12 @@
 """What an estimate costs in CPU time: imports, loading, the default catalogue, and the dearest requests we know of.
 
-    .venv/bin/python benchmarks/estimate.py          # writes benchmarks/results/estimate.json
+    .venv/bin/python -m benchmarks.estimate          # writes benchmarks/results/estimate.json
 
 CPU time of this process, the median of several rounds. "longest_pause_ms" is wall time: for how long another thread of
 the process stood still while the prompt was counted.
 """
 
 import json
-import platform
 import statistics
 import subprocess
 import sys
@@ -15,14 +14,12 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib import metadata
-from pathlib import Path
 
+from benchmarks.measure import write
 from estimator import EstimateRequest, Estimator, UnknownModels, parse_request
 
 ROUNDS = 9
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-RESULT = Path(__file__).parent / "results" / "estimate.json"
 
 REQUESTS: dict[str, dict[str, object]] = {
     "33 models, 200 turns, 20,000 tokens": {"prompt": "word " * 20_000, "agent_turns": 200},
@@ -43,18 +40,12 @@ def main() -> None:
     loading["warm()"] = ms(time.process_time() - started)
     requests = {name: cpu_ms(estimator, parse_request(body)) for name, body in REQUESTS.items()}
     result = {
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {"python": platform.python_version(), "system": platform.platform(), "processor": cpu_name()},
-        "versions": {name: metadata.version(name) for name in ("genai-prices", "tiktoken", "bpe-openai")},
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout.strip(),
         "loading_cpu_ms": loading,
         "request_cpu_ms": requests,
         "longest_pause_ms": longest_pause(lambda: run(estimator, parse_request(REQUESTS["2 MB of spaces"]))),
     }
-    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(result, indent=2))
+    print(json.dumps(result, indent=1))
+    print(write("estimate", result))
 
 
 def run(estimator: Estimator, request: EstimateRequest) -> None:
@@ -93,12 +84,6 @@ def longest_pause(work: Callable[[], None]) -> float:
         now = time.perf_counter()
         longest, before = max(longest, now - before), now
     return ms(longest)
-
-
-def cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def ms(seconds: float) -> float:

@@ -67,7 +67,7 @@ def _throughput(result: Result) -> Figures:
 def _load(result: Result) -> Figures:
     lag = f"event loop late by at most {result['loop_lag_p99_ms_at_most']:g} ms (99 %)"
     polls = f"a poll takes {result['poll_p50_ms']:.0f} ms"
-    memory = f"memory {result['memory_mb_early']:.0f} -> {result['memory_mb_late']:.0f} MB"
+    memory = f"memory {result['memory_mb'][0]:.0f} -> {result['memory_mb'][-1]:.0f} MB"
     readers = f"{result['streams']} event streams and {result['pollers']} pollers"
     yield f"{readers}, {result['seconds']} s", f"{len(result['errors'])} errors; {lag}; {polls}; {memory}"
 

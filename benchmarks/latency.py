@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from benchmarks.live_scores import Scores, Seen, Shown, Truth
 from benchmarks.measure import cpu_s, rss_mb, spread, write
-from benchmarks.tracks import SPEECH, WARM_UP_S, Track, long_tracks, recordings
+from benchmarks.tracks import MODEL, SPEECH, WARM_UP_S, Track, long_tracks, recordings
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.events import Partial, SegmentClosed, WordsCommitted
@@ -37,8 +37,14 @@ from pipeline.session import Happened, Session
 from pipeline.words import Word, written
 
 FRAME_S = WINDOW / RATE
+TIMELESS = partial(VirtualTimeLoop, lambda: 0.0)
+"""A clock on which no computation takes time: what is late on it, the policy waited for."""
+
 LATEST_SENDER_S = 0.05
 LEAST_COVERAGE = 0.95
+
+
+Clock: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
 
 @dataclass
@@ -110,7 +116,7 @@ async def stream(track: Track, session: Session, run: Run, *, delay_s: float, si
         tasks.create_task(read())
         tasks.create_task(send())
     _count(run, session, track)
-    run.scores.add(track.truth, seen, offline=track.offline, length=len(track.samples) / RATE, since=since)
+    run.scores.add(track.truth, seen, offline=track.offline, since=since)
 
 
 def _seen(happened: Happened, at: float) -> tuple[Seen, ...]:
@@ -152,20 +158,20 @@ class Bench:
         engine: Engine,
         voice: VoiceDetector,
         *,
-        simulated: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        clock: Clock | None = None,
         step_s: float | None = None,
     ) -> None:
-        """*simulated* makes the loop that jumps in time; None: real time."""
+        """*clock* makes the loop that jumps in time; None: real time."""
         self._engine = engine
         self._voice = voice
-        self._simulated = simulated
+        self._clock = clock
         self._options = StreamOptions(incremental=engine.incremental)
         if step_s is not None:
             self._options = replace(self._options, step=round(step_s * RATE))
 
     @property
     def real(self) -> bool:
-        return self._simulated is None
+        return self._clock is None
 
     @property
     def languages(self) -> frozenset[str]:
@@ -221,7 +227,7 @@ class Bench:
             return took_s
 
         cpu_before = cpu_s()
-        with asyncio.Runner(loop_factory=self._simulated) as runner:
+        with asyncio.Runner(loop_factory=self._clock) as runner:
             took_s = runner.run(watched())
         cpu = cpu_s() - cpu_before
         late = spread(run.sender_late_s)
@@ -275,7 +281,7 @@ def _say(what: str, result: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", default="whisper", choices=("whisper", "sphinx"))
-    parser.add_argument("--model", default=str(SPEECH / "tiny-whisper"), help="a Whisper model's folder or name")
+    parser.add_argument("--model", default=MODEL, help="a Whisper model's folder or name")
     parser.add_argument("--clips", type=Path, nargs="+", default=[SPEECH], help="folders with a manifest.json")
     parser.add_argument("--only", default="", help="clips whose path begins so, such as flite: voices the engine knows")
     parser.add_argument("--clock", default="simulated", choices=("simulated", "real"))
@@ -290,7 +296,7 @@ def main() -> None:
     voice = VoiceDetector()
     # The work of a recogniser in another process is read from the process tree, in ticks of 10 ms.
     simulated = partial(VirtualTimeLoop, cpu_s if engine.incremental else time.process_time)
-    bench = Bench(engine, voice, simulated=simulated if args.clock == "simulated" else None, step_s=args.step)
+    bench = Bench(engine, voice, clock=simulated if args.clock == "simulated" else None, step_s=args.step)
     heard = (track for folder in args.clips for track in heard_clips(folder, bench))
     tracks = [track for track in heard if track.name.startswith(args.only)]
     result: dict[str, Any] = {
@@ -300,7 +306,8 @@ def main() -> None:
         "threads": args.threads,
     }
     if args.sessions == "1":
-        result["one"] = bench.one_by_one(tracks)
+        unaware = Bench(engine, voice, clock=TIMELESS, step_s=args.step).one_by_one(tracks)
+        result["one"] = {**bench.one_by_one(tracks), "laal_unaware_s": unaware["laal_s"]}
         _say("one session", result["one"])
     elif args.sessions == "search":
         alone = bench.together(long_tracks(tracks, 1))

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.measure import spread
+from pipeline.audio import RATE
 from pipeline.recognition.scoring import matches, spoken, word_errors
+from pipeline.recognition.turns import TurnOptions
 
 AHEAD = 10
 """Reference words beyond the length of a partial that are searched for it."""
@@ -19,6 +21,9 @@ LAST_S = 1.5
 
 PAUSE_S = 0.5
 """Silence between two words that makes them belong to two utterances."""
+
+ENDPOINTING_S = TurnOptions().endpointing / RATE
+"""The silence after which our sessions close an utterance: no server can close it sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,8 @@ class Scores:
     end_error: list[float] = field(default_factory=list)
     laal: list[float] = field(default_factory=list)
 
-    def add(
-        self, truth: Sequence[Truth], seen: Sequence[Seen], *, offline: str, length: float, since: float = 0.0
-    ) -> None:
-        """Score one stream of *length* seconds; words that end before *since* count for accuracy alone.
+    def add(self, truth: Sequence[Truth], seen: Sequence[Seen], *, offline: str, since: float = 0.0) -> None:
+        """Score one stream; words that end before *since* count for accuracy alone.
 
         *offline* is what the same engine says of the whole recording.
         """
@@ -81,7 +84,6 @@ class Scores:
         self._accuracy(stream, spoken(offline))
         self.finals += len(stream.finals)
         self.erased += _erased(seen)
-        self.laal.append(_laal([at for at, _, _ in stream.finals], len(stream.said), length))
         self._words(stream, since)
         self._utterances(stream, since)
 
@@ -104,6 +106,7 @@ class Scores:
             "first_partial_s": spread(self.first_partial),
             "first_commit_s": spread(self.first_commit),
             "final_s": spread(self.final),
+            "final_beyond_endpointing_s": spread([final - ENDPOINTING_S for final in self.final]),
             "laal_s": round(sum(self.laal) / max(1, len(self.laal)), 3),
             "erasure": _share(self.erased, self.finals),
             "start_error_s": spread(self.start_error),
@@ -141,6 +144,8 @@ class Scores:
             if first.start < since or not known:
                 continue
             self.first_commit.append(stream.finals[stream.column[known[0]]][0] - first.start)
+            delays = [at - first.start for at in stream.times(rows)]
+            self.laal.append(_laal(delays, len(rows), last.end - first.start))
             partial = next((one.at for one in stream.seen if one.at > first.start and (one.partial or one.final)), None)
             if partial is not None:
                 self.first_partial.append(partial - first.start)
@@ -180,6 +185,16 @@ class _Stream:
         before = max((column for row, column in self.column.items() if row < tail), default=-1)
         return max(0, sum(row >= tail for row in heard) - (len(self.finals) - 1 - before))
 
+    def times(self, rows: Sequence[int]) -> list[float]:
+        """When the final words of an utterance came: those that say its words, and what was heard between them."""
+        said_by = {column: row for row, column in self.column.items()}
+        row, found = 0, []
+        for column, (at, _, _) in enumerate(self.finals):
+            row = said_by.get(column, row)
+            if rows[0] <= row <= rows[-1]:
+                found.append(at)
+        return found
+
     def utterances(self) -> list[list[int]]:
         """The rows of the truth, parted at pauses."""
         parted: list[list[int]] = []
@@ -204,9 +219,10 @@ def _erased(seen: Sequence[Seen]) -> int:
 
 
 def _laal(delays: Sequence[float], said: int, length: float) -> float:
-    """Length-adaptive average lagging (Papi et al. 2022) in seconds, the delays being those of the final words."""
-    if not delays:
-        return 0.0
+    """Length-adaptive average lagging (Papi et al. 2022) of one utterance of *length* seconds with *said* words.
+
+    *delays* are those of its final words, at least one, in seconds since it began.
+    """
     pace = length / max(len(delays), said)
     counted = next((i + 1 for i, delay in enumerate(delays) if delay >= length), len(delays))
     return sum(delay - i * pace for i, delay in enumerate(delays[:counted])) / counted

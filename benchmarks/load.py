@@ -1,7 +1,8 @@
 """Many quiet readers and many pollers while jobs run: python -m benchmarks.load [--seconds 600]
 
 Starts a server (scripted engine), opens 500 event streams on slow jobs, lets 50 clients poll at 1 Hz and keeps jobs
-coming. Writes errors, latencies, the server's own event-loop lag and its memory to benchmarks/results/load.json.
+coming. Writes errors, latencies, the server's own event-loop lag and its memory, minute by minute, to
+benchmarks/results/load.json.
 """
 
 import argparse
@@ -16,13 +17,13 @@ import httpx
 import numpy as np
 import soundfile
 
-from benchmarks.measure import own_rss_mb, write
+from benchmarks.measure import own_rss_mb, rise, write
 from benchmarks.serving import Serving, buckets, percentile, serving
 
 STREAMS = 500
 POLLERS = 50
 JOBS_PER_S = 1.0
-
+SAMPLE_S = 60.0  # between two looks at the server's memory
 
 # One machine plays all the readers.
 MANY = {
@@ -62,9 +63,9 @@ class Load:
         tasks += [asyncio.create_task(self._poll()) for _ in range(POLLERS)]
         tasks.append(asyncio.create_task(self._submit()))
         await asyncio.sleep(min(30, seconds / 4))
-        early, before = await self._look()
-        await asyncio.sleep(seconds)
-        late, after = await self._look()
+        before = await self._lag()
+        memory_mb = await self._memory(seconds)
+        after = await self._lag()
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
@@ -78,14 +79,21 @@ class Load:
             "poll_p50_ms": round(self.polls[len(self.polls) // 2] * 1000, 1),
             "poll_p99_ms": round(self.polls[int(len(self.polls) * 0.99)] * 1000, 1),
             "loop_lag_p99_ms_at_most": percentile(before, after, 0.99) * 1000,
-            "memory_mb_early": early,
-            "memory_mb_late": late,
+            "memory_mb": memory_mb,
+            "memory_rise_mb_per_min": rise(memory_mb, SAMPLE_S),
             "errors": self.errors[:10],
         }
 
-    async def _look(self) -> tuple[float, dict[float, float]]:
-        """The memory of the server's own process, and its event-loop lag until now."""
-        return round(own_rss_mb(self._server.pid), 1), buckets(await asyncio.to_thread(self._server.metrics))
+    async def _lag(self) -> dict[float, float]:
+        return buckets(await asyncio.to_thread(self._server.metrics))
+
+    async def _memory(self, seconds: int) -> list[float]:
+        """The server's own process in MB, for so long, every SAMPLE_S."""
+        seen = [own_rss_mb(self._server.pid)]
+        for _ in range(round(seconds / SAMPLE_S)):
+            await asyncio.sleep(SAMPLE_S)
+            seen.append(own_rss_mb(self._server.pid))
+        return [round(mb, 1) for mb in seen]
 
     async def _session(self) -> str:
         return str((await self._client.post("/v1/live", json={"encoding": "pcm_s16le"})).json()["job_id"])

@@ -14,7 +14,7 @@ import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
-LIBRARIES = ("ctranslate2", "faster-whisper", "pocketsphinx", "onnxruntime", "numpy")
+LIBRARIES = ("ctranslate2", "faster-whisper", "pocketsphinx", "onnxruntime", "numpy", "tiktoken", "genai-prices")
 
 
 def process_tree(pid: int | None = None) -> Iterator[int]:
@@ -64,13 +64,21 @@ def spread(values: Sequence[float], digits: int = 3) -> dict[str, float]:
     }
 
 
+def rise(values: Sequence[float], every_s: float) -> float:
+    """How much of it comes each minute: the slope of the straight line through the later half, read *every_s*."""
+    later = values[len(values) // 2 :]
+    if len(later) < 2:
+        return 0.0
+    return round(float(np.polyfit(np.arange(len(later)) * every_s / 60, later, 1)[0]), 3)
+
+
 def machine() -> dict[str, Any]:
     """Where and with what something was measured."""
     model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": _git("rev-parse", "--short", "HEAD"),
-        "changed": bool(_git("status", "--porcelain", "--", "pipeline", "benchmarks")),
+        "changed": bool(_git("status", "--porcelain", "--", "pipeline", "server", "estimator", "benchmarks")),
         "cpu": model.partition(":")[2].strip(),
         "cores": len(os.sched_getaffinity(0)),
         "load": round(os.getloadavg()[0], 1),

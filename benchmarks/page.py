@@ -15,14 +15,14 @@ import soundfile
 
 from benchmarks.measure import spread, write
 from benchmarks.serving import serving
-from benchmarks.tracks import SPEECH
+from benchmarks.tracks import MODEL, SPEECH
 from tests.web.browsing import Page, chromium
 
 ENGINES = {
     "sphinx": (SPEECH / "flite" / "rms_4.flac", {"ENGINE": "sphinx"}),
     "whisper": (
         SPEECH / "espeak" / "en_05.flac",
-        {"ENGINE": "whisper", "WHISPER_MODEL": str(SPEECH / "tiny-whisper")},
+        {"ENGINE": "whisper", "WHISPER_MODEL": MODEL},
     ),
 }
 LOUD = 0.02  # of full scale: speech has begun

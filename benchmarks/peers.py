@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.driving import Crowd, Opener, staggered
 from benchmarks.measure import ROOT, write
 from benchmarks.serving import serving
-from benchmarks.tracks import SPEECH, WARM_UP_S, Track, clips, long_tracks
+from benchmarks.tracks import MODEL, WARM_UP_S, Track, clips, long_tracks
 from benchmarks.wires import LocalAgreement, Scribewire, WhisperLive, WhisperLiveKit, Wire
 
 START_S = 120.0
@@ -200,7 +200,7 @@ def _ratios(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default=str(SPEECH / "tiny-whisper"), help="folder of a Whisper model")
+    parser.add_argument("--model", default=MODEL, help="folder of a Whisper model")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS), metavar="NAME")
     parser.add_argument("--sessions", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--rounds", type=int, default=1)

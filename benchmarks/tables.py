@@ -26,8 +26,10 @@ LIVE = {
     "commit_s p50": "seconds from the end of a word in the audio to the event that makes it final for its reader",
     "commit_s p95": "",
     "first_seen_s p50": "the same for the first event that shows the word at all",
-    "final_s p50": "from the end of an utterance's last word to the event that closes it; 0.5 s of it is the silence "
-    "that ends an utterance",
+    "final_s p50": "from the end of an utterance's last word to the event that closes it",
+    "final_beyond_endpointing_s p50": "that, less the 0.5 s of silence that end an utterance",
+    "laal_s": "length-adaptive average lagging of final words, utterance by utterance, as a reader sees it",
+    "laal_unaware_s": "the same as if no computation took time: what the policy alone waits for",
     "wer": "word errors of the final words, as a share of the words that were said",
     "wer_gap": "that, minus what the same engine gets wrong when it has the whole recording",
     "coverage": "share of the words said that came out right: latency is that of these",
@@ -37,15 +39,14 @@ LIVE = {
     "retractions": "final words that changed later",
     "cpu_per_audio_s": "CPU seconds of the server and all its processes, for each second of audio",
     "rss_mb": "most memory of all these processes, in MiB",
-    "rss_mb_at_a_third": "their memory when a third of the run was over",
-    "rss_mb_at_the_end": "and at its end: what grows shows here",
+    "rss_mb_rise_per_min": "how much it grew each minute over the second half of the run",
     "loop_lag_p99_ms_at_most": "how late the server's event loop wakes up",
 }
 """Of a table of live words, the columns that are shown, and what they mean."""
 
 BEGIN, END = "<!-- made by python -m benchmarks.tables -->", "<!-- end -->"
 
-ABOUT = ("machine", "versions", "commit", "measured_at", "date")
+ABOUT = ("machine",)
 
 
 def page(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -90,12 +91,12 @@ def said(value: Any) -> str:
 
 
 def tables(body: Mapping[str, Any], title: str = "") -> Iterator[str]:
-    """Scalars as a two-column table, groups of scalars as rows of one table, deeper groups one by one."""
-    scalars = {key: value for key, value in body.items() if not isinstance(value, dict | list)}
+    """Numbers and series as a two-column table, groups of numbers as rows of one table, deeper groups one by one."""
+    scalars = {key: value for key, value in body.items() if not isinstance(value, dict) and not is_rows(value)}
     rows = [(key, flat(value)) for key, value in body.items() if isinstance(value, dict) and is_row(value)]
     for value in body.values():
-        if isinstance(value, list):
-            rows += [(label(item), flat(item)) for item in value if isinstance(item, dict)]
+        if is_rows(value):
+            rows += [(label(item), flat(item)) for item in value]
     if title and (scalars or rows):
         yield f"\n### {title}\n"
     if scalars:
@@ -110,6 +111,10 @@ def tables(body: Mapping[str, Any], title: str = "") -> Iterator[str]:
     for key, value in body.items():
         if isinstance(value, dict) and not is_row(value):
             yield from tables(value, f"{title}: {key}" if title else key)
+
+
+def is_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
 def is_row(value: Mapping[str, Any]) -> bool:
@@ -143,6 +148,8 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> Iterator[st
 
 
 def cell(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(cell, value))
     if isinstance(value, float):
         return f"{value:.4g}"
     return "" if value is None else str(value).replace("|", "\\|")

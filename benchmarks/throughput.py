@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from benchmarks.measure import cpu_s, rss_mb, write
+from benchmarks.measure import ROOT, cpu_s, rss_mb, write
+from benchmarks.tracks import MODEL, SPEECH
 
-SPEECH = Path(__file__).parents[1] / "tests" / "speech"
-MODEL = str(SPEECH / "tiny-whisper")
 RATE = 16_000
 PAUSE_S = 0.8
 SHORT_MIN = 5  # the file that memory is compared with
@@ -140,7 +139,7 @@ def run(system: str, path: Path) -> dict[str, float]:
     """One system hears one file in a process of its own."""
     began = time.monotonic()
     command = [sys.executable, "-m", "benchmarks.throughput", "--only", system, str(path)]
-    with subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
         peak = 0.0
         while child.poll() is None:
             peak = max(peak, _resident(child.pid))

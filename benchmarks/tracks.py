@@ -14,6 +14,7 @@ from benchmarks.live_scores import Truth
 from pipeline.audio import RATE, Samples
 
 SPEECH = Path(__file__).parents[1] / "tests" / "speech"
+MODEL = str(SPEECH / "tiny-whisper")
 WARM_UP_S = 20.0
 MEASURED_S = 120.0
 GAP_S = 0.6  # between two clips of one track

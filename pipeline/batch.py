@@ -77,7 +77,9 @@ class Batch:
     async def transcribe(
         self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()
     ) -> AsyncGenerator[Chunk]:
-        """The chunks behind *done*, in order, the last ending where the audio does. Close it to stop early.
+        """The chunks behind *done*, in order and at least one; the last ends where the audio does and has the notes.
+
+        Close it to stop early.
 
         Raises PipelineError: what the audio or the engine is guilty of.
         """
@@ -99,12 +101,11 @@ class Batch:
             await line.start_all()
             while line.waiting:
                 stretch.absorb(*await line.first())
-                if line.waiting and stretch.long_enough:
+                if stretch.long_enough:
                     yield stretch.chunk(line.language)
         finally:
             await line.close()
-        if stretch.news or not done:
-            yield stretch.chunk(line.language, notes)
+        yield stretch.chunk(line.language, notes)  # perhaps of no length, and then for the notes alone
 
     async def _packed(self, path: Path, options: BatchOptions, notes: list[str]) -> AsyncGenerator[Packed]:
         """The file's decode jobs as a thread finds them; *notes* gets what there is to say about the file."""
@@ -215,11 +216,6 @@ class _Stretch:
     @property
     def long_enough(self) -> bool:
         return self._reached - self._start >= CHUNK
-
-    @property
-    def news(self) -> bool:
-        """Is there anything since the last chunk?"""
-        return self._reached > self._start or bool(self._segments)
 
     def absorb(self, item: Packed, heard: Heard | None) -> None:
         if isinstance(item, Job):

@@ -197,7 +197,7 @@ def build(
         Estimates(estimator=estimator, thread=ThreadPoolExecutor(1, "estimates"), counters=storage.counters,
                   jobs=storage.jobs, limits=limits, keys=keys),
         OpenAI(transcriptions=transcriptions, holding=holding, jobs=storage.jobs, blobs=storage.blobs,
-               events=storage.events, offers=accepting.offers),
+               following=following, quiet_s=limits.streams.keep_alive_s, offers=accepting.offers),
         ops,
         Pages(index=ops.index, base_url=public_base_url),
     ]  # fmt: skip

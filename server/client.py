@@ -23,6 +23,8 @@ import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from server.waiting import set_within
+
 TERMINAL = frozenset({"completed", "failed", "canceled"})
 TERMINAL_EVENTS = frozenset({"job.completed", "job.failed", "job.canceled"})
 POLL_S = 30
@@ -32,6 +34,7 @@ FRAME_BYTES = 32 * 1024  # most audio in one message
 MOST_UNSENT = 64 * FRAME_BYTES  # bytes that may wait before send() does
 REFUSED = range(4400, 4500)  # close codes with which the server says that trying again will not help
 PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server restarts
+KEEP_ALIVE_S = 10
 SECOND_WRITER = 4409  # except this one: our own broken connection may still be open on its side
 
 
@@ -71,11 +74,9 @@ class Client:
         headers = {"Idempotency-Key": secrets.token_hex(16), "Prefer": "respond-async"}
         if isinstance(source, str):
             return await self._asked("POST", "/v1/transcribe", headers=headers, json={"url": source, **fields})
-        data = await asyncio.to_thread(source.read_bytes)
         form = {name: _form_text(value) for name, value in fields.items()}
-        return await self._asked(
-            "POST", "/v1/transcribe", headers=headers, files={"file": (source.name, data)}, data=form
-        )
+        with source.open("rb") as file:  # read piece by piece, and from its start with every try
+            return await self._asked("POST", "/v1/transcribe", headers=headers, files={"file": file}, data=form)
 
     async def job(self, job_id: str, *, wait_s: int = 0) -> dict[str, Any]:
         return await self._asked("GET", f"/v1/jobs/{job_id}", params={"wait": wait_s})
@@ -263,11 +264,8 @@ class LiveStream:
                 await socket.send('{"type":"close"}')
                 told_end = True
             self._news.clear()
-            try:
-                await asyncio.wait_for(self._news.wait(), 10)
-            except TimeoutError:
-                if not told_end:
-                    await socket.send('{"type":"keep_alive"}')
+            if not await set_within(self._news, KEEP_ALIVE_S) and not told_end:
+                await socket.send('{"type":"keep_alive"}')
 
     def _unsent(self) -> bytes | None:
         at = self._kept_from

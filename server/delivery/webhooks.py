@@ -5,7 +5,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import httpx
@@ -21,6 +20,7 @@ from server.logs import log
 from server.metrics import Metrics
 from server.records import Records
 from server.storage.interfaces import Account, AccountStore, Attempt, Crowding, Delivery, JobStore, Outbox
+from server.waiting import set_within
 
 MOST_AT_ONCE = 64
 MOST_PER_HOST = 4  # so that one dead host holds up nobody else,
@@ -134,8 +134,7 @@ class Deliveries:
             )
         except Exception:  # noqa: BLE001  the next round may succeed
             log.exception("outbox failed")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._poll_s)
+            await set_within(self._stopping, self._poll_s)
             return []
 
     async def _guarded(self, delivery: Delivery) -> None:

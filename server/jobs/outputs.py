@@ -1,13 +1,15 @@
-"""A finished transcript -> the files that were asked for."""
+"""A finished transcript -> the files that were asked for, and how its job ends."""
 
 import asyncio
 import hashlib
+from collections.abc import Mapping, Sequence
 
+from pipeline.audio import seconds
 from pipeline.documents.formats import FORMATS, Heading
 from pipeline.words import Transcript
 from server.clock import iso
-from server.jobs.states import Job
-from server.storage.interfaces import Artifact, BlobStore
+from server.jobs.states import Job, State
+from server.storage.interfaces import Artifact, BlobStore, Outcome
 
 
 async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: int, blobs: BlobStore) -> Artifact:
@@ -21,3 +23,19 @@ async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: in
     async with blobs.create(key) as sink:
         await sink.write(data)
     return Artifact(kind=name, blob=key, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+
+
+def completed(
+    transcript: Transcript, artifacts: Sequence[Artifact], *, warnings: Sequence[Mapping[str, str]] = ()
+) -> Outcome:
+    return Outcome(
+        state=State.COMPLETED,
+        duration_s=seconds(transcript.duration),
+        language=transcript.language,
+        language_probability=transcript.language_probability,
+        engine=transcript.engine,
+        model=transcript.model,
+        text=transcript.text,
+        artifacts=tuple(artifacts),
+        warnings=tuple(warnings),
+    )

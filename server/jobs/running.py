@@ -4,6 +4,7 @@ A worker trusts only its lease. It writes nothing once the lease may have ended 
 write that it does make is refused by the store when another worker has taken over.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -22,10 +23,9 @@ from pipeline.documents.stored import restored, stored
 from pipeline.words import Chunk, Transcript
 from server.accounts.limits import Plan
 from server.jobs.fetch import Fetcher
-from server.jobs.outputs import write_output
+from server.jobs.outputs import completed, write_output
 from server.jobs.probing import Prober
 from server.jobs.sandbox import rehearsed
-from server.jobs.states import State
 from server.storage.interfaces import Artifact, BlobStore, JobStore, Lease, NewEvent, Outcome, Renewal
 
 
@@ -139,22 +139,13 @@ class Running:
         transcript = assemble(
             chunks, duration=chunks[-1].end, engine=self._batch.engine_name, model=self._batch.model_name
         )
-        return Outcome(
-            state=State.COMPLETED,
-            duration_s=seconds(transcript.duration),
-            language=transcript.language,
-            language_probability=transcript.language_probability,
-            engine=transcript.engine,
-            model=transcript.model,
-            text=transcript.text,
-            artifacts=tuple([await self._write(name, transcript) for name in order.output_formats]),
-            warnings=tuple({"code": note} for note in transcript.notes),
-        )
+        artifacts = [await self._write(name, transcript) for name in order.output_formats]
+        return completed(transcript, artifacts, warnings=[{"code": note} for note in transcript.notes])
 
     async def _heard(self, key: str) -> list[Chunk]:
         """Every chunk of the audio, those of earlier attempts included, each safe before the next is asked for."""
         order = self.job.order
-        chunks = [restored(body) for body in self._lease.chunks]
+        chunks = await asyncio.to_thread(lambda: [restored(body) for body in self._lease.chunks])
         options = BatchOptions(
             language=order.language,
             hint=order.prompt,

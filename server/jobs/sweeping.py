@@ -1,11 +1,11 @@
 """Old things go: jobs whose retention is over, and bytes that belong to no job."""
 
 import asyncio
-from contextlib import suppress
 
 from server.clock import now_ms
 from server.logs import log
 from server.storage.interfaces import BlobStore, JobStore
+from server.waiting import set_within
 
 EVERY_S = 600.0
 AT_ONCE = 200
@@ -28,8 +28,7 @@ class Sweeper:
                 await self.sweep()
             except Exception:  # noqa: BLE001  the next round may succeed
                 log.exception("sweep failed")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), EVERY_S)
+            await set_within(self._stopping, EVERY_S)
 
     async def sweep(self) -> None:
         """Delete every job that expired, then every prefix that has been without a job for ORPHAN_MS."""

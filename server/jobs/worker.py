@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from pipeline.errors import PipelineError
@@ -16,6 +15,7 @@ from server.jobs.states import Job, JobError, State, returns_quota
 from server.logs import log
 from server.metrics import Metrics
 from server.storage.interfaces import BlobStore, DiskFull, JobStore, Lease, Outcome
+from server.waiting import set_within
 
 
 class Workers:
@@ -103,8 +103,7 @@ class Workers:
             await self._jobs.audio_deleted(spent)
 
     async def _pause(self, pause_s: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), pause_s)
+        await set_within(self._stopping, pause_s)
 
     async def _work(self, lease: Lease, *, held_until: float) -> None:
         """Run the job of *lease* and write how it ended, unless the lease was lost on the way.

@@ -23,6 +23,7 @@ from server.live.session import LiveRules, LiveSession, finished
 from server.logs import log
 from server.metrics import Metrics
 from server.storage.interfaces import BlobStore, Event, EventLog, JobStore, Lease
+from server.waiting import set_within
 
 PAGE = 500  # events of a log that are read at once
 STALE_AT_ONCE = 20
@@ -91,8 +92,7 @@ class Desk:
                     await self._finish_stale()
                 except Exception:  # noqa: BLE001  the next round may succeed
                     log.exception("finishing forgotten live sessions failed")
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._parts.closing.wait(), self.rules.stale_s)
+                await set_within(self._parts.closing, self.rules.stale_s)
         self._tasks = None
 
     async def open(self, job: Job) -> LiveSession:
@@ -187,7 +187,7 @@ class Desk:
                         await self._complete(lease, await self._closed_past(lease))
 
     async def _complete(self, lease: Lease, before: Past) -> None:
-        await self._endings.complete(lease, Heard(chunks=before.chunks, duration=before.end))
+        await self._endings.complete(lease, Heard(duration=before.end))
 
     async def _closed_past(self, lease: Lease) -> Past:
         return await self._endings.close_open_words(lease, await self._past(lease.job.id, lease.chunks))

@@ -1,5 +1,6 @@
 """How a live job ends: what was heard becomes its transcript, its outputs and its record, in one commit."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -7,9 +8,9 @@ import orjson
 
 from pipeline.audio import seconds
 from pipeline.documents.assemble import assemble
-from pipeline.documents.stored import stored
-from pipeline.words import Chunk
-from server.jobs.outputs import write_output
+from pipeline.documents.stored import restored, stored
+from pipeline.words import Chunk, Transcript
+from server.jobs.outputs import completed, write_output
 from server.jobs.running import LeaseLost
 from server.jobs.states import JobError, Source, State, returns_quota
 from server.live.hearing import Hearing
@@ -22,9 +23,8 @@ from server.storage.interfaces import Artifact, BlobStore, JobStore, Lease, NewE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """All that a live job heard. *chunks* follow each other from 0 on, none ends behind *duration*."""
+    """What there is to say of a live job beside its stored chunks. None of them ends behind *duration*."""
 
-    chunks: Sequence[Chunk]
     duration: int
     received_bytes: int | None = None  # None: nobody knows any more
     warnings: Sequence[Mapping[str, str]] = ()
@@ -41,38 +41,17 @@ class Endings:
     async def complete(self, lease: Lease, heard: Heard) -> None:
         """Raises LeaseLost, DiskFull."""
         job, hearing = lease.job, self.hearings[lease.job.environment]
-        last = heard.chunks[-1] if heard.chunks else None
-        rest = Chunk(
-            index=len(heard.chunks),
-            jobs_done=0,
-            start=last.end if last else 0,
-            end=heard.duration,
-            segments=(),
-            language=last.language if last else job.order.language,
-            language_probability=last.language_probability if last else None,
-        )
-        transcript = assemble(
-            [*heard.chunks, rest], duration=heard.duration, engine=hearing.engine, model=hearing.model
-        )
+        chunks = await self.jobs.chunks(job.id)
+        # Hours of speech have ten thousand words and more: the event loop has others to serve meanwhile.
+        transcript = await asyncio.to_thread(_transcript, chunks, heard.duration, job.order.language, hearing)
         outputs = [
             await write_output(name, transcript, job, epoch=lease.epoch, blobs=self.blobs)
             for name in job.order.output_formats
         ]
         await self._note_source(lease, heard.received_bytes)
-        await self._end(
-            lease,
-            Outcome(
-                state=State.COMPLETED,
-                duration_s=seconds(transcript.duration),
-                language=transcript.language,
-                language_probability=transcript.language_probability,
-                engine=transcript.engine,
-                model=transcript.model,
-                text=transcript.text,
-                artifacts=(*outputs, *([heard.audio] if heard.audio else [])),
-                warnings=tuple(heard.warnings),
-            ),
-        )
+        if heard.audio is not None:
+            outputs.append(heard.audio)
+        await self._end(lease, completed(transcript, outputs, warnings=heard.warnings))
 
     async def fail(self, lease: Lease, error: JobError, *, received_bytes: int) -> None:
         """Nothing could be heard. Raises LeaseLost."""
@@ -126,3 +105,19 @@ class Endings:
                 "audio_s": outcome.duration_s,
             },
         )
+
+
+def _transcript(bodies: Sequence[bytes], duration: int, language: str | None, hearing: Hearing) -> Transcript:
+    """What the stored chunks say, and nothing from the last of them to the end."""
+    chunks = [restored(body) for body in bodies]
+    last = chunks[-1] if chunks else None
+    rest = Chunk(
+        index=len(chunks),
+        jobs_done=0,
+        start=last.end if last else 0,
+        end=duration,
+        segments=(),
+        language=last.language if last else language,
+        language_probability=last.language_probability if last else None,
+    )
+    return assemble([*chunks, rest], duration=duration, engine=hearing.engine, model=hearing.model)

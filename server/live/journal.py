@@ -57,7 +57,6 @@ class Journal:
         interim: bool,
         metrics: Metrics,
     ) -> None:
-        self.chunks = list(past.chunks)
         self.warnings: dict[str, Mapping[str, str]] = {}
         self.settled = past.settled  # everything before this is decided
         self._held = held
@@ -70,6 +69,8 @@ class Journal:
         self._metrics = metrics
         self._language = held.lease.job.order.language or past.language
         self._language_probability = past.language_probability
+        self._chunks = len(past.chunks)  # how many are stored; a session may go on for hours, and none is kept here
+        self._closed = past.end  # of the last closed segment
         self._last = 0  # the log's last event; under the lease nobody else writes there
 
     async def open(self) -> None:
@@ -114,12 +115,11 @@ class Journal:
 
     async def _checkpoint(self, batch: Told, heard: int) -> None:
         """Closed segments are a chunk, in one commit with the events that tell of them."""
-        start = self.chunks[-1].end if self.chunks else 0
         chunk = Chunk(
-            index=len(self.chunks),
+            index=self._chunks,
             jobs_done=0,
-            start=start,
-            end=max(start, min(batch.segments[-1].end, heard)),
+            start=self._closed,
+            end=max(self._closed, min(batch.segments[-1].end, heard)),
             segments=tuple(batch.segments),
             language=self._language,
             language_probability=self._language_probability,
@@ -136,7 +136,8 @@ class Journal:
         if not kept:
             raise LeaseLost
         self._held.extended(asked)
-        self.chunks.append(chunk)
+        self._chunks += 1
+        self._closed = chunk.end
         self._last = await self._events.last(self._job_id)
 
     def _count(self, batch: Told) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -27,6 +27,7 @@ from server.live.taping import Tape
 from server.logs import log
 from server.metrics import Metrics
 from server.storage.interfaces import Artifact, Renewal, StorageError
+from server.waiting import set_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +111,7 @@ class LiveSession:
     async def seat(self) -> AsyncIterator["Seat"]:
         """The right to write while the block lasts. Raises Problem ingest_finished, ingest_busy."""
         if self._seat is not None:  # it may be the same writer, whose broken connection is still being emptied
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._vacant.wait(), self.rules.seat_s)
+            await set_within(self._vacant, self.rules.seat_s)
         if self.ending:
             raise finished()
         if self._seat is not None:
@@ -307,7 +307,6 @@ class LiveSession:
             self._journal.warn(broken.code, str(broken))
         audio = await self._taped()
         heard = Heard(
-            chunks=self._journal.chunks,
             duration=max(self._heard, self._journal.settled),
             received_bytes=received_bytes,
             warnings=tuple(self._journal.warnings.values()),
@@ -384,8 +383,7 @@ class LiveSession:
         if self._closing.is_set():
             await asyncio.sleep(pause_s)
         else:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), pause_s)
+            await set_within(self._closing, pause_s)
 
 
 class Seat:

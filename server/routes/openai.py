@@ -4,7 +4,9 @@ A request is one transcription job with its record, events and webhook silence l
 errors have another shape. (platform.openai.com/docs/api-reference/audio)
 """
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +17,8 @@ from starlette.responses import Response, StreamingResponse
 from pipeline.documents.formats import FORMATS, segment_object, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import Segment
-from server.delivery.sse import event
+from server.delivery.following import Following
+from server.delivery.sse import KEEP_ALIVE, event
 from server.door import Caller
 from server.errors import CODES, FieldError, Problem, invalid
 from server.jobs.holding import Holding
@@ -26,7 +29,7 @@ from server.routes.accepting import Offer
 from server.routes.operation import Answer, Operation, json_response
 from server.routes.transcriptions import Transcriptions
 from server.schemas import ref
-from server.storage.interfaces import BlobStore, EventLog, JobStore
+from server.storage.interfaces import BlobStore, Event, JobStore
 
 ALIAS = "whisper-1"
 HOLD_S = 600
@@ -34,7 +37,7 @@ FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
 ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
-FREEZING = 500  # and above: our own fault
+SERVER_ERROR = 500
 
 
 class OpenAI:
@@ -45,14 +48,16 @@ class OpenAI:
         holding: Holding,
         jobs: JobStore,
         blobs: BlobStore,
-        events: EventLog,
+        following: Following,
+        quiet_s: float,
         offers: Mapping[str, Offer],
     ) -> None:
         self._transcriptions = transcriptions
         self._holding = holding
         self._jobs = jobs
         self._blobs = blobs
-        self._events = events
+        self._following = following
+        self._quiet_s = quiet_s  # a stream without a word for so long gets a sign of life
         self._offers = offers
 
     def operations(self) -> list[Operation]:
@@ -108,7 +113,7 @@ class OpenAI:
         return Response(data, media_type=FORMATS[name].media_type)
 
     async def _verbose(self, job: Job, *, words: bool) -> Mapping[str, Any]:
-        segments = [segment for body in await self._jobs.chunks(job.id) for segment in restored(body).segments]
+        segments = await asyncio.to_thread(_all_segments, await self._jobs.chunks(job.id))
         shown = {
             "task": "transcribe",
             "language": job.language,
@@ -125,12 +130,15 @@ class OpenAI:
     async def _streamed(self, job: Job) -> AsyncIterator[bytes]:
         """Words as they are recognised, then the whole; a failure is an error event, for the status is long sent."""
         first = True
-        async for logged in self._events.tail(job.id, after=0):
-            if logged.type == "word":
-                word = orjson.loads(logged.body)
-                space = "" if first or not word.get("spaced", True) else " "
-                yield _event("transcript.text.delta", delta=space + word["word"])
-                first = False
+        async with aclosing(self._following.follow(job.id, after=0, quiet_s=self._quiet_s)) as view:
+            async for seen in view:
+                if seen is None:
+                    yield KEEP_ALIVE
+                elif isinstance(seen, Event) and seen.type == "word":
+                    word = orjson.loads(seen.body)
+                    space = "" if first or not word.get("spaced", True) else " "
+                    yield _event("transcript.text.delta", delta=space + word["word"])
+                    first = False
         over = await self._jobs.get(job.id)
         if over is None or over.state is not State.COMPLETED:
             problem = Problem("job_not_completed", "the job was deleted") if over is None else _unsuccessful(over)
@@ -174,7 +182,9 @@ class _Wish:
 
 def error_body(problem: Problem) -> Mapping[str, Any]:
     """The problem as OpenAI's clients read it."""
-    kind = "server_error" if problem.status >= FREEZING else ERROR_TYPES.get(problem.status, "invalid_request_error")
+    kind = (
+        "server_error" if problem.status >= SERVER_ERROR else ERROR_TYPES.get(problem.status, "invalid_request_error")
+    )
     param = problem.errors[0].param if problem.errors else None
     return {"error": {"message": problem.detail, "type": kind, "param": param, "code": problem.code}}
 
@@ -218,6 +228,11 @@ def _unsuccessful(job: Job) -> Problem:
         return Problem("job_not_completed", f"the job is {job.state}")
     code = job.error.code if job.error.code in CODES else "internal"
     return Problem(code, job.error.message)
+
+
+def _all_segments(bodies: Sequence[bytes]) -> list[Segment]:
+    """The segments of stored chunks."""
+    return [segment for body in bodies for segment in restored(body).segments]
 
 
 def _segment(number: int, segment: Segment) -> Mapping[str, Any]:

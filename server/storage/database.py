@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from server.storage.folder import PRIVATE_FILE
 from server.storage.interfaces import DiskFull, StorageError
 from server.storage.schema import MIGRATIONS
+from server.waiting import set_within
 
 Clock: TypeAlias = Callable[[], int]
 """Milliseconds since 1970 UTC."""
@@ -115,9 +116,7 @@ class Watch:
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """True when woken, False after *timeout_s*."""
-        try:
-            await asyncio.wait_for(self._event.wait(), timeout_s)
-        except TimeoutError:
+        if not await set_within(self._event, timeout_s):
             return False
         self._event.clear()
         return True

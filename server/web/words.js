@@ -11,6 +11,7 @@ export class LiveText {
   #paragraph = null;
   #partial = make("span", { class: "partial" });
   #endedAt = 0; // of the last word, seconds
+  #gap = " "; // between words: not every script has one
 
   /** *box* shows the words and scrolls with them; *log*, a live region, gets whole segments for screen readers. */
   constructor(box, log = null) {
@@ -44,8 +45,8 @@ export class LiveText {
     const first = paragraph.querySelector(".final") === null;
     this.#partial.before(make("span", { class: "final" }, (spaced && !first ? " " : "") + word));
     this.#endedAt = end;
-    const [, ...rest] = this.#partial.textContent.trim().split(" ");
-    this.#show(rest.join(" ")); // it was the partial's first word: the others stay where they are
+    this.#gap = spaced ? " " : "";
+    this.#show(withoutFirst(word, this.#partial.textContent.trim(), spaced));
   }
 
   #partially({ text, start }) {
@@ -54,7 +55,7 @@ export class LiveText {
   }
 
   #show(text) {
-    this.#partial.textContent = text && ` ${text}`;
+    this.#partial.textContent = text && this.#gap + text;
   }
 
   /** Where a word that starts at *start* belongs; the partial stands at its end. */
@@ -80,4 +81,10 @@ export class LiveText {
     work();
     if (atEnd) this.#box.scrollTop = this.#box.scrollHeight;
   }
+}
+
+/** *partial* when its first word became final as *word*, perhaps another one: the rest stays where it is. */
+function withoutFirst(word, partial, spaced) {
+  if (spaced) return partial.split(" ").slice(1).join(" ");
+  return partial.startsWith(word) ? partial.slice(word.length) : "";
 }

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from datetime import UTC, date, datetime, time
+from datetime import date, time
 from decimal import Decimal
 from importlib import resources
 
@@ -13,8 +13,6 @@ from genai_prices.types import ModelPrice, Provider
 from estimator.catalog import Catalog, bundled_catalog
 from estimator.estimates import Estimator
 from estimator.tokens import TokenCounter
-
-NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 @pytest.fixture(scope="session")
@@ -35,11 +33,6 @@ def counter() -> TokenCounter:
 @pytest.fixture(scope="session")
 def estimator() -> Estimator:
     return Estimator()
-
-
-@pytest.fixture
-def noon() -> datetime:
-    return NOON
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from estimator.catalog import BadPriceFeed, Catalog, PriceHistory, catalog_from_feed, family_of, rate_card
 from estimator.estimates import Estimator
 from estimator.families import FAMILIES
-from estimator.rates import RateCard, Usage, usd
+from estimator.rates import RateCard, Usage
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 BATCH_KNOWN = datetime(2026, 10, 14, tzinfo=UTC)
@@ -124,7 +124,9 @@ def test_a_name_finds_the_model_it_means(catalog: Catalog, asked: str, name: str
     model = catalog.find(asked)
     assert model is not None
     assert model.name == name
-    assert catalog.find(model.name) == model or catalog.find(model.name).name == name
+    found = catalog.find(name)
+    assert found is not None
+    assert found.name == name, "asking for the name that it gave finds the same model"
 
 
 def test_every_alias_is_unique_and_finds_its_row(catalog: Catalog) -> None:
@@ -150,7 +152,7 @@ def test_what_is_no_model_is_not_found(catalog: Catalog, asked: str) -> None:
     assert catalog.find(asked) is None
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.text(max_size=40) | st.from_regex(r"(openai/|xai/|claude-|gpt-)[\w.@:-]{0,20}\d{8}"))
 def test_any_name_is_found_or_not_and_gets_usable_suggestions(catalog: Catalog, asked: str) -> None:
     model = catalog.find(asked)
@@ -268,7 +270,7 @@ def theirs_of(usage: Usage) -> genai_prices.Usage:
     )
 
 
-@settings(deadline=None, max_examples=1000)
+@settings(max_examples=1000)
 @given(name=st.sampled_from(DEFAULTS), moment=moments, batch=st.booleans(), usage=usages())
 def test_own_arithmetic_is_calc_price_for_any_usage_at_any_time(
     catalog: Catalog, name: str, moment: datetime, *, batch: bool, usage: Usage
@@ -489,7 +491,3 @@ def test_a_refused_feed_leaves_the_prices_as_they_were(tmp_path: Path, feed: lis
     with pytest.raises(FileNotFoundError):
         estimator.refresh(tmp_path / "nothing", now=NOON)
     assert estimator.models(now=NOON) == taken
-
-
-def test_usd_of_a_card_is_exact_beyond_28_digits() -> None:
-    assert usd(10**40 + 1) == Decimal("10000000000.000000000000000000000000000001")

@@ -1,9 +1,8 @@
 import hashlib
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,7 +12,8 @@ from hypothesis import strategies as st
 
 from estimator import Estimator, UnknownModels, estimate, estimate_id, parse_request
 from estimator.catalog import Catalog
-from estimator.tokens import TokenCounter
+from estimator.tokens import BadRankFile, TokenCounter
+from tests.processes import printed
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PROMPT_2000 = "a" + " a" * 1999  # exactly 2,000 o200k tokens
@@ -160,7 +160,7 @@ def test_money_is_never_a_float_and_never_rounded(estimator: Estimator) -> None:
     assert tiny["cost_usd"]["expected"] == "0.0000006"  # 3 + 1 tokens at $0.15 a million
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     prompt=st.text(max_size=50),
     turns=st.integers(1, 200),
@@ -184,7 +184,7 @@ def test_the_parts_of_any_estimate_fit_together(estimator: Estimator, prompt: st
         assert all(0 < Decimal(saving["saves_usd"]) < usd(cost) for saving in row["cheaper_by"])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     words=st.integers(0, 5_000),
     turns=st.integers(1, 40),
@@ -454,5 +454,27 @@ def test_many_threads_may_ask_an_estimator_that_has_loaded_nothing_yet() -> None
 
 
 def test_importing_the_package_loads_neither_prices_nor_their_dependencies() -> None:
-    code = "import sys, estimator, estimator.__main__; assert not {'genai_prices', 'pydantic'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    loaded = printed("import sys, estimator, estimator.__main__; print(*sys.modules)").split()
+    assert "estimator.tokens" in loaded
+    assert not {"genai_prices", "pydantic"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("model", "members", "code"),
+    [
+        ("gpt-4.1", {"output_tokens": 40_000}, "answer_cut"),
+        ("grok-4.7", {}, "token_count_weak"),
+        ("openai/gpt-4o", {}, "outside_catalogue"),
+        ("codestral-2508", {"reasoning": "high"}, "no_reasoning"),
+    ],
+)
+def test_a_row_says_what_its_reader_should_know(
+    estimator: Estimator, model: str, members: dict[str, object], code: str
+) -> None:
+    assert code in codes(only(estimator, model, **members)["notes"])
+
+
+def test_warming_up_refuses_a_rank_file_that_was_changed(tmp_path: Path) -> None:
+    (tmp_path / "o200k_base.tiktoken").write_bytes(b"IQ== 0\n")
+    with pytest.raises(BadRankFile):
+        Estimator(ranks_dir=tmp_path).warm()

@@ -212,7 +212,7 @@ def parsed(body: object) -> EstimateRequest | InvalidRequest:
         return error
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(bodies)
 @example({"prompt": "", "agent_turns": 10**6000})
 @example({"prompt": "", "priced_at": "9999-12-31T23:59:59-23:59"})

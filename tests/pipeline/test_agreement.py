@@ -1,7 +1,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
@@ -124,7 +124,6 @@ WORDS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(WORDS, st.integers(0, 90_000), st.booleans(), st.integers(0, 90_000)), max_size=12))
 def test_committed_words_go_forward_in_time_whatever_is_heard(steps):
     agreement, committed = Agreement(OPTIONS), []
@@ -141,7 +140,6 @@ def test_committed_words_go_forward_in_time_whatever_is_heard(steps):
     assert agreement.end == max((word.end for word in committed), default=0)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 30), st.floats(0.0, 0.15))
 def test_a_concluded_text_is_heard_again_without_repeating_a_word(count, shift):
     """Times may move by a little and texts may change: what is committed is not committed twice."""

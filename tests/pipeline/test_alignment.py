@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import RATE, Samples
@@ -133,7 +133,6 @@ def alignments(draw: st.DrawFn) -> tuple[list[str], list[float], Samples]:
     return pieces, begins, sound(*[(draw(st.floats(0.01, 1.0)), level) for level in loudness])
 
 
-@settings(deadline=None)
 @given(alignments(), st.sampled_from(["en", "zh"]), st.booleans())
 def test_words_are_in_order_inside_the_window_and_no_letter_is_lost(
     case: tuple[list[str], list[float], Samples],

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import RATE
@@ -91,7 +91,6 @@ def test_words_that_go_back_in_time_are_refused(spans):
         whole([chunk(0, 0, 100, segment(*spans))], 100)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=30).map(sorted), st.data())
 def test_any_cut_into_chunks_gives_the_same_transcript(starts, data):
     duration = starts[-1] + 1000

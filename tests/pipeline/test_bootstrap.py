@@ -2,28 +2,15 @@
 
 import os
 import platform
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.bootstrap import MOST_THREADS, polite_threads, thread_count
-
-ROOT = Path(__file__).parents[2]
-
-
-def in_a_process(program: str, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
+from tests.processes import printed
 
 
 def flags() -> str:
@@ -36,11 +23,11 @@ PREPARED = "import os; from pipeline.recognition.engines import bootstrap; boots
 
 @pytest.mark.skipif("avx512bw" not in flags(), reason="this CPU has no AVX512")
 def test_the_widest_instructions_are_chosen() -> None:
-    assert in_a_process(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])") == "AVX512"
+    assert printed(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])") == "AVX512"
 
 
 def test_what_the_user_chose_is_left() -> None:
-    chosen = in_a_process(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])", CT2_FORCE_CPU_ISA="GENERIC")
+    chosen = printed(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])", CT2_FORCE_CPU_ISA="GENERIC")
     assert chosen == "GENERIC"
 
 
@@ -54,18 +41,37 @@ def test_large_buffers_come_from_memory_that_is_kept() -> None:
         "libc.mallinfo2.restype, libc.malloc.restype = Info, ctypes.c_void_p\n"
         "before = libc.mallinfo2().f4; libc.malloc(ctypes.c_size_t(64 << 20)); print(libc.mallinfo2().f4 - before)"
     )
-    assert int(in_a_process(mapped)) >= 64 << 20
-    assert int(in_a_process(PREPARED + mapped)) == 0
+    assert int(printed(mapped)) >= 64 << 20
+    assert int(printed(PREPARED + mapped)) == 0
 
 
 def test_preparing_again_does_nothing_more() -> None:
-    assert in_a_process(PREPARED + "bootstrap.prepare(); print('fine')") == "fine"
+    assert printed(PREPARED + "before = dict(os.environ); bootstrap.prepare(); print(before == os.environ)") == "True"
 
 
-def test_threads_are_as_many_as_wanted_or_as_there_are_cores() -> None:
-    assert thread_count(3) == 3
-    cores = os.cpu_count() or 1
-    assert 1 <= thread_count(None) <= max(1, min(MOST_THREADS, cores - 1)), "one core is left to everything else"
+@pytest.mark.parametrize(
+    ("cores", "granted", "threads"),
+    [(1, 99, 1), (2, 99, 1), (6, 99, 5), (64, 99, MOST_THREADS), (64, 3, 2)],
+)
+def test_one_core_is_left_to_everything_else(
+    cores: int, granted: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    monkeypatch.setattr(bootstrap, "_quota", lambda: granted)
+    assert (thread_count(None), thread_count(3)) == (threads, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"), [("max 100000", MOST_THREADS + 1), ("250000 100000", 3), ("", MOST_THREADS + 1)]
+)
+def test_a_containers_share_of_the_cores_is_known(
+    text: str, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = tmp_path / "cpu.max"
+    if text:
+        share.write_text(text)
+    monkeypatch.setattr(bootstrap, "Path", lambda _: share)
+    assert bootstrap._quota() == cores
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives threads a priority of their own")
@@ -82,7 +88,7 @@ def test_inference_threads_give_way_and_ours_do_not() -> None:
         "nice = [(int(task), os.getpriority(os.PRIO_PROCESS, int(task))) for task in os.listdir('/proc/self/task')]\n"
         "print(max(level for task, level in nice if task in ours), max(level for task, level in nice))"
     )
-    assert in_a_process(program) == "0 10"
+    assert printed(program) == "0 10"
 
 
 def test_a_thread_of_python_is_never_slowed() -> None:

@@ -1,12 +1,11 @@
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW
 from pipeline.ingest.framer import Framer
 
 
-@settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 3 * WINDOW), max_size=20))
 def test_any_chunking_gives_the_same_windows(lengths: list[int]) -> None:
     samples = np.arange(sum(lengths), dtype=np.float32)

@@ -17,7 +17,7 @@ def noise(samples: int) -> Samples:
 
 
 @pytest.mark.parametrize("mels", [80, 128])
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(samples=st.integers(1, 40_000), frames=st.sampled_from([200, 256, 500]))
 def test_features_are_those_of_the_padded_audio(mels: int, samples: int, frames: int) -> None:
     audio = noise(samples)

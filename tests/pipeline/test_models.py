@@ -84,6 +84,12 @@ def located(model: str, cache_dir: Path, *, wait_s: float = 60.0) -> Path:
     return models.locate(model, cache_dir=cache_dir, download_wait_s=wait_s)
 
 
+@pytest.mark.usefixtures("hub")
+def test_a_download_that_takes_too_long_says_how_far_it_came(tmp_path: Path) -> None:
+    with pytest.raises(ModelUnavailable, match="came in time; starting again goes on from there"):
+        located(REPOSITORY, tmp_path, wait_s=0.0)
+
+
 def test_a_folder_is_taken_as_it_is(tmp_path: Path) -> None:
     for name in ("model.bin", "tokenizer.json"):
         (tmp_path / name).touch()

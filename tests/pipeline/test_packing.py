@@ -40,7 +40,7 @@ def jobs_in(items: list[Packed]) -> list[Job]:
     return [item for item in items if isinstance(item, Job)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS, last=st.integers(1, WINDOW))
 def test_jobs_are_the_audio_they_say_in_order_and_within_the_limit(
     probabilities: list[float], options: PackingOptions, last: int
@@ -60,7 +60,7 @@ def test_jobs_are_the_audio_they_say_in_order_and_within_the_limit(
     assert items[-1] == Passed(len(audio))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS)
 def test_all_speech_is_inside_a_job(probabilities: list[float], options: PackingOptions) -> None:
     """Two windows in a row are speech by the default options; a cut may fall between windows, never beside them."""
@@ -73,7 +73,7 @@ def test_all_speech_is_inside_a_job(probabilities: list[float], options: Packing
             assert covered[first * WINDOW : (first + 2) * WINDOW].all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(probabilities=RUNS, options=OPTIONS)
 def test_no_more_is_held_than_one_job_and_what_may_become_speech(
     probabilities: list[float], options: PackingOptions
@@ -85,7 +85,7 @@ def test_no_more_is_held_than_one_job_and_what_may_become_speech(
         assert len(packer._held._windows) * WINDOW <= options.longest + slack
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS)
 def test_a_job_is_short_only_where_a_long_pause_or_the_end_follows(
     probabilities: list[float], options: PackingOptions
@@ -137,7 +137,7 @@ def test_where_loudness_says_nothing_the_least_like_speech_is_cut() -> None:
     assert jobs[0].end == pytest.approx(601.5 * WINDOW, abs=2 * WINDOW)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(lengths=st.lists(st.integers(0, 40_000), max_size=12), length=st.integers(1, 50_000))
 def test_even_jobs_hold_everything_in_equal_lengths(lengths: list[int], length: int) -> None:
     audio = np.arange(sum(lengths), dtype=np.float32)

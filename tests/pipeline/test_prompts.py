@@ -1,4 +1,4 @@
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, RATE
@@ -16,7 +16,6 @@ from pipeline.recognition.engines.prompts import (
 POSITIONS = 448  # of Whisper's decoder
 
 
-@settings(deadline=None)
 @given(st.integers(1, LONGEST_JOB))
 def test_a_window_holds_the_audio_and_is_the_shortest_with_room_for_silence(samples: int) -> None:
     window_s = window_for(samples)
@@ -27,12 +26,6 @@ def test_a_window_holds_the_audio_and_is_the_shortest_with_room_for_silence(samp
     assert all(samples + PAD_S * RATE > other * RATE for other in shorter)
 
 
-def test_no_window_is_taken_for_features_and_encoded_twice() -> None:
-    positions = {window_s * 50 for window_s in WINDOWS_S}  # 20 ms each
-    assert not positions & {80, 128}
-
-
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=300), st.lists(st.integers(0, 9), max_size=300))
 def test_prefixes_have_few_lengths_and_show_the_end_of_what_was_said(hint: list[int], previous: list[int]) -> None:
     prefix = prefix_tokens(hint, previous)
@@ -43,7 +36,6 @@ def test_prefixes_have_few_lengths_and_show_the_end_of_what_was_said(hint: list[
     assert context == 0 or prefix[shown:] == tuple(previous[-context:])
 
 
-@settings(deadline=None)
 @given(st.sampled_from(WINDOWS_S), st.integers(0, HINT_TOKENS + max(CONTEXT_TOKENS)), st.booleans())
 def test_every_answer_has_the_room_its_shape_grants(window_s: int, prefix: int, final: bool) -> None:  # noqa: FBT001
     shape = Shape(window_s, prefix, final)

@@ -183,8 +183,8 @@ def test_an_error_reaches_those_who_shared_the_call_and_nobody_else() -> None:
 
 
 def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
-    async def body(model: Model) -> None:
-        scheduler = Scheduler(model, longest_call_s=0.05)  # type: ignore[arg-type]
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        scheduler._longest_call_s = 0.05
         tasks = await asked(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(answer, EngineTimeout) for answer in answers)
@@ -193,15 +193,13 @@ def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
             await scheduler.hear(window(2), tenant="a")
         with pytest.raises(Overloaded):
             scheduler.admit()
+        scheduler._longest_call_s = 60.0  # only the hang was to be noticed soon
         model.gate.release(2)
-        for _ in range(200):
+        while not scheduler.healthy:  # noqa: ASYNC110  it tells nobody
             await asyncio.sleep(0.01)
-            if scheduler.healthy:
-                break
         assert (await scheduler.hear(window(3), tenant="a")).avg_logprob == -3
-        scheduler.close()
 
-    asyncio.run(body(Model(most=1)))
+    run(body, most=1)
 
 
 def test_a_full_model_takes_no_more_sessions_until_it_had_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,6 +254,33 @@ def test_partials_that_are_answered_soon_leave_room_for_more(monkeypatch: pytest
     clock = Clock()
     monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
     run(body)
+
+
+def test_a_file_that_waited_too_long_goes_before_live_windows_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        first = (0, "a", Urgency.PARTIAL)
+        files = ((1, "f", Urgency.BATCH), (2, "f", Urgency.BATCH))
+        tasks = await asked(scheduler, first, *files, (3, "b", Urgency.PARTIAL), (4, "b", Urgency.PARTIAL))
+        clock.now += 4.0
+        model.gate.release(5)
+        await asyncio.gather(*tasks)
+        assert model.calls == [[0], [1], [3], [4], [2]]
+
+    clock = Clock()
+    monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
+    run(body, most=1)
+
+
+def test_more_windows_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        tasks = await asked(scheduler, *((number, "a", Urgency.FINAL) for number in range(3)))
+        with pytest.raises(Overloaded):
+            await scheduler.hear(window(3), tenant="a")
+        model.gate.release(3)
+        await asyncio.gather(*tasks)
+
+    monkeypatch.setattr("pipeline.recognition.scheduler.MOST_WAITING", 2)
+    run(body, most=1)
 
 
 def test_the_language_is_asked_of_as_many_windows_as_one_call_takes() -> None:

@@ -1,4 +1,4 @@
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recognition.scoring import matches, spoken, word_errors
@@ -18,7 +18,6 @@ def test_known_distances() -> None:
     assert matches(["the", "cat", "sat", "down"], ["cat", "sit", "down", "now"]) == [(1, 0), (3, 2)]
 
 
-@settings(deadline=None)
 @given(WORDS, WORDS, WORDS)
 def test_errors_are_a_distance(one: list[str], two: list[str], three: list[str]) -> None:
     assert (word_errors(one, two) == 0) == (one == two)
@@ -26,7 +25,6 @@ def test_errors_are_a_distance(one: list[str], two: list[str], three: list[str])
     assert word_errors(one, three) <= word_errors(one, two) + word_errors(two, three)
 
 
-@settings(deadline=None)
 @given(WORDS, WORDS)
 def test_matches_are_equal_words_in_order_and_account_for_the_errors(said: list[str], heard: list[str]) -> None:
     pairs = matches(said, heard)

@@ -31,7 +31,7 @@ def spans(probabilities: list[float], options: SegmenterOptions, last: int = WIN
     return [(start.at, end.at) for start, end in zip(events[::2], events[1::2], strict=True)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS, last=st.integers(1, WINDOW))
 def test_spans_are_in_order_apart_and_inside_the_stream(
     probabilities: list[float], options: SegmenterOptions, last: int
@@ -43,7 +43,7 @@ def test_spans_are_in_order_apart_and_inside_the_stream(
     assert not edges or edges[-1] <= (len(probabilities) - 1) * WINDOW + last
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS)
 def test_every_long_enough_sound_is_inside_a_span(probabilities: list[float], options: SegmenterOptions) -> None:
     found = spans(probabilities, options)
@@ -54,7 +54,7 @@ def test_every_long_enough_sound_is_inside_a_span(probabilities: list[float], op
             assert any(begin <= start and end <= finish for begin, finish in found)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS)
 def test_nothing_begins_before_what_is_settled(probabilities: list[float], options: SegmenterOptions) -> None:
     segmenter, settled = Segmenter(options), 0

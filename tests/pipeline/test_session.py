@@ -130,7 +130,7 @@ def in_real_time(length: int = LENGTH, *, piece: int = WINDOW) -> Callable[[Sess
     return feed
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 3 * RATE), max_size=30))
 def test_any_chunking_of_the_same_audio_gives_the_same_words(sizes):
     async def main() -> None:

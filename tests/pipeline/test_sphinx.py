@@ -1,12 +1,10 @@
 """The embedded recogniser, for real: what it hears, and that its processes come and go as they should."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +19,10 @@ from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine, Heard
 from pipeline.recognition.engines.sphinx import SphinxEngine
+from pipeline.recognition.scoring import spoken, word_errors
+from pipeline.words import written
 from tests.pipeline.sounds import CLIPS, SPEECH, read
+from tests.processes import ROOT, await_true, gone
 
 FLITE = [clip for clip in CLIPS if clip["file"].startswith("flite/")]
 SHORT = SPEECH / "flite" / "kal16_3.flac"
@@ -39,29 +40,15 @@ def window(samples: Samples, *, start: int = 0, final: bool = True, utterance: s
     return DecodeRequest(samples=samples, start=start, final=final, utterance=utterance)
 
 
-def spoken(text: str) -> list[str]:
-    return re.findall(r"[a-z']+", text.lower())
-
-
-def texts(heard: Heard) -> list[str]:
-    return [word.text for word in heard.words]
-
-
-def wrong(said: Sequence[str], heard: Sequence[str]) -> int:
-    """Words to insert, delete or replace (Levenshtein)."""
-    row = list(range(len(heard) + 1))
-    for number, one in enumerate(said, 1):
-        before, row[0] = row[0], number
-        for at, other in enumerate(heard, 1):
-            before, row[at] = row[at], min(row[at] + 1, row[at - 1] + 1, before + (one != other))
-    return row[-1]
+def words(heard: Heard) -> list[str]:
+    return spoken(written(heard.words))
 
 
 def from_file(engine: Engine, samples: Samples) -> list[str]:
     """What batch hears in a recording."""
     options = PackingOptions(target=engine.job)
     jobs = [item for item in speech_jobs([samples], VoiceDetector().stream(), options) if isinstance(item, Job)]
-    return [text for job in jobs for text in texts(engine.hear([window(job.samples, start=job.start)])[0])]
+    return [word for job in jobs for word in words(engine.hear([window(job.samples, start=job.start)])[0])]
 
 
 def grown(engine: Engine, samples: Samples, *, name: str, step: int = position(0.5)) -> list[Heard]:
@@ -78,18 +65,10 @@ def hearers(engine: SphinxEngine) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody has waited for has, too."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except FileNotFoundError:
-        return True
-
-
 def test_clear_speech_is_heard_almost_without_error(engine: SphinxEngine) -> None:
     said = [spoken(clip["text"]) for clip in FLITE]
     heard = [from_file(engine, read(SPEECH / clip["file"])) for clip in FLITE]
-    errors = sum(wrong(*pair) for pair in zip(said, heard, strict=True))
+    errors = sum(word_errors(*pair) for pair in zip(said, heard, strict=True))
     assert errors <= 0.15 * sum(map(len, said)), heard
 
 
@@ -122,7 +101,7 @@ def test_an_answer_does_not_depend_on_who_shares_the_call_or_came_before(engine:
 def test_a_forgotten_utterance_is_heard_again_from_its_window() -> None:
     samples = read(SHORT)[: 2 * RATE]
     with closing(SphinxEngine(processes=1)) as engine:
-        assert texts(engine.hear([window(samples[:RATE], final=False, utterance="first")])[0]) != []
+        assert words(engine.hear([window(samples[:RATE], final=False, utterance="first")])[0]) != []
         for number in range(engine._room):
             engine.hear([window(samples[: RATE // 10], final=False, utterance=f"later {number}")])
         assert "first" not in engine._utterances
@@ -134,14 +113,14 @@ def test_a_whisper_and_a_shout_are_heard_alike(engine: SphinxEngine) -> None:
     samples, said = read(SHORT), spoken(next(clip["text"] for clip in FLITE if "kal16" in clip["file"]))
     for gain in (0.03, 3.0):
         heard = engine.hear([window((samples * gain).astype(np.float32))])[0]
-        assert wrong(said, texts(heard)) <= 2
+        assert word_errors(said, words(heard)) <= 2
 
 
 def test_speech_after_digital_silence_is_heard(engine: SphinxEngine) -> None:
     samples, said = read(SHORT), spoken(next(clip["text"] for clip in FLITE if "kal16" in clip["file"]))
     muted = np.concatenate([np.zeros(2 * RATE, np.float32), samples])
     answers = grown(engine, muted, name="muted")
-    assert wrong(said, texts(answers[-1])) <= 2
+    assert word_errors(said, words(answers[-1])) <= 2
     assert answers[-1].words[0].start > 2 * RATE
     assert answers[0].words == ()
 
@@ -222,9 +201,7 @@ signal.pause()
 
 
 def test_nothing_stays_behind_a_parent_that_was_killed() -> None:
-    parent = subprocess.Popen(
-        (sys.executable, "-c", PARENT), stdout=subprocess.PIPE, env={"PYTHONPATH": "."}, text=True
-    )
+    parent = subprocess.Popen((sys.executable, "-c", PARENT), stdout=subprocess.PIPE, cwd=ROOT, text=True)
     with parent:
         assert parent.stdout is not None
         cell = int(parent.stdout.readline())
@@ -242,9 +219,3 @@ def test_closing_ends_every_process_and_may_be_repeated() -> None:
     engine.close()
     engine.close()
     await_true(lambda: all(gone(pid) for pid in children))
-
-
-def await_true(claim: Callable[[], bool]) -> None:
-    """Return once *claim* holds; pytest's timeout is the bound."""
-    while not claim():
-        time.sleep(0.01)

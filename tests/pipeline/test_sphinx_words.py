@@ -1,7 +1,7 @@
 """The embedded recogniser's segments become words of the stream."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import RATE
@@ -26,7 +26,6 @@ def segmentations(draw: st.DrawFn) -> list[Segment]:
     return segments
 
 
-@settings(deadline=None)
 @given(segmentations(), st.booleans())
 def test_words_are_in_order_have_a_length_and_lie_in_their_window(segments: list[Segment], final: bool) -> None:  # noqa: FBT001  hypothesis gives it by position
     request = window(final=final)

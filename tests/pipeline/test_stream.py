@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.audio import WINDOW, position
+from pipeline.audio import RATE, WINDOW, position
 from pipeline.events import (
     Event,
     LanguageDetected,
@@ -182,7 +182,7 @@ def speeches(draw: st.DrawFn) -> tuple[Word, ...]:
 ANY_DELAYS = st.lists(st.integers(0, 60), min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(words=speeches(), delays=ANY_DELAYS, incremental=st.booleans())
 @example(words=talk(120), delays=[400], incremental=False)
 def test_a_perfect_listener_loses_and_repeats_nothing_however_slow(words, delays, incremental):
@@ -192,7 +192,7 @@ def test_a_perfect_listener_loses_and_repeats_nothing_however_slow(words, delays
     assert run.text == written(words)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(words=speeches(), delays=ANY_DELAYS, finalize_at=st.frozensets(st.integers(0, 1500), max_size=2))
 def test_a_sender_that_waits_gets_the_same_words_whatever_the_delays(words, delays, finalize_at):
     """Half-heard, misheard and doubtful words included: the listener errs the same way on the same window."""
@@ -210,7 +210,7 @@ def test_a_sender_that_waits_gets_the_same_words_whatever_the_delays(words, dela
     assert [request.start for request in later.requests] == [request.start for request in prompt.requests]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(words=speeches(), delays=ANY_DELAYS, data=st.data(), incremental=st.booleans())
 def test_a_mad_listener_gets_well_formed_events(words, delays, data, incremental):
     """Random words at random times: out of order, outside the window, of no length, rejected, empty, or failed."""
@@ -230,7 +230,7 @@ def test_a_mad_listener_gets_well_formed_events(words, delays, data, incremental
     assert_well_formed(run)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(words=speeches(), finalize_at=st.frozensets(st.integers(0, 1500), max_size=4), delays=ANY_DELAYS)
 def test_finalize_at_any_moment_loses_no_word_but_the_one_it_splits(words, finalize_at, delays):
     speech = voice(words, words[-1].end + position(0.3))
@@ -251,7 +251,7 @@ def test_speech_without_a_pause_is_cut_and_the_cut_is_said():
 
 def test_a_word_is_final_within_two_seconds_while_the_speaker_goes_on():
     words = talk(30)
-    core_position = {}
+    lags = {}
     core = StreamCore(StreamOptions())
     for number, probability in enumerate(voice(words, position(12))):
         core.receive_audio(QUIET, speech=probability)
@@ -259,9 +259,9 @@ def test_a_word_is_final_within_two_seconds_while_the_speaker_goes_on():
             core.receive_hypothesis(perfect(words)(request))
         for event in core.events_received():
             if isinstance(event, WordsCommitted):
-                core_position |= {word.text: (number + 1) * WINDOW - word.end for word in event.words}
-    assert len(core_position) >= 25
-    assert max(core_position.values()) <= position(2)
+                lags |= {word.text: (number + 1) * WINDOW - word.end for word in event.words}
+    assert len(lags) >= 25
+    assert max(lags.values()) <= position(2)
 
 
 def test_words_are_shown_before_they_are_final_and_a_wrong_one_is_taken_back():
@@ -478,7 +478,7 @@ def test_a_pause_of_endpointing_length_ends_the_turn_and_a_shorter_one_does_not(
     short, long = endpointing - 0.08, endpointing + 0.12
     first = talk(2)
     second = talk(2, start=1.3 + short)
-    third = talk(2, start=second[-1].end / 16_000 + long)
+    third = talk(2, start=second[-1].end / RATE + long)
     words = (*first, *second, *third)
     run = stream(voice(words, third[-1].end + position(endpointing + 0.5)), perfect(words), options=options)
     assert [len(event.segment.words) for event in run.only(SegmentClosed)] == [4, 2]

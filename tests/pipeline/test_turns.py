@@ -1,6 +1,6 @@
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW
@@ -53,7 +53,6 @@ def test_a_turn_that_is_ended_by_hand_ends_there_and_the_next_starts_later():
     assert turns.first == Turn(start=4 * WINDOW, voiced=8 * WINDOW)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from((0.0, 0.4, 0.6, 1.0)), max_size=200))
 def test_turns_follow_each_other_without_overlap_and_are_long_enough(probabilities):
     turns = turns_of(probabilities)

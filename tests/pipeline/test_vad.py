@@ -1,5 +1,3 @@
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from pipeline.ingest import vad
 from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.vad import CONTEXT, VoiceDetector, model_path
 from tests.pipeline.sounds import CLIP, SPEECH, read
+from tests.processes import printed
 
 NOISY = SPEECH / "espeak" / "en_noisy_2.flac"
 
@@ -48,7 +47,7 @@ def test_probabilities_are_those_of_the_plain_model(detector: VoiceDetector, pat
     assert detector.stream()(windows) == pytest.approx(one_by_one(windows), abs=1e-6)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(lengths=st.lists(st.integers(0, 70), min_size=1, max_size=40))
 def test_how_many_windows_come_in_a_call_changes_nothing(detector: VoiceDetector, lengths: list[int]) -> None:
     windows = windows_of(NOISY)
@@ -89,7 +88,7 @@ def test_no_windows_give_no_probabilities(detector: VoiceDetector) -> None:
 
 def test_torch_and_the_package_of_the_model_are_never_imported() -> None:
     script = "import sys; from pipeline.ingest.vad import VoiceDetector; VoiceDetector(); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    loaded = printed(script).split()
     assert "onnxruntime" in loaded
     assert "torch" not in loaded
     assert "silero_vad" not in loaded

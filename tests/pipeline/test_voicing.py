@@ -1,6 +1,6 @@
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW
@@ -77,7 +77,6 @@ def test_one_frame_of_voice_is_too_little_for_words_in_silence():
 SPANS = st.lists(st.tuples(st.sampled_from(("a", "to", "banana")), st.integers(0, 40), st.integers(0, 8)), max_size=8)
 
 
-@settings(deadline=None)
 @given(st.text("#.", min_size=1, max_size=40), SPANS)
 def test_placed_words_are_spoken_ones_in_order_and_do_not_start_to_overlap(pattern, spans):
     at, said = 0, []
@@ -94,7 +93,6 @@ def test_placed_words_are_spoken_ones_in_order_and_do_not_start_to_overlap(patte
         assert placed == []
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-99_999, 99_999), st.integers(-99_999, 99_999)), max_size=6),
     st.text("#.", max_size=9),

@@ -215,7 +215,7 @@ def test_voices_that_the_model_never_heard_still_give_a_valid_answer(engine: Whi
     assert heard.avg_logprob < 0
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(at=st.integers(0, 100_000), length=st.integers(1, 60_000), loudness=st.sampled_from([0.0, 1e-4, 1.0, 30.0]))
 def test_any_cut_at_any_loudness_gives_words_inside_it(
     engine: WhisperEngine, at: int, length: int, loudness: float

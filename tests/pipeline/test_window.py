@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, WINDOW
@@ -12,7 +12,6 @@ def frame(number: int) -> np.ndarray:
     return np.arange(number * WINDOW, (number + 1) * WINDOW, dtype=np.float32)
 
 
-@settings(deadline=None)
 @given(cuts=st.lists(st.integers(-1000, 60 * WINDOW), max_size=12), end=st.integers(1, WINDOW * 40))
 def test_cutting_never_moves_what_remains(cuts, end):
     window = Window()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.server.running import ROOT, Server, running
 from tests.server.serving import Served, served
-from tests.server.talking import HASTY, Caller
+from tests.server.talking import HASTY, IMPATIENT, Caller
 
 
 @pytest.fixture(scope="session")
@@ -42,8 +42,15 @@ def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def hasty_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The same, but it waits for no writer."""
+    """The same, but it looks often."""
     with served(tmp_path_factory.mktemp("hasty"), live=HASTY) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def impatient_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The same, and a second without a sign of life ends a session."""
+    with served(tmp_path_factory.mktemp("impatient"), live=IMPATIENT) as started:
         yield started
 
 
@@ -55,6 +62,11 @@ def me(live_server: Served) -> Caller:
 @pytest.fixture
 def hurried(hasty_server: Served) -> Caller:
     return Caller(hasty_server, hasty_server.key())
+
+
+@pytest.fixture
+def rushed(impatient_server: Served) -> Caller:
+    return Caller(impatient_server, impatient_server.key())
 
 
 def _changed(text: str, folder: Path) -> Path:

@@ -51,10 +51,10 @@ class Peer:
 
 
 @asynccontextmanager
-async def peer(script: Script, *, host: str = "127.0.0.1") -> AsyncIterator[Peer]:
+async def peer(script: Script) -> AsyncIterator[Peer]:
     it = Peer(script)
-    server = await asyncio.start_server(it._serve, host)
-    it.url = f"http://{host}:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(it._serve, "127.0.0.1")
+    it.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
         yield it
 
@@ -71,6 +71,16 @@ def saying(*answers: bytes) -> Script:
 
     async def script(_asked: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(left.pop(0) if len(left) > 1 else left[0])
+
+    return script
+
+
+def holding(go: asyncio.Event) -> Script:
+    """Accept and read, but answer only once *go* is set."""
+
+    async def script(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await go.wait()
+        writer.write(answer(200))
 
     return script
 

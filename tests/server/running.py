@@ -1,6 +1,7 @@
 """A real server process for black-box tests: started with its own data folder, spoken to over loopback."""
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -14,11 +15,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import numpy as np
+import soundfile
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEECH = ROOT / "tests" / "speech"
 CLIP = SPEECH / "espeak" / "en_05.flac"
 START_S = 60
+
+
+def long_recording(times: int) -> bytes:
+    """A few minutes of speech: one long clip, several times over."""
+    samples, rate = soundfile.read(SPEECH / "espeak" / "en_long.flac", dtype="int16")
+    out = io.BytesIO()
+    soundfile.write(out, np.tile(samples, times), rate, format="FLAC")
+    return out.getvalue()
 
 
 def environment(data_dir: Path, **variables: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -20,7 +20,10 @@ from server.live.session import LiveRules
 from tests.server.running import Server
 from tests.server.serving import Served
 
-HASTY = LiveRules(look_s=0.05, idle_s=0.5, writerless_s=0.5, takeover_s=0.2, seat_s=0.1, ack_s=0.05)
+HASTY = LiveRules(look_s=0.05, takeover_s=0.2, seat_s=0.1, ack_s=0.05)
+"""A server that looks often."""
+
+IMPATIENT = replace(HASTY, idle_s=1.0, writerless_s=1.0)
 """A server that waits for nobody."""
 
 SECOND = 32_000  # bytes of pcm_s16le at 16 kHz
@@ -44,7 +47,6 @@ class Caller:
 
     served: Served | Server
     secret: str
-    plan: str = "pro"
 
     @property
     def headers(self) -> dict[str, str]:

@@ -227,7 +227,7 @@ NAMES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     st.sampled_from(["GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"]),
     PATHS,

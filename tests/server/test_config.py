@@ -96,7 +96,7 @@ def test_misspelt_variables_are_found():
     assert unknown_variables(env) == [PREFIX + "PROT"]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.sampled_from([row.name for row in VARIABLES]), st.text(max_size=40))
 def test_any_text_is_taken_or_refused_with_the_variables_name(name, value):
     message = PREFIX

@@ -1,4 +1,4 @@
-"""Check 56: the real openai client against a real server."""
+"""The real openai client against a real server."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import replace

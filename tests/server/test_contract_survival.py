@@ -1,25 +1,14 @@
-"""Check 55: the server is killed in the middle of a job, and nothing is lost, repeated or counted twice."""
+"""The server is killed in the middle of a job, and nothing is lost, repeated or counted twice."""
 
-import io
 import time
 from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-import soundfile
 
 from tests.server.receiving import receiver
-from tests.server.running import SPEECH, Server, until_over
-
-
-def long_recording(times: int) -> bytes:
-    """A few minutes of speech: one long clip, several times over."""
-    samples, rate = soundfile.read(SPEECH / "espeak" / "en_long.flac", dtype="int16")
-    out = io.BytesIO()
-    soundfile.write(out, np.tile(samples, times), rate, format="FLAC")
-    return out.getvalue()
+from tests.server.running import Server, long_recording, until_over
 
 
 def submit(client: httpx.Client, audio: bytes, **fields: str) -> str:

@@ -114,7 +114,7 @@ def test_every_job_error_code_of_the_pipeline_is_documented():
     assert raised - {"empty_file", "audio_too_fast"} <= set(JOB_CODES)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.text(min_size=1), st.text())
 def test_a_pointer_never_hides_a_slash_of_a_name(param, message):
     pointer = FieldError(param, "x", message).to_json()["pointer"]

@@ -325,7 +325,7 @@ def test_a_server_that_stops_lets_its_readers_go(tmp_path):
         OPEN.set()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=30))
 def test_any_last_event_id_gets_a_documented_answer(finished, value):
     client, job_id, last = finished

@@ -689,7 +689,7 @@ def test_an_empty_output_is_an_empty_file(server, client):
 HEADER_TEXT = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=60)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["Range", "If-Range", "If-None-Match", "Accept", "Accept-Encoding", "X-Forwarded-For", "Prefer",
                      "Idempotency-Key", "X-Request-Id", "Origin", "Authorization"]),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from server.accounts.limits import (
@@ -180,7 +180,6 @@ REQUESTS = st.lists(st.integers(0, 20_000), max_size=60).map(
 )
 
 
-@settings(deadline=None)
 @given(REQUESTS, st.integers(1, 8))
 def test_no_60_seconds_ever_hold_more_than_the_limit(instants, limit):
     window = SlidingWindow()
@@ -188,7 +187,6 @@ def test_no_60_seconds_ever_hold_more_than_the_limit(instants, limit):
     assert all(sum(start <= now < start + MINUTE_MS for now in passed) <= limit for start in passed)
 
 
-@settings(deadline=None)
 @given(REQUESTS, st.integers(1, 8))
 def test_a_request_is_refused_only_when_the_minute_before_it_is_full(instants, limit):
     window, passed = SlidingWindow(), []
@@ -202,7 +200,6 @@ def test_a_request_is_refused_only_when_the_minute_before_it_is_full(instants, l
         assert standing.used <= limit
 
 
-@settings(deadline=None)
 @given(REQUESTS, st.integers(1, 8), st.integers(1, 8))
 def test_what_was_refused_fits_when_it_was_told_to_come_back_and_not_before(instants, limit, lowered):
     window = SlidingWindow()

@@ -54,7 +54,7 @@ def test_a_place_in_a_stream_is_a_whole_number_of_frames(position, encoding, rat
     assert 0 <= position / RATE - reached / raw_frame_bytes(live) / rate < 1 / rate
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 40_000), max_size=12), st.integers(0, 2**32))
 def test_raw_audio_given_up_on_at_any_moment_is_taken_exactly_as_far_as_it_says(sizes, seed):
     chance = random.Random(seed)

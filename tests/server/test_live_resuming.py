@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import RATE
@@ -129,7 +129,6 @@ def words_of(before: Past) -> list[Word]:
     return [word for chunk in before.chunks for segment in chunk.segments for word in segment.words]
 
 
-@settings(deadline=None)
 @given(stories(), stories())
 def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(first, second):
     chunks, log = kept(first, Origin(), Past())

@@ -150,13 +150,16 @@ async def test_events_are_numbered_without_holes_and_partials_stand_between_them
 @in_a_loop
 async def test_partials_are_not_told_to_who_does_not_want_them(me):
     record = await me.start(interim_results=False)
+    reading = asyncio.create_task(me.events(record["job_id"]))
     async with talking(record["live"]["ingest_ws"]) as talk:
-        await talk.send(silence(3))
+        await talk.send(silence(2))
+        await talk.until("word")
+        await talk.send(silence(1))
         await talk.say("close")
         await talk.to_the_end()
     assert talk.words == spoken(3)
     assert not talk.of("partial")
-    assert "partial" not in [kind for _, kind, _ in await me.events(record["job_id"])]
+    assert "partial" not in [kind for _, kind, _ in await reading]
 
 
 @in_a_loop

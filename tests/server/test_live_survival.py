@@ -72,7 +72,7 @@ async def test_a_writer_that_loses_its_connection_loses_no_word_and_no_reader_se
 
 
 @in_a_loop
-async def test_a_reader_that_does_not_read_misses_partials_and_nothing_else(server):
+async def test_a_reader_that_reads_late_gets_every_event(server):
     me = Caller(server, server.key())
     record = await me.start(max_utterance_s=3)
     async with talking(me.socket(record, "stream"), me.headers, max_queue=1) as slow:

@@ -6,7 +6,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from tests.server.storing import in_a_loop
-from tests.server.talking import HASTY, SECOND, Caller, received, refused, silence, spoken, talking
+from tests.server.talking import HASTY, IMPATIENT, SECOND, Caller, received, refused, silence, spoken, talking
 
 
 @in_a_loop
@@ -31,7 +31,7 @@ async def test_a_second_writer_is_4409_and_the_first_goes_on(me):
 @in_a_loop
 async def test_a_writer_that_fell_silent_gives_way_to_the_next(hurried):
     record = await hurried.start()
-    async with talking(record["live"]["ingest_ws"]) as dead, talking(record["live"]["ingest_ws"]) as _early:
+    async with talking(record["live"]["ingest_ws"]) as dead:
         await dead.send(silence(1))
         await dead.until("ack")
         await asyncio.sleep(HASTY.takeover_s * 1.5)
@@ -105,8 +105,8 @@ async def test_audio_after_the_end_is_4410(me):
 
 
 @in_a_loop
-async def test_silence_of_the_client_is_4408_and_what_was_heard_is_kept(hurried):
-    record = await hurried.start()
+async def test_silence_of_the_client_is_4408_and_what_was_heard_is_kept(rushed):
+    record = await rushed.start()
     async with talking(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(2))
         await refused(talk, 4408, "ingest_idle")
@@ -115,13 +115,13 @@ async def test_silence_of_the_client_is_4408_and_what_was_heard_is_kept(hurried)
 
 
 @in_a_loop
-async def test_keep_alive_keeps_a_silent_session_alive(hurried):
-    record = await hurried.start()
+async def test_keep_alive_keeps_a_silent_session_alive(rushed):
+    record = await rushed.start()
     async with talking(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(1))
         for _ in range(8):
             await talk.say("keep_alive")
-            await asyncio.sleep(HASTY.idle_s / 4)
+            await asyncio.sleep(IMPATIENT.idle_s / 4)
         await talk.send(silence(1))
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -129,12 +129,12 @@ async def test_keep_alive_keeps_a_silent_session_alive(hurried):
 
 
 @in_a_loop
-async def test_a_session_whose_writer_stays_away_ends_with_what_was_heard(hurried):
-    record = await hurried.start()
+async def test_a_session_whose_writer_stays_away_ends_with_what_was_heard(rushed):
+    record = await rushed.start()
     async with talking(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(2))
         await talk.until("word")
-    job = await hurried.job(record["job_id"], wait=20)
+    job = await rushed.job(record["job_id"], wait=20)
     assert (job["status"], job["text"]) == ("completed", " ".join(spoken(2)))
 
 

@@ -149,7 +149,7 @@ def test_scenarios_are_the_sandboxs_alone():
     assert (live.order.scenario, [warning["param"] for warning in live.warnings]) == (None, ["sandbox_scenario"])
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.dictionaries(
         st.sampled_from(

@@ -58,8 +58,13 @@ async def test_fail_and_canceled_end_the_job_their_way():
 
 
 def test_slow_takes_its_time_and_then_succeeds(monkeypatch):
-    monkeypatch.setattr(sandbox, "SLOW_S", 0.02)
+    async def slept(duration_s: float) -> None:
+        waits.append(duration_s)
+
+    waits: list[float] = []
+    monkeypatch.setattr(sandbox.asyncio, "sleep", slept)
     assert asyncio.run(played("slow")) == SPOKEN
+    assert waits == [sandbox.SLOW_S]
 
 
 @in_a_loop

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from server.storage import database as module
-from server.storage.database import Database, Transaction
+from server.storage.database import Database, Transaction, Watch
 from server.storage.interfaces import DiskFull, StorageError
 from server.storage.schema import MIGRATIONS
 from tests.server.storing import LEASE_S, ManualClock, claim, completed, in_a_loop, stored, submit
@@ -273,3 +273,27 @@ async def test_a_waiter_that_comes_after_a_long_silence_misses_nothing(tmp_path)
             job = await changed
             assert job is not None
             assert job.cancel_requested_at is not None
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_wait_that_is_canceled_just_as_it_is_woken_ends(turns):
+    """Whatever else the loop does between the two; a worker waits for the end of what it canceled."""
+
+    async def main() -> None:
+        watch = Watch()
+
+        async def look_for_ever() -> None:
+            while True:
+                await watch.wait(30)
+
+        looking = asyncio.create_task(look_for_ever())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        watch.wake()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        looking.cancel()
+        done, _ = await asyncio.wait({looking}, timeout=5)
+        assert done
+
+    asyncio.run(main())

@@ -80,7 +80,7 @@ async def test_a_wait_given_up_for_a_keep_alive_loses_no_event(tmp_path):
         assert seen[:-1] == [b"%d" % number for number in range(1, 20, 2)]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(
     batches=st.lists(st.integers(0, 4), min_size=1, max_size=12),
     joins=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 30)), min_size=1, max_size=4),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from server.storage.files import PIECE_BYTES, FileBlobs
@@ -83,7 +83,6 @@ def test_a_range_is_what_a_slice_is(tmp_path):
         blobs = FileBlobs(tmp_path)
         loop.run(put(blobs, "job_1/x", data))
 
-        @settings(deadline=None)
         @given(start=st.integers(0, 1200), stop=st.none() | st.integers(0, 1200))
         def any_range(start: int, stop: int | None) -> None:
             assert loop.run(read(blobs, "job_1/x", start, stop)) == data[start:stop]

@@ -93,7 +93,7 @@ def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(tmp_path):
     with asyncio.Runner() as loop:
         storage = opened(tmp_path)
 
-        @settings(deadline=None, max_examples=100)
+        @settings(max_examples=100)
         @given(text=st.text(min_size=1), data=st.data(), key=st.text(), value=st.text())
         def any_text(text: str, data: st.DataObject, key: str, value: str) -> None:
             start = data.draw(st.integers(0, len(text) - 1))

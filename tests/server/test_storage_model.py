@@ -310,4 +310,4 @@ class StoreAndModel(RuleBasedStateMachine):
 
 
 TestStoreAndModel = StoreAndModel.TestCase
-TestStoreAndModel.settings = settings(deadline=None, max_examples=50, stateful_step_count=50)
+TestStoreAndModel.settings = settings(max_examples=50, stateful_step_count=50)

@@ -118,7 +118,7 @@ async def test_a_form_gives_its_fields_and_its_file(tmp_path):
         assert await stored_bytes(blobs, it.file.blob) == audio
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.binary(max_size=400) | st.just(b"\r\n--c0ffe" * 20) | st.just(b"\r\n" * 100),
     st.integers(1, 80),

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from selenium.webdriver.common.keys import Keys
 
-from tests.server.running import SPEECH
+from tests.server.running import SPEECH, long_recording
 from tests.web.browsing import CLIP, SAID, Page
 
 
@@ -54,15 +55,17 @@ def test_arrows_lead_through_the_words(page: Page, key: str) -> None:
     upload(page, CLIP)
     page.until_text("#job-view .transcript", re.escape(SAID), most_s=40)
     page.tab_to(".word")
-    page.press("\ue014", "\ue014")  # right
+    page.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert page.script("return document.activeElement.textContent") == SAID.split()[2]
-    page.press("\ue007")  # enter
+    page.press(Keys.ENTER)
     page.until(lambda: page.script("return document.querySelector('video').currentTime > 0.5"), "sound from there")
 
 
-def test_a_running_job_shows_its_words_and_can_be_canceled(page: Page, key: str) -> None:
+def test_a_running_job_shows_its_words_and_can_be_canceled(page: Page, key: str, tmp_path: Path) -> None:
+    talk = tmp_path / "talk.flac"
+    talk.write_bytes(long_recording(12))
     page.open("#files", key=key)
-    upload(page, SPEECH / "espeak" / "en_long.flac")
+    upload(page, talk)
     page.until_text("#job-text", r"\w+ \w+", most_s=60)
     assert page.script("return document.querySelector('#job-progress').value") < 1  # words may come before its event
     page.click("#job-cancel")

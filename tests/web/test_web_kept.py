@@ -22,8 +22,9 @@ for (let life = 0; life < 60; life += 1) {
     if (read.length > most || (read.length === 0) !== (at === all.length)) return `length ${read.length} at ${at}`;
     const silent = at < forgotten && read.every((byte) => byte === 0);
     if (!silent && !read.every((byte, index) => byte === all[at + index])) return `bytes at ${at}`;
-    if (at >= forgotten && silent) return `forgot ${at}`;
   }
+  kept.forget(all.length);
+  if (all.length && kept.read(0, 1)[0] !== 0) return "nothing was forgotten";
 }
 return "kept";
 """

@@ -1,7 +1,8 @@
 """Words by the clock instead of by ear: the sandbox's engine, and what tests say the model would say.
 
 Word number n of the text is "spoken" from n * STEP to n * STEP + LENGTH on the stream's clock, whatever the audio
-holds, so the same stretch of a recording always gives the same words, however it was cut into windows.
+holds, so the same stretch of a recording always gives the same words, however it was cut into windows; a word that
+a cut goes through is in neither window.
 """
 
 from collections.abc import Hashable, Sequence

@@ -13,7 +13,7 @@ def final(*words: str) -> tuple[Shown, ...]:
 
 def scored(*seen: Seen, offline: str = "one two three four") -> Scores:
     scores = Scores()
-    scores.add(TRUTH, seen, offline=offline, length=5.0)
+    scores.add(TRUTH, seen, offline=offline)
     return scores
 
 
@@ -26,7 +26,7 @@ def test_a_word_is_late_by_the_time_from_its_end_to_its_final_event() -> None:
 
 def test_words_before_the_warm_up_is_over_count_for_accuracy_alone() -> None:
     scores = Scores()
-    scores.add(TRUTH, [Seen(5.0, final=final("one", "two", "three", "four"))], offline="", length=5.0, since=3.0)
+    scores.add(TRUTH, [Seen(5.0, final=final("one", "two", "three", "four"))], offline="", since=3.0)
     assert (scores.matched, scores.commit) == (4, pytest.approx([0.6]))
 
 
@@ -57,3 +57,28 @@ def test_an_utterance_is_over_when_its_last_word_is_final_and_it_was_closed() ->
     )
     assert scores.first_commit == pytest.approx([2.0, 1.0])
     assert scores.final == pytest.approx([0.8])
+
+
+def test_an_utterance_that_comes_all_at_once_lags_by_the_time_since_it_began() -> None:
+    scores = scored(Seen(3.0, final=final("one", "two", "three")), Seen(5.0, final=final("four")))
+    assert scores.laal == pytest.approx([2.0, 1.0])
+
+
+def test_lagging_is_counted_from_a_speaker_who_says_all_words_at_an_even_pace() -> None:
+    """1.4 s for three words: at 0, 0.467 and 0.933 s; final after 0.7, 1.2 and 1.5 s, of which the last ends it."""
+    scores = scored(Seen(1.7, final=final("one")), Seen(2.2, final=final("two")), Seen(2.5, final=final("three")))
+    assert scores.laal == pytest.approx([(0.7 + 1.2 - 1.4 / 3 + 1.5 - 2.8 / 3) / 3])
+
+
+def test_words_that_nobody_said_belong_to_the_utterance_before_them() -> None:
+    """Four words where three were said: the pace is theirs, so that saying more does not look quicker."""
+    scores = scored(
+        Seen(1.7, final=final("one")), Seen(2.2, final=final("two")), Seen(2.3, final=final("three")),
+        Seen(5.0, final=final("uh", "four")),
+    )  # fmt: skip
+    assert scores.laal == pytest.approx([(0.7 + 1.2 + 1.3 + 4.0 - 6 * 1.4 / 4) / 4, 1.0])
+
+
+def test_closing_an_utterance_is_measured_beside_the_silence_that_it_needs() -> None:
+    table = scored(Seen(3.0, final=final("one", "two", "three")), Seen(3.2, partial=(), closed=True)).table()
+    assert (table["final_s"]["p50"], table["final_beyond_endpointing_s"]["p50"]) == (0.8, 0.3)

@@ -6,21 +6,20 @@ from itertools import count
 
 import numpy as np
 import pytest
-import soundfile
 
 from benchmarks.latency import Bench, heard_clips
-from benchmarks.tracks import SPEECH, Track
+from benchmarks.tracks import MODEL, SPEECH, Track
 from benchmarks.virtual_time import VirtualTimeLoop
-from pipeline.audio import RATE, Samples
+from pipeline.audio import RATE
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines.load import EngineSettings, load
+from tests.pipeline.sounds import read
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    model = str(SPEECH / "tiny-whisper")
-    engine = load(EngineSettings(engine="whisper", model=model, windows="short", device="cpu", threads=1))
+    engine = load(EngineSettings(engine="whisper", model=MODEL, windows="short", device="cpu", threads=1))
     yield engine
     engine.close()
 
@@ -28,18 +27,12 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def bench(engine: Engine) -> Bench:
     ticks = count(0.0, 0.1)
-    return Bench(engine, VoiceDetector(), simulated=partial(VirtualTimeLoop, lambda: next(ticks)))
+    return Bench(engine, VoiceDetector(), clock=partial(VirtualTimeLoop, lambda: next(ticks)))
 
 
 @pytest.fixture(scope="module")
 def tracks(bench: Bench) -> list[Track]:
     return heard_clips(SPEECH, bench, longest_s=30)
-
-
-def clip(name: str) -> Samples:
-    samples, rate = soundfile.read(SPEECH / name, dtype="float32")
-    assert rate == RATE
-    return samples
 
 
 def test_streamed_words_are_as_right_as_those_of_a_file_and_soon_final(bench: Bench, tracks: list[Track]) -> None:
@@ -58,7 +51,7 @@ def test_streamed_words_are_as_right_as_those_of_a_file_and_soon_final(bench: Be
 
 @pytest.mark.parametrize("name", ["silence", "noise", "music"])
 def test_what_is_not_speech_gives_no_words_and_asks_the_model_nothing(bench: Bench, name: str) -> None:
-    sound = np.tile(clip(f"other/{name}.flac"), 3)
+    sound = np.tile(read(SPEECH / f"other/{name}.flac"), 3)
     scores = bench.one_by_one([Track(name, "", sound, ())])
     assert (scores["errors"], scores["calls_per_audio_s"]) == (0, 0.0)
 

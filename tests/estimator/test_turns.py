@@ -54,7 +54,7 @@ def test_each_call_of_the_worked_example() -> None:
     inputs, cached = [], []
     before = Usage(input=0)
     for turns in range(1, 6):
-        sums = worked(5).expected.usage if turns == 5 else run_of(5, most=turns).usage
+        sums = run_of(5, most=turns).usage
         inputs.append(sums.input - before.input)
         cached.append(sums.cached - before.cached)
         before = sums
@@ -122,7 +122,7 @@ def cards(draw: st.DrawFn) -> RateCard:
     )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(ways_given, cards(), limits_given, st.integers(1, 60))
 def test_the_closed_form_is_the_sum_over_all_calls(way: Scenario, card: RateCard, limits: Limits, turns: int) -> None:
     usage, total, overflow = by_the_book(way, card, limits, turns)
@@ -215,12 +215,14 @@ def test_reasoning_stays_in_the_context_of_the_high_scenario_alone() -> None:
     assert (ways.low.growth, ways.expected.growth, ways.high.growth) == (400, 1060, 1500 + 2000 + 3400)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ways_given, cards(), limits_given, st.decimals(0, 50, places=6))
 def test_the_budget_buys_the_longest_run_that_costs_no_more(
     way: Scenario, card: RateCard, limits: Limits, budget: Decimal
 ) -> None:
-    card = replace(card, bills_writes=False)  # with writes, the second turn can only cost more: the same search
+    card = replace(
+        card, bills_writes=False
+    )  # drawn cards may write below plain input: a longer run could then be cheaper
     fits = turns_within(budget, way, card, limits)
     assert fits == 0 or run(way, card, limits, fits).cost <= budget
     longer = run(way, card, limits, fits + 1)

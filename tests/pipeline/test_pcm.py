@@ -45,7 +45,7 @@ def test_stereo_becomes_the_mean_of_both() -> None:
     assert decoded(pairs, "pcm_s16le", channels=2) == pytest.approx([2000 / 32768, -0.5 / 32768])
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     encoding=st.sampled_from(ENCODINGS),
     channels=st.sampled_from(CHANNELS),

@@ -1,0 +1,164 @@
+"""A file becomes chunks that depend on its audio alone, so that who was stopped goes on where he was."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from pipeline.audio import RATE, Samples
+from pipeline.batch import BATCHES_AHEAD, CHUNK, Batch, BatchOptions
+from pipeline.documents.assemble import assemble
+from pipeline.ingest.decode import TRUNCATED
+from pipeline.ingest.isolation import Isolation
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.scheduler import Scheduler, Urgency
+from pipeline.words import Chunk, Transcript
+
+MINUTES = 4
+
+
+class Small(ScriptedEngine):
+    most = 2
+
+
+@dataclass
+class Recognition:
+    """A scheduler that answers while it is open, and notes what it was asked."""
+
+    scheduler: Scheduler
+    asked: int = 0
+    waiting: int = 0
+    most: int = 0
+    languages: list[int] = field(default_factory=list)
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    full: asyncio.Event = field(default_factory=asyncio.Event)  # as much waits as may
+
+    async def hear(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> Heard:
+        self.asked += 1
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        if self.waiting == BATCHES_AHEAD * Small.most:
+            self.full.set()
+        try:
+            await self.open.wait()
+            return await self.scheduler.hear(request, tenant=tenant, urgency=urgency)
+        finally:
+            self.waiting -= 1
+
+    async def detect_language(self, windows: Sequence[Samples], *, tenant: str) -> tuple[str, float]:
+        self.languages.append(sum(map(len, windows)))
+        return await self.scheduler.detect_language(windows, tenant=tenant)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("files") / "whole.flac"
+    soundfile.write(path, np.zeros(MINUTES * 60 * RATE, np.int16), RATE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cut_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A WAV file whose header promises twice as much; it ends where a decode job does."""
+    path = tmp_path_factory.mktemp("files") / "cut.wav"
+    soundfile.write(path, np.zeros(MINUTES * 60 * RATE, np.int16), RATE)
+    data = path.read_bytes()
+    path.write_bytes(data[: 44 + len(data) // 2])
+    return path
+
+
+def use(body: Callable[[Batch, Recognition], object], *, held: bool = False) -> None:
+    """Run *body* with a batch whose model answers at once, or, *held*, once the recognition is opened."""
+
+    async def main() -> None:
+        recognition = Recognition(Scheduler(Small()))
+        if not held:
+            recognition.open.set()
+        with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
+            batch = Batch(engine=Small(), recognition=recognition, voice=None, isolation=isolation, threads=threads)
+            await body(batch, recognition)  # type: ignore[misc]
+        recognition.scheduler.close()
+
+    asyncio.run(main())
+
+
+async def chunks_of(
+    batch: Batch, path: Path, *, done: Sequence[Chunk] = (), language: str | None = None
+) -> list[Chunk]:
+    options = BatchOptions(tenant="test", language=language)
+    return [chunk async for chunk in batch.transcribe(path, options, done=done)]
+
+
+def transcript(chunks: Sequence[Chunk]) -> Transcript:
+    return assemble(chunks, duration=chunks[-1].end, engine="scripted", model="scripted")
+
+
+@pytest.mark.parametrize("kind", ["whole", "cut_off"])
+def test_going_on_behind_any_chunk_gives_the_chunks_that_were_missing(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    path: Path = request.getfixturevalue(kind)
+
+    async def body(batch: Batch, _: Recognition) -> None:
+        made = await chunks_of(batch, path)
+        assert len(made) > 2
+        assert transcript(made).notes == ((TRUNCATED,) if kind == "cut_off" else ())
+        for count in range(len(made)):
+            assert await chunks_of(batch, path, done=made[:count]) == made[count:]
+        again = await chunks_of(batch, path, done=made)
+        assert transcript([*made, *again]) == transcript(made), "a file that was done is done once more, for nothing"
+
+    use(body)
+
+
+def test_chunks_end_with_the_job_in_hand_once_they_are_long_enough(whole: Path) -> None:
+    async def body(batch: Batch, _: Recognition) -> None:
+        made = await chunks_of(batch, whole)
+        assert [chunk.index for chunk in made] == list(range(len(made)))
+        assert all(chunk.end - chunk.start >= CHUNK for chunk in made[:-1])
+        assert (made[-1].end, made[-1].jobs_done) == (MINUTES * 60 * RATE, 2 * MINUTES)
+
+    use(body)
+
+
+def test_a_file_has_at_most_two_batches_in_the_schedulers_hands(whole: Path) -> None:
+    async def body(batch: Batch, recognition: Recognition) -> None:
+        making = asyncio.create_task(chunks_of(batch, whole, language="en"))
+        await recognition.full.wait()
+        await asyncio.sleep(0.2)  # for what should not come
+        assert recognition.asked == BATCHES_AHEAD * Small.most
+        recognition.open.set()
+        await making
+        assert (recognition.asked, recognition.most) == (2 * MINUTES, BATCHES_AHEAD * Small.most)
+
+    use(body, held=True)
+
+
+def test_closing_early_takes_everything_out_of_the_schedulers_hands(whole: Path) -> None:
+    async def body(batch: Batch, recognition: Recognition) -> None:
+        recognition.open.set()
+        async with aclosing(batch.transcribe(whole, BatchOptions(tenant="test", language="en"))) as made:
+            await anext(made)
+            recognition.open.clear()
+        assert recognition.waiting == 0
+
+    use(body, held=True)
+
+
+@pytest.mark.parametrize("language", [None, "en"])
+def test_the_language_is_heard_once_in_half_a_minute_and_never_where_it_is_known(
+    language: str | None, whole: Path
+) -> None:
+    async def body(batch: Batch, recognition: Recognition) -> None:
+        made = await chunks_of(batch, whole, language=language)
+        assert recognition.languages == ([] if language else [30 * RATE])
+        assert {chunk.language for chunk in made} == {"en"}
+
+    use(body)

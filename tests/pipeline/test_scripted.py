@@ -1,0 +1,32 @@
+"""The engine without a model: words by the clock."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.audio import LONGEST_JOB, RATE
+from pipeline.recognition.engine import DecodeRequest
+from pipeline.recognition.engines.scripted import LENGTH, STEP, TEXT, ScriptedEngine
+from pipeline.words import Word
+
+windows = st.tuples(st.integers(0, 60 * RATE), st.integers(1, LONGEST_JOB))
+
+
+def heard(start: int, length: int) -> tuple[Word, ...]:
+    request = DecodeRequest(samples=np.zeros(length, np.float32), start=start)
+    return ScriptedEngine().hear([request])[0].words
+
+
+@given(windows, windows)
+def test_what_lies_wholly_in_two_windows_is_the_same_in_both(one: tuple[int, int], other: tuple[int, int]) -> None:
+    start, end = max(one[0], other[0]), min(sum(one), sum(other))
+    inside = [[word for word in heard(*window) if start <= word.start and word.end <= end] for window in (one, other)]
+    assert inside[0] == inside[1]
+
+
+@given(windows)
+def test_every_word_that_fits_is_said_and_no_other(window: tuple[int, int]) -> None:
+    start, end = window[0], sum(window)
+    numbers = [number for number in range(end // STEP + 1) if start <= number * STEP and number * STEP + LENGTH <= end]
+    assert [word.start for word in heard(*window)] == [number * STEP for number in numbers]
+    assert [word.text for word in heard(*window)] == [TEXT[number % len(TEXT)] for number in numbers]
