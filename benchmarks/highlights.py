@@ -22,7 +22,9 @@ def _peers(result: Result) -> Figures:
         if row["system"] == "scribewire":
             others = [other for other in result["systems"] if other["sessions"] == row["sessions"] and other is not row]
             best = min((other["commit_s"]["p95"] for other in others), default=math.nan)
-            beside = f"; the best of {len(others)} other servers {best:.2f} s (95 %)"
+            beside = (
+                f"; the best of {len(others)} others (WhisperLive, WhisperLiveKit, LocalAgreement) {best:.2f} s (95 %)"
+            )
             yield (
                 f"a live word is final after its end, {_sessions(row['sessions'])}",
                 _commit(row) + beside * bool(others),

@@ -183,9 +183,14 @@ VARIABLES = (
     Variable("HOST", "127.0.0.1", _text, "address to listen on"),
     Variable("PORT", "8000", _whole(0, 65_535), "port to listen on; 0 picks a free one, the ready line tells which"),
     Variable("DATA_DIR", "./data", _folder, "database, audio and outputs; created with mode 0700"),
-    Variable("ENGINE", "auto", _one_of("auto", "whisper", "sphinx", "scripted"), "which recogniser runs"),
+    Variable(
+        "ENGINE",
+        "auto",
+        _one_of("auto", "whisper", "sphinx", "scripted"),
+        "auto, whisper, sphinx or scripted; auto is whisper where its model is or can be had, else sphinx",
+    ),
     Variable("WHISPER_MODEL", "auto", _text, "model name, or folder of a CTranslate2 Whisper model"),
-    Variable("DEVICE", "auto", _one_of("auto", "cpu", "cuda"), "where the model runs"),
+    Variable("DEVICE", "auto", _one_of("auto", "cpu", "cuda"), "auto, cpu or cuda: where the model runs"),
     Variable("COMPUTE_TYPE", "auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32"),
     Variable(
         "MODEL_THREADS",
@@ -200,8 +205,10 @@ VARIABLES = (
     Variable("SANDBOX_HOST", "", _optional_text, "host name that serves the sandbox, beside /sandbox"),
     Variable("WAIT_DEFAULT", "60", _whole(0, 3600), "seconds a POST holds for its result"),
     Variable("WAIT_MAX", "300", _whole(0, 3600), "most seconds a client may ask to hold"),
-    Variable("SIGNUP", "open", _one_of("open", "token", "off"), "who may make a key without having one"),
-    Variable("SIGNUP_TOKEN", "", _optional_text, "the token that SIGNUP=token asks for"),
+    Variable(
+        "SIGNUP", "open", _one_of("open", "token", "off"), "open, token or off: who may make a key without having one"
+    ),
+    Variable("SIGNUP_TOKEN", "", _optional_text, "what SIGNUP=token asks for, sent as Authorization: Bearer"),
     Variable("EGRESS_ALLOW_CIDRS", "", _networks, "private networks that URLs and webhooks may reach all the same"),
     Variable("ALLOW_HTTP_SOURCES", "0", _switch, "1 allows http beside https in url and webhook_url"),
     Variable("TRUSTED_PROXIES", "", _networks, "proxies whose X-Forwarded-For is believed"),
@@ -211,6 +218,11 @@ VARIABLES = (
         "ESTIMATOR_PRICE_FEED", "", _optional_file, "price snapshot of the estimator that replaces the built-in one"
     ),
     Variable("ESTIMATOR_RANKS_DIR", "", _optional_file, "folder with tiktoken rank files for the estimator"),
-    Variable("LOG_FORMAT", "text", _one_of("text", "json"), "how log lines are written"),
-    Variable("LOG_LEVEL", "info", _one_of("debug", "info", "warning", "error"), "least level that is logged"),
+    Variable("LOG_FORMAT", "text", _one_of("text", "json"), "text or json"),
+    Variable(
+        "LOG_LEVEL",
+        "info",
+        _one_of("debug", "info", "warning", "error"),
+        "debug, info, warning or error: the least that is logged",
+    ),
 )

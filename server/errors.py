@@ -74,7 +74,6 @@ CODES: Mapping[str, tuple[int, str]] = {
     "audio_too_fast": (429, "Audio too fast"),
     # ours
     "internal": (500, "Internal error"),
-    "not_implemented": (501, "Not implemented"),
     "queue_full": (503, "Queue full"),
     "not_ready": (503, "Not ready"),
     "shutting_down": (503, "Shutting down"),

@@ -5,8 +5,9 @@ from typing import Any
 
 from pipeline.errors import AudioTooLong
 from server.accounts.limits import Standing, seconds_until
+from server.accounts.signed import WrongScope
 from server.clock import iso, now_ms
-from server.errors import CODES, Problem
+from server.errors import CHALLENGES, CODES, Problem
 from server.storage import interfaces as storage
 
 SOON = {"Retry-After": "5"}
@@ -57,8 +58,18 @@ def _concurrency(error: storage.ConcurrencyLimited) -> Problem:
         "concurrency_limited",
         f"{error.used} of {error.limit} unfinished jobs; wait for one to end",
         headers=SOON,
-        members={"limit": error.limit, "used": error.used, "window": error.name},
+        members={
+            "limit": error.limit,
+            "used": error.used,
+            "window": error.name,
+            "violated-policies": [error.name],
+        },
     )
+
+
+def _wrong_scope(error: WrongScope) -> Problem:
+    challenge = f'{CHALLENGES["insufficient_scope"]["WWW-Authenticate"]}, scope="{error.needed}"'
+    return Problem("insufficient_scope", str(error), headers={"WWW-Authenticate": challenge})
 
 
 def _too_long(error: AudioTooLong) -> Problem:
@@ -71,6 +82,7 @@ def _plain(code: str, headers: Mapping[str, str] | None = None) -> Callable[[Exc
 
 _TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Problem | None]] = {
     AudioTooLong: _too_long,
+    WrongScope: _wrong_scope,
     storage.QuotaExceeded: _quota,
     storage.ConcurrencyLimited: _concurrency,
     storage.QueueFull: _plain("queue_full", {"Retry-After": "30"}),

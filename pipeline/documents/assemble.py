@@ -22,7 +22,7 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
     """Everything the *chunks* heard, as one Transcript of *duration* samples.
 
     The chunks must be given in order and cover 0..duration without gap or overlap, and words must start in order;
-    else BrokenSequence. A live session, which has no chunks, gives one that spans it.
+    else BrokenSequence. A live session gives those that are stored and one without words from there to its end.
 
     Word times are clipped to the duration and nothing else is changed. Recognisers time words on a grid of 10 or
     20 ms over a padded window, so the last word may reach a step past the last sample, and service_v1 promises

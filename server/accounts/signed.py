@@ -38,9 +38,13 @@ class WrongJob(Exception):
 
 
 class WrongScope(Exception):
-    """A valid stream token of this job, but for the other direction. Ask for one of the scope that is needed."""
+    """A valid stream token of this job, but for the other direction. Ask for one of the scope that is *needed*."""
 
     code: ClassVar[str] = "insufficient_scope"
+
+    def __init__(self, message: str, *, needed: str) -> None:
+        super().__init__(message)
+        self.needed = needed
 
 
 class BadSignature(Exception):
@@ -100,7 +104,7 @@ def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now
     if its_job != job_id:
         raise WrongJob("this stream token belongs to another job")
     if its_scope != scope:
-        raise WrongScope(f"this stream token is for {its_scope}, not for {scope}")
+        raise WrongScope(f"this stream token is for {its_scope}, not for {scope}", needed=scope)
 
 
 # --- download links ----------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from server.storage.interfaces import StorageError
 from server.storage.open import open_storage
 
 LEAST_FREE_BYTES = 1 << 30
+LEAST_MEMORY_BYTES = 1 << 30
 PROBE_HOST = "huggingface.co"  # where models come from
 
 
@@ -155,8 +156,11 @@ def _data_folder(config: Config) -> Finding:
 
 
 def _machine(_config: Config) -> Finding:
+    """What there is to compute with, and enough memory for the smallest models."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Finding("machine", well=True, detail=f"{cores} processor cores, {os.uname().sysname} {os.uname().machine}")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    detail = f"{cores} processor cores, {memory / 1e9:.1f} GB of memory, {os.uname().sysname} {os.uname().machine}"
+    return Finding("machine", well=memory >= LEAST_MEMORY_BYTES, detail=detail)
 
 
 CHECKS: tuple[Callable[[Config], Finding], ...] = (

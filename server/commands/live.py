@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import shutil
-import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,8 @@ from pipeline.audio import RATE, Samples
 from pipeline.batch import on_thread
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from server.client import Client, LiveStream, ServiceError
+from server.client import Client, LiveStream
+from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 
 FRAME = RATE // 10
@@ -32,32 +32,18 @@ RECORDERS = (  # programs that write 16 kHz mono s16le of the default microphone
 def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("live", help="stream audio to a server, print its words")
     parser.add_argument("source", metavar="FILE|mic", help="a recording, sent at the speed of speech, or mic")
-    parser.add_argument("--server", default="http://127.0.0.1:8000", help="address of the server")
-    parser.add_argument("--key", help="API key; left out, the operator key of the data folder is used")
+    add_arguments(parser, server="http://127.0.0.1:8000", meaning="address of the server")
     parser.add_argument("--language", help="what is spoken, such as en; left out, it is heard")
     parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace, config: Config) -> int:
-    key = given.key or _operator_key(config)
+    key = key_of(given, config)
     if given.source != "mic" and not Path(given.source).is_file():
         raise ConfigError(f"FILE must be an existing file or mic, got {given.source!r}")
-    try:
+    with reaching(given.server):
         asyncio.run(_stream(given, key))
-    except ServiceError as error:
-        print(f"scribewire: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"scribewire: {given.server} cannot be reached: {error}", file=sys.stderr)
-        return 1
     return 0
-
-
-def _operator_key(config: Config) -> str:
-    path = config.data_dir / "operator-key"
-    if not path.is_file():
-        raise ConfigError("--key must be given where there is no operator key in the data folder, got none")
-    return path.read_text().strip()
 
 
 async def _stream(given: argparse.Namespace, key: str) -> None:

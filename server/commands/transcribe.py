@@ -1,16 +1,18 @@
-"""scribewire transcribe: a file's words without a server, in this process."""
+"""scribewire transcribe: a file's words, in this process or by a server."""
 
 import argparse
 import asyncio
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from urllib.parse import urlsplit
 
+import httpx
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -21,7 +23,9 @@ from pipeline.documents.formats import FORMATS, Heading
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.words import Chunk, Transcript
 from server.benches import open_benches
+from server.client import Client, ServiceError
 from server.clock import iso, now_ms
+from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 from server.ids import CHANCE_BYTES, Prefix, new_id
 from server.logs import configure
@@ -29,11 +33,12 @@ from server.logs import configure
 
 def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("transcribe", help="transcribe one file")
-    parser.add_argument("file", metavar="FILE", help="an audio or video file, or - for standard input")
+    parser.add_argument("file", metavar="FILE|URL", help="an audio or video file, its address, or - for standard input")
     parser.add_argument("--formats", default="txt", help="comma list of json, srt, vtt, txt (default: txt)")
     parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
     parser.add_argument("--language", help="what is spoken, such as en; left out, it is heard")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write FILE.json, FILE.srt, ... into this folder")
+    add_arguments(parser, server=None, meaning="the server that is to do it; left out, this process does")
     parser.set_defaults(run=run)
 
 
@@ -42,21 +47,28 @@ def run(given: argparse.Namespace, config: Config) -> int:
     formats = _formats(given.formats)
     if len(formats) > 1 and given.out is None:
         raise ConfigError("--out must be given with several --formats, got none")
-    with _audio(given.file) as path:
-        transcript = asyncio.run(_transcribed(path, given, config))
-    heading = Heading(
-        job_id=new_id(Prefix.JOB, ms=now_ms(), chance=bytes(CHANCE_BYTES)), created_at=iso(now_ms()), words=given.words
-    )
-    for name in formats:
-        data = FORMATS[name].render(transcript, heading)
+    if given.server is None:
+        files = _here(given, formats, config)
+    else:
+        with reaching(given.server):
+            files = asyncio.run(_there(given, formats, key_of(given, config)))
+    for name, data in files.items():
         if given.out is None:
             sys.stdout.buffer.write(data)
             continue
         given.out.mkdir(parents=True, exist_ok=True)
-        target = given.out / f"{'stdin' if given.file == '-' else Path(given.file).stem}.{FORMATS[name].extension}"
+        target = given.out / f"{_stem(given.file)}.{FORMATS[name].extension}"
         target.write_bytes(data)
         print(target)
     return 0
+
+
+def _stem(source: str) -> str:
+    return "stdin" if source == "-" else Path(urlsplit(source).path if _is_address(source) else source).stem or "audio"
+
+
+def _is_address(source: str) -> bool:
+    return source.startswith(("http://", "https://"))
 
 
 def _formats(text: str) -> list[str]:
@@ -67,17 +79,42 @@ def _formats(text: str) -> list[str]:
 
 
 @contextmanager
-def _audio(name: str) -> Iterator[Path]:
-    """The file to read; what comes by standard input is kept for as long as the block lasts."""
-    if name != "-":
-        if not Path(name).is_file():
-            raise ConfigError(f"FILE must be an existing file, got {name!r}")
-        yield Path(name)
+def _audio(source: str) -> Iterator[Path]:
+    """The file to read; what comes by standard input or from an address is kept for as long as the block lasts."""
+    if source != "-" and not _is_address(source):
+        if not Path(source).is_file():
+            raise ConfigError(f"FILE must be an existing file, got {source!r}")
+        yield Path(source)
         return
     with tempfile.NamedTemporaryFile() as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
+        if source == "-":
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        else:
+            with reaching(source):
+                _download(source, file)
         file.flush()
         yield Path(file.name)
+
+
+def _download(address: str, file: IO[bytes]) -> None:
+    with httpx.stream("GET", address, follow_redirects=True, timeout=60) as answer:
+        if answer.is_error:
+            raise ServiceError(answer.status_code, "source_http_error", f"{address} cannot be fetched")
+        for piece in answer.iter_bytes():
+            file.write(piece)
+
+
+# --- in this process -------------------------------------------------------------------------------------------------
+
+
+def _here(given: argparse.Namespace, formats: Sequence[str], config: Config) -> dict[str, bytes]:
+    """Every format's file."""
+    with _audio(given.file) as path:
+        transcript = asyncio.run(_transcribed(path, given, config))
+    heading = Heading(
+        job_id=new_id(Prefix.JOB, ms=now_ms(), chance=bytes(CHANCE_BYTES)), created_at=iso(now_ms()), words=given.words
+    )
+    return {name: FORMATS[name].render(transcript, heading) for name in formats}
 
 
 async def _transcribed(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
@@ -92,16 +129,48 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
             async for chunk in bench.batch.transcribe(path, options):
                 chunks.append(chunk)
                 show(seconds(chunk.end))
-    for note in dict.fromkeys(note for chunk in chunks for note in chunk.notes):
-        print(f"scribewire: note: {note}", file=sys.stderr)
+    _tell_notes(note for chunk in chunks for note in chunk.notes)
     return assemble(chunks, duration=chunks[-1].end, engine=bench.batch.engine_name, model=bench.batch.model_name)
 
 
+# --- by a server -----------------------------------------------------------------------------------------------------
+
+
+async def _there(given: argparse.Namespace, formats: Sequence[str], key: str) -> dict[str, bytes]:
+    """Every format's file. An address is fetched by the server. Raises ServiceError."""
+    fields = {"output_formats": formats, "word_timestamps": given.words}
+    if given.language is not None:
+        fields["language"] = given.language
+    async with Client(given.server, key) as client:
+        if _is_address(given.file):
+            job = await client.submit(given.file, **fields)
+        else:
+            with _audio(given.file) as path:
+                job = await client.submit(path, **fields)
+        with _progress(1.0, "transcribed {task.percentage:.0f} %") as show:
+            async for event in client.events(job["job_id"]):
+                if "progress" in event:
+                    show(event["progress"])
+        record = await client.job(job["job_id"])
+        if record["status"] != "completed":
+            raise ServiceError(409, "job_not_completed", (record["error"] or {"message": record["status"]})["message"])
+        _tell_notes(warning["code"] for warning in record["warnings"])
+        return {name: await client.output(record, name) for name in formats}
+
+
+# --- for both --------------------------------------------------------------------------------------------------------
+
+
+def _tell_notes(codes: Iterable[str]) -> None:
+    for code in dict.fromkeys(codes):
+        print(f"scribewire: note: {code}", file=sys.stderr)
+
+
 @contextmanager
-def _progress(total_s: float | None) -> Iterator[Any]:
-    """A bar on a terminal, nothing elsewhere; call what it gives with the seconds that are done."""
+def _progress(total: float | None, told: str = "{task.completed:.0f} s of audio") -> Iterator[Any]:
+    """A bar on a terminal, nothing elsewhere; call what it gives with how much is done."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.completed:.0f} s of audio"), BarColumn(), TimeRemainingColumn())
+    columns = (TextColumn(told), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=total_s)
-        yield lambda done_s: progress.update(task, completed=done_s)
+        task = progress.add_task("", total=total)
+        yield lambda done: progress.update(task, completed=done)

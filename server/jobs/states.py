@@ -147,7 +147,7 @@ class Job:
     attempt: int = 0
     epoch: int = 0  # grows with every claim: outputs of one epoch never mix with another's
     progress: float = 0.0  # 0..1, never decreases
-    stage: str | None = None  # downloading | decoding | transcribing | writing
+    stage: str | None = None  # downloading | transcribing | writing
     duration_s: float | None = None
     language: str | None = None
     language_probability: float | None = None

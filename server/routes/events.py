@@ -52,6 +52,7 @@ class Seats:
                 "too_many_connections",
                 f"at most {self.rules.per_job} streams per job and {self.rules.per_key} per key may be open",
                 headers={"Retry-After": "5"},
+                members={"violated-policies": ["streams"]},
             )
         for counter, name in ((self._jobs, job_id), (self._callers, caller)):
             counter[name] += 1

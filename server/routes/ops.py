@@ -27,7 +27,7 @@ class Ops:
         jobs: JobStore,
         outbox: Outbox,
         metrics: Metrics,
-        ready: Callable[[], Mapping[str, Any] | None],  # what the ready server runs, None until it is
+        ready: Callable[[], Mapping[str, Any] | None],  # what the server runs, None once it stops
         base_url: str,
     ) -> None:
         self._jobs = jobs
@@ -65,7 +65,7 @@ class Ops:
 
     async def readyz(self, _request: Request, _caller: Caller) -> Response:
         if (running := self._ready()) is None:
-            raise Problem("not_ready", "the model is still loading", headers={"Retry-After": "2"})
+            raise Problem("not_ready", "the server is stopping", headers={"Retry-After": "5"})
         await self._jobs.counts()  # the database answers
         return json_response({"status": "ready", **running})
 

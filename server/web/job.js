@@ -12,7 +12,7 @@ import { LiveText } from "./words.js";
 
 const TERMINAL = ["completed", "failed", "canceled"];
 const LINKS_S = 86_400; // for which the download links of this page hold
-const STAGES = { queued: "Waiting for its turn", downloading: "Fetching the audio", decoding: "Reading the audio" };
+const STAGES = { queued: "Waiting for its turn", downloading: "Fetching the audio" };
 
 const problem = find("#job-problem");
 const running = find("#job-running");

@@ -9,6 +9,7 @@ import io
 import socket
 import ssl
 import threading
+import time
 import wave
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,16 @@ def isolation() -> Isolation:
     decoder = Isolation()
     atexit.register(decoder.close)
     return decoder
+
+
+def until(look: Callable[[], T | None], *, most_s: float = 30) -> T:
+    """What *look* gives, once that is true; asked a few times a second, as a patient client does."""
+    end = time.monotonic() + most_s
+    while not (seen := look()):
+        if time.monotonic() > end:
+            raise AssertionError(f"still nothing after {most_s} s")
+        time.sleep(0.05)
+    return seen
 
 
 def wav(duration_s: float = 1.0, *, channels: int = 1) -> bytes:

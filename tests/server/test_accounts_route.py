@@ -102,6 +102,7 @@ def test_a_listed_key_shows_no_secret(client):
 def test_a_bad_request_for_a_key_is_refused_and_counts_no_sign_up(stranger, body, status, fault):
     response = stranger.post("/v1/keys", content=body, headers=JSON)
     assert (response.status_code, code(response)) == (status, fault)
+    assert [stranger.post("/v1/keys", json={}).status_code for _ in range(10)] == [201] * 10
 
 
 def test_a_bad_key_is_told_before_a_bad_body(stranger):

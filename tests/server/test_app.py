@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.words import Chunk
 from tests.server.peers import RawClient
-from tests.server.serving import LIMITS, ScriptedBatch, Served, chunk, served, wav
+from tests.server.serving import LIMITS, ScriptedBatch, Served, chunk, served, until, wav
 
 AUDIO = {"file": ("talk.wav", wav())}
 BIG = 200 * 1024 * 1024
@@ -59,8 +59,7 @@ def test_requests_that_are_held_are_answered_when_the_server_stops(tmp_path):
         holding = threading.Thread(target=hold)
         holding.start()
         with it.client(key) as client:
-            while not client.get("/v1/jobs").json()["data"]:
-                pass
+            until(lambda: client.get("/v1/jobs").json()["data"])
         it.call(it.service.close_doors)
         holding.join(10)
         assert answers == [202]
@@ -197,10 +196,8 @@ def test_a_client_that_vanishes_while_sending_leaves_nothing(server):
     )
     with RawClient(server.base) as raw:
         raw.send(head.encode() + bytes(400_000))
-        while not server.wait(leftovers(server)):
-            pass
-    while server.wait(leftovers(server)):
-        pass
+        until(lambda: server.wait(leftovers(server)))
+    until(lambda: not server.wait(leftovers(server)))
 
 
 def test_the_sandbox_is_there_with_and_without_its_slash(server: Served):

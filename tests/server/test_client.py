@@ -23,6 +23,7 @@ class Wire:
         self._host, self._port = urlsplit(target).hostname, urlsplit(target).port
         self._open: set[asyncio.StreamWriter] = set()
         self.url = ""
+        self.cuts = 0
 
     @contextlib.asynccontextmanager
     async def laid(self) -> AsyncIterator["Wire"]:
@@ -35,6 +36,7 @@ class Wire:
             self.cut()
 
     def cut(self) -> None:
+        self.cuts += bool(self._open)
         for writer in self._open:
             writer.transport.abort()
         self._open.clear()
@@ -76,9 +78,9 @@ def words(heard: list[dict[str, object]]) -> list[object]:
     return [event["word"] for event in heard if event["type"] == "word"]
 
 
-def test_a_cut_wire_loses_no_word_and_repeats_none(server: Server) -> None:
+def test_a_cut_wire_loses_no_word_and_repeats_none(small_server: Server) -> None:
     async def body() -> None:
-        key = server.new_key("pro")
+        server, key = small_server, small_server.new_key("pro")
         async with Wire(server.base).laid() as wire, Client(wire.url, key) as client:
             async with client.live(sample_rate=16_000, language="en") as stream:
                 plain = await speak(stream, None)
@@ -91,6 +93,7 @@ def test_a_cut_wire_loses_no_word_and_repeats_none(server: Server) -> None:
             assert sequence == sorted(set(sequence))
             assert words(cut) == words(plain)
             assert len(words(cut)) > 10
+            assert wire.cuts >= 2
             assert cut[-1]["type"] == "job.completed"
 
     asyncio.run(body())
@@ -129,6 +132,7 @@ def test_events_go_on_where_the_stream_broke(server: Server) -> None:
                 if len(seen) % 25 == 0:
                     wire.cut()
             assert seen == list(range(1, len(seen) + 1))
+            assert wire.cuts
 
     asyncio.run(body())
 

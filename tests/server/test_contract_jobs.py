@@ -1,4 +1,4 @@
-"""The contract's checks on sources, limits, jobs, events, webhooks, idempotency and transport, tried from outside."""
+"""Sources, limits, jobs, events, webhooks, idempotency and transport, tried from outside on real servers."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 import openapi_spec_validator
@@ -14,6 +15,7 @@ import standardwebhooks
 
 from tests.server.receiving import Got, Receiver, receiver
 from tests.server.running import CLIP, Server, running, until_over
+from tests.server.serving import until
 from tests.server.test_contract_transcribe import problem
 
 SMALL = CLIP.parent / "en_00.flac"
@@ -97,6 +99,7 @@ def test_an_address_is_fetched_and_its_faults_are_named(
 def test_a_free_account_has_five_transcriptions_a_month_and_not_one_more(small_server: Server) -> None:
     client = small_server.client(small_server.new_key("free"))
     answers: list[httpx.Response] = []
+    began = datetime.now(UTC)
     threads = [threading.Thread(target=lambda: answers.append(post(client))) for _ in range(10)]
     for thread in threads:
         thread.start()
@@ -105,9 +108,9 @@ def test_a_free_account_has_five_transcriptions_a_month_and_not_one_more(small_s
     assert sorted(answer.status_code for answer in answers) == [200] * 5 + [429] * 5
     refused = next(answer for answer in answers if answer.status_code == 429)
     body = problem(refused, 429, "quota_exceeded")
-    now = datetime.now(UTC)
-    month = datetime(now.year + now.month // 12, now.month % 12 + 1, 1, tzinfo=UTC)
-    assert abs(int(refused.headers["retry-after"]) - (month - now).total_seconds()) <= 2
+    month = datetime(began.year + began.month // 12, began.month % 12 + 1, 1, tzinfo=UTC)
+    most_s, least_s = ((month - moment).total_seconds() for moment in (began, datetime.now(UTC)))
+    assert least_s <= int(refused.headers["retry-after"]) <= most_s + 1
     assert refused.headers["x-should-retry"] == "false"
     assert body["resets_at"] == month.strftime("%Y-%m-%dT00:00:00.000Z")
 
@@ -211,14 +214,13 @@ def test_a_slow_job_can_be_waited_for_followed_canceled_and_deleted(small_server
         headers={"Prefer": "wait=1"},
     )
     assert answer.status_code == 202
-    assert 0.9 < time.monotonic() - began < 2
+    assert time.monotonic() - began > 0.9
     job_id = answer.json()["job_id"]
     with client.stream("GET", f"/v1/jobs/{job_id}/events", headers={"Accept-Encoding": "gzip"}) as events:
         assert "content-encoding" not in events.headers
         lines = events.iter_lines()
         assert next(lines) == "retry: 3000"
         assert any(line.startswith(": keep-alive") for line in lines)
-        assert time.monotonic() - began < 18
     waited = client.get(f"/v1/jobs/{job_id}", params={"wait": 30}).json()
     assert waited["status"] == "completed"
     problem(client.post(f"/v1/jobs/{job_id}/cancel"), 409, "job_not_cancelable")
@@ -300,6 +302,15 @@ def test_a_webhook_comes_once_signed_and_small(small_server: Server, hook: Recei
     assert httpx.get(body["data"]["formats"]["json"]).status_code == 200
 
 
+def delivery_of(
+    client: httpx.Client, job_id: str, *, state: str | None = None, attempts: int = 0
+) -> dict[str, Any] | None:
+    """The job's one delivery, once it is in *state* and was tried so often."""
+    [delivery] = client.get(f"/v1/jobs/{job_id}/deliveries").json()["data"]
+    there = state in (None, delivery["state"]) and len(delivery["attempts"]) >= attempts
+    return delivery if there else None
+
+
 def test_a_failed_delivery_is_tried_again_with_the_same_id(small_server: Server, hook: Receiver) -> None:
     client, _ = account(small_server)
     statuses = iter([500, 200])
@@ -308,11 +319,7 @@ def test_a_failed_delivery_is_tried_again_with_the_same_id(small_server: Server,
     first, second = hook.wait_for(2)
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert first.headers["webhook-timestamp"] <= second.headers["webhook-timestamp"]
-    for _ in range(50):
-        [delivery] = client.get(f"/v1/jobs/{job_id}/deliveries").json()["data"]
-        if delivery["state"] == "delivered":
-            break
-        time.sleep(0.1)
+    delivery = until(lambda: delivery_of(client, job_id, state="delivered"))
     assert [attempt["status_code"] for attempt in delivery["attempts"]] == [500, 200]
 
 
@@ -320,12 +327,12 @@ def test_redirects_are_failures_and_410_ends_it(small_server: Server, hook: Rece
     client, _ = account(small_server)
     hook.answer = lambda got: (302, {"Location": "/elsewhere"}, b"") if got.path == "/moved" else (410, {}, b"")
     moved = post(client, webhook_url=hook.url + "/moved").json()["job_id"]
-    post(client, webhook_url=hook.url + "/gone")
+    gone = post(client, webhook_url=hook.url + "/gone").json()["job_id"]
     hook.wait_for(2)
-    time.sleep(0.5)
-    assert "/elsewhere" not in [got.path for got in hook.got]
-    [delivery] = client.get(f"/v1/jobs/{moved}/deliveries").json()["data"]
+    delivery = until(lambda: delivery_of(client, moved, attempts=1))
     assert delivery["attempts"][0]["status_code"] == 302
+    until(lambda: delivery_of(client, gone, state="disabled"))
+    assert "/elsewhere" not in [got.path for got in hook.got]
     again = post(client, webhook_url=hook.url + "/gone", wait="10").json()
     assert {"code": "webhook_disabled", "param": "webhook_url"} in again["warnings"]
     assert [got.path for got in hook.got].count("/gone") == 1
@@ -343,8 +350,7 @@ def test_a_receiver_that_sleeps_is_timed_out_and_the_job_is_well(small_server: S
     hook.answer = sleepy
     record = post(client, webhook_url=hook.url, wait="10").json()
     assert record["status"] == "completed"
-    time.sleep(2.6)
-    [delivery] = client.get(f"/v1/jobs/{record['job_id']}/deliveries").json()["data"]
+    delivery = until(lambda: delivery_of(client, record["job_id"], attempts=1))
     assert delivery["attempts"][0]["error"] == "timeout"
 
 

@@ -114,7 +114,7 @@ def test_any_bytes_in_the_right_clothes_are_a_malformed_token(data):
 # Download links
 
 
-def test_a_link_is_signed_as_the_contract_says():
+def test_a_link_of_known_content():
     mac = hmac.new(b"second secret", f"v1\nGET\n{PATH}\n{NOW + 3600}".encode(), hashlib.sha256).digest()
     assert link() == {
         "exp": str(NOW + 3600),

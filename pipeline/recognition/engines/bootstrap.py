@@ -1,4 +1,4 @@
-"""What must be set in this process before CTranslate2 is loaded into it, and how its threads are treated after.
+"""What must be set in this process before CTranslate2 is loaded into it, and what it needs and how it is treated after.
 
 Everything here is a cheap no-op where it does not apply. Call prepare() first, import ctranslate2 after.
 """
@@ -8,7 +8,8 @@ import os
 import platform
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 MOST_THREADS = 8
@@ -20,6 +21,9 @@ _POLITE = 10  # nice value of inference threads: the event loop goes first
 # unmapped again, 78,000 page faults for one 30 s encode. So: one arena, no mmap, never trim, grow in large steps.
 _M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD = -8, -4, -1, -2
 _MALLOC = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, 64 * 2**20))
+
+_CUDA_PACKAGES = {"nvidia-cublas-cu12": "libcublas", "nvidia-cudnn-cu12": "libcudnn"}  # and how their libraries begin
+_CUDA_LIBRARIES = ("libcublas.so.12", "libcudnn.so.9")  # what CTranslate2 asks for
 
 _AVX512 = frozenset({"avx512f", "avx512cd", "avx512vl", "avx512bw", "avx512dq"})  # what CTranslate2 compiles for
 
@@ -41,6 +45,24 @@ def thread_count(wanted: int | None) -> int:
         return wanted
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     return max(1, min(min(affinity, _quota()) - 1, MOST_THREADS))
+
+
+def load_cuda() -> bool:
+    """Whether CUDA's libraries are there; those that pip installed are loaded from where they lie.
+
+    CTranslate2 asks the system for them by name, once it computes: it finds what is loaded, not what lies elsewhere.
+    """
+    for package, beginning in _CUDA_PACKAGES.items():
+        with suppress(PackageNotFoundError, OSError):  # what is missing then is seen below
+            for file in sorted(files(package) or (), key=str):
+                if file.name.startswith(beginning) and ".so." in file.name:
+                    ctypes.CDLL(str(file.locate()), mode=ctypes.RTLD_GLOBAL)
+    try:
+        for library in _CUDA_LIBRARIES:
+            ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

@@ -4,6 +4,7 @@ One call: log-mel -> encode -> (which language?) -> generate -> gates, a second 
 the same encoder output -> words. Use bootstrap.prepare() before this module is imported.
 """
 
+import logging
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,12 +21,14 @@ from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines.alignment import Piece, words_of
-from pipeline.recognition.engines.bootstrap import polite_threads, thread_count
+from pipeline.recognition.engines.bootstrap import load_cuda, polite_threads, thread_count
 from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, failed_gate, is_no_speech
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.prompts import WINDOWS_S, Shape, max_length, prefix_tokens, window_for
 from pipeline.recognition.engines.windows import FULL, Fit
 from pipeline.words import Word
+
+log = logging.getLogger(__name__)
 
 _FULL_S = WINDOWS_S[-1]
 _BEAM = 5  # of a final; partials are greedy
@@ -60,8 +63,22 @@ class _Hypothesis:
 
 
 def chosen_device(device: str | None) -> str:
-    """The device that is used, cpu or cuda: None takes cuda where CTranslate2 sees a device."""
-    return device or ("cuda" if ctranslate2.get_cuda_device_count() else "cpu")
+    """The device that is used, cpu or cuda: None takes cuda where there are a GPU and CUDA's libraries.
+
+    Raises ModelUnavailable where cuda is wanted and cannot be had.
+    """
+    if device == "cpu":
+        return device
+    if not ctranslate2.get_cuda_device_count():
+        missing = "no NVIDIA GPU that CTranslate2 can use"
+    elif not load_cuda():
+        missing = "a GPU but not CUDA's libraries: run scripts/setup cuda"
+        log.warning("this machine has %s", missing)
+    else:
+        return "cuda"
+    if device == "cuda":
+        raise ModelUnavailable(f"this machine has {missing}")
+    return "cpu"
 
 
 class WhisperEngine:

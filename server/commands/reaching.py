@@ -1,0 +1,36 @@
+"""How commands reach a server: the arguments that name it, and what is said where it cannot be used."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+
+from server.client import ServiceError
+from server.config import Config, ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, server: str | None, meaning: str) -> None:
+    """--server, by default *server*, and --key."""
+    parser.add_argument("--server", metavar="URL", default=server, help=meaning)
+    parser.add_argument("--key", help="API key; left out, the operator key of the data folder is used")
+
+
+def key_of(given: argparse.Namespace, config: Config) -> str:
+    if given.key is not None:
+        return str(given.key)
+    path = config.data_dir / "operator-key"
+    if not path.is_file():
+        raise ConfigError("--key must be given where there is no operator key in the data folder, got none")
+    return path.read_text().strip()
+
+
+@contextmanager
+def reaching(address: str) -> Iterator[None]:
+    """A server that says no, or that is not there, ends the command with one sentence and status 1."""
+    try:
+        yield
+    except ServiceError as error:
+        raise SystemExit(f"scribewire: {error}") from None
+    except (OSError, httpx.TransportError) as error:
+        raise SystemExit(f"scribewire: {address} cannot be reached: {error}") from None

@@ -1,0 +1,46 @@
+"""Where a model is computed: on a GPU only where there are one and CUDA's libraries."""
+
+import logging
+
+import pytest
+
+from pipeline.errors import ModelUnavailable
+from pipeline.recognition.engines import bootstrap, whisper
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpus", "device"),
+    [("cpu", 1, "cpu"), (None, 0, "cpu"), (None, 1, "cuda"), ("cuda", 1, "cuda")],
+)
+def test_the_device_is_what_was_wanted_or_what_there_is(
+    wanted: str | None, gpus: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whisper.ctranslate2, "get_cuda_device_count", lambda: gpus)
+    monkeypatch.setattr(whisper, "load_cuda", lambda: True)
+    assert whisper.chosen_device(wanted) == device
+
+
+def test_a_gpu_without_its_libraries_is_told_of_and_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(whisper.ctranslate2, "get_cuda_device_count", lambda: 1)
+    monkeypatch.setattr(whisper, "load_cuda", lambda: False)
+    with caplog.at_level(logging.WARNING):
+        assert whisper.chosen_device(None) == "cpu"
+    assert "scripts/setup cuda" in caplog.text
+    with pytest.raises(ModelUnavailable, match="scripts/setup cuda"):
+        whisper.chosen_device("cuda")
+
+
+def test_a_gpu_that_was_asked_for_and_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whisper.ctranslate2, "get_cuda_device_count", lambda: 0)
+    with pytest.raises(ModelUnavailable, match="no NVIDIA GPU"):
+        whisper.chosen_device("cuda")
+
+
+def test_libraries_that_are_nowhere_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "_CUDA_PACKAGES", {"no-such-package": "libno"})
+    monkeypatch.setattr(bootstrap, "_CUDA_LIBRARIES", ("libno.so.1",))
+    assert not bootstrap.load_cuda()
+    monkeypatch.setattr(bootstrap, "_CUDA_LIBRARIES", ("libc.so.6",))
+    assert bootstrap.load_cuda() == (bootstrap.platform.system() == "Linux")
