@@ -1,4 +1,4 @@
-"""Servers that the black-box tests share: real processes, started once for all that need them."""
+"""Servers that tests share, started once for all that need them: processes, and some in this one."""
 
 from collections.abc import Iterator
 from pathlib import Path

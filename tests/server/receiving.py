@@ -16,7 +16,6 @@ class Got:
     path: str
     headers: dict[str, str]
     body: bytes
-    at: float
 
 
 @dataclass
@@ -44,7 +43,7 @@ def receiver() -> Iterator[Receiver]:
         def _take(self) -> None:
             length = int(self.headers.get("content-length") or 0)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            got = Got(self.command, self.path, headers, self.rfile.read(length), time.time())
+            got = Got(self.command, self.path, headers, self.rfile.read(length))
             receiving.got.append(got)
             status, fields, body = receiving.answer(got)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):

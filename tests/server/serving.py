@@ -68,27 +68,27 @@ def until(look: Callable[[], T | None], *, most_s: float = 30) -> T:
     return seen
 
 
-def wav(duration_s: float = 1.0, *, channels: int = 1) -> bytes:
+def wav(duration_s: float = 1.0) -> bytes:
     """A silent recording, small and valid."""
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
-        file.setnchannels(channels)
+        file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(8000)
-        file.writeframes(bytes(2 * channels * round(8000 * duration_s)))
+        file.writeframes(bytes(2 * round(8000 * duration_s)))
     return out.getvalue()
 
 
-def chunk(index: int, *texts: str, duration_s: float = 1.0) -> Chunk:
-    """Chunk number *index* of a file whose chunks are all *duration_s* long; its *texts* are one segment."""
-    start = round(index * duration_s * RATE)
-    step = round(duration_s * RATE) // max(1, len(texts))
+def chunk(index: int, *texts: str) -> Chunk:
+    """Chunk number *index* of a file whose chunks are all a second long; its *texts* are one segment."""
+    start = index * RATE
+    step = RATE // max(1, len(texts))
     words = tuple(Word(text, start + place * step, start + (place + 1) * step, 0.9) for place, text in enumerate(texts))
     return Chunk(
         index=index,
         jobs_done=index + 1,
         start=start,
-        end=start + round(duration_s * RATE),
+        end=start + RATE,
         segments=(Segment(words, -0.1, 0.0),) if words else (),
         language="en",
         language_probability=0.98,
@@ -204,7 +204,7 @@ def served(
     started.wait(30)
     try:
         if not out:
-            raise failed[0]
+            raise failed[0] if failed else AssertionError("the server did not get ready")
         yield out[0]
     finally:
         stop.set()

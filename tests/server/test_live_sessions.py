@@ -3,12 +3,15 @@
 import asyncio
 import io
 import json
+from contextlib import suppress
 
 import httpx
 import numpy as np
 import pytest
 import soundfile
+from websockets.exceptions import ConnectionClosed
 
+from pipeline.ingest.recording import Recording
 from tests.server.receiving import receiver
 from tests.server.running import CLIP
 from tests.server.storing import in_a_loop
@@ -253,6 +256,37 @@ async def test_what_was_heard_is_kept_as_flac_where_that_is_ordered(me):
     assert (rate, kept.shape) == (16_000, noise.shape)
     assert np.abs(kept - noise).max() < 1e-4
     assert set(job["formats"]) == {"json"}
+
+
+@in_a_loop
+async def test_a_recording_that_cannot_be_kept_costs_no_word(me, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Recording, "write", full)
+    record = await me.start(record=True)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(3))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert talk.words == spoken(3)
+    job = await me.job(record["job_id"])
+    assert "recording_failed" in [warning["code"] for warning in job["warnings"]]
+    assert "audio_url" not in job["live"]
+
+
+@in_a_loop
+async def test_more_bytes_than_the_plan_takes_end_a_session_with_what_was_heard(live_server):
+    me = Caller(live_server, live_server.key(upload_mib=1))
+    record = await me.start(max_utterance_s=3)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        with suppress(ConnectionClosed):  # it may be closed before the last piece
+            for _ in range(34):
+                await talk.send(silence(1))
+        await refused(talk, 4413, "payload_too_large")
+    job = await me.job(record["job_id"], wait=20)
+    assert job["status"] == "completed"
+    assert job["text"].startswith(" ".join(spoken(30)))
 
 
 @in_a_loop

@@ -89,7 +89,7 @@ async def test_a_reader_that_reads_late_gets_every_event(server):
 
 def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_path):
     async def first(server: Served, me: Caller) -> tuple[Frame, Talk, int]:
-        record = await me.start(max_utterance_s=3)
+        record = await me.start(max_utterance_s=3, record=True)
         async with (
             talking(record["live"]["ingest_ws"]) as talk,
             talking(me.socket(record, "stream"), me.headers) as reader,
@@ -120,6 +120,7 @@ def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_pat
     assert before.words + after.words == spoken(12)
     assert [word["index"] for word in before.of("word") + after.of("word")] == list(range(len(spoken(12))))
     assert (job["text"], job["duration"]) == (" ".join(spoken(12)), 12)
+    assert "recording_incomplete" in [warning["code"] for warning in job["warnings"]], "it begins after the restart"
     segments = [frame["id"] for frame in before.of("segment") + after.of("segment")]
     assert segments == list(range(len(segments)))
 

@@ -1,4 +1,4 @@
-"""The JobStore against a model of twenty lines: any workers, losing any leases, in any order."""
+"""The JobStore against a small model: any workers, losing any leases, in any order."""
 
 import asyncio
 import shutil

@@ -36,7 +36,9 @@ def page(server: Server, browser: Chrome) -> Iterator[Page]:
     page.look()
     page.console()
     page.hosts()
-    yield page
-    assert page.console() == []
-    assert page.hosts() <= {server.base.removeprefix("http://")}
-    browser.get("about:blank")
+    try:
+        yield page
+        assert page.console() == []
+        assert page.hosts() <= {server.base.removeprefix("http://")}
+    finally:
+        browser.get("about:blank")

@@ -1,7 +1,6 @@
 """Speaking into the page: the microphone is real to the browser, the words are the model's own."""
 
 import re
-import socket
 import time
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from selenium.webdriver.common.keys import Keys
 
 from pipeline.recognition.engines.scripted import TEXT
 from server.live.session import LiveRules
-from tests.server.running import Server, running
+from tests.server.running import free_port, running
 from tests.server.serving import served
 from tests.web.browsing import MICROPHONE, SAID, Page
 from tests.web.cable import cable
@@ -59,19 +58,22 @@ def test_who_has_the_live_link_reads_along_and_nothing_else(page: Page, key: str
     driver, speaker = page.driver, page.driver.current_window_handle
     driver.switch_to.new_window("tab")
     reader = driver.current_window_handle
-    driver.get(link)
-    page.until_text("#captions", re.escape(SAID))
-    page.until_text("#standing", "Live")
-    assert page.console() == []
-    driver.switch_to.window(speaker)
-    page.click("#speak-toggle")
-    page.until_text("#speak-standing", "Done")
-    driver.switch_to.window(reader)
-    page.until_text("#standing", "over")
-    driver.get(link[:-4])
-    page.until_text("#standing", "expired")
-    driver.close()
-    driver.switch_to.window(speaker)
+    try:
+        driver.get(link)
+        page.until_text("#captions", re.escape(SAID))
+        page.until_text("#standing", "Live")
+        assert page.console() == []
+        driver.switch_to.window(speaker)
+        page.click("#speak-toggle")
+        page.until_text("#speak-standing", "Done")
+        driver.switch_to.window(reader)
+        page.until_text("#standing", "over")
+        driver.get(link[:-4])
+        page.until_text("#standing", "expired")
+    finally:
+        driver.switch_to.window(reader)
+        driver.close()
+        driver.switch_to.window(speaker)
 
 
 def test_the_keyboard_alone_leads_from_an_empty_browser_to_final_words(page: Page) -> None:
@@ -126,16 +128,14 @@ def spoken_by_the_clock(count: int) -> list[str]:
 
 def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:
     """The scripted engine's words are a clock: a second of audio lost or sent twice would show."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    with running(tmp_path, ENGINE="scripted", PORT=port) as server:
+    with running(tmp_path, ENGINE="scripted", PORT=str(free_port())) as server:
         page = Page(browser, server.base)
         page.open("#speak", key=(tmp_path / "operator-key").read_text().strip())
         start(page)
         page.until(lambda: len(final_words(page)) >= 4, "words before")
         server.kill()
         page.until_text("#speak-standing", "Nothing is lost")
-        Server.start(server)
+        server.start()
         page.until_text("#speak-standing", "Listening", most_s=40)
         spoken_until = _seconds(page.text("#speak-clock"))
         page.until(lambda: len(final_words(page)) * 0.4 > spoken_until, "words after", last=lambda: final_words(page))

@@ -1,0 +1,50 @@
+"""OpenAI's streamed answer where it takes long, or where the server stops before it is done."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+import orjson
+
+from pipeline.words import Chunk
+from tests.server.serving import LIMITS, chunk, served, until, wav
+
+FORM = {"model": "whisper-1", "stream": "true", "prompt": "slow"}
+GO = threading.Event()
+
+
+async def slow(*_: object) -> AsyncGenerator[Chunk]:
+    """One chunk, and the second once it may come."""
+    yield chunk(0, "so")
+    while not GO.is_set():  # noqa: ASYNC110  a test's thread says so
+        await asyncio.sleep(0.01)
+    yield chunk(1, "my")
+
+
+def test_a_stream_that_has_nothing_to_say_gives_signs_of_life(tmp_path):
+    GO.clear()
+    quick = replace(LIMITS, streams=replace(LIMITS.streams, keep_alive_s=0.05))
+    with served(tmp_path, limits=quick) as server, server.new_client() as client:
+        server.batch.scripts["slow"] = slow
+        with client.stream("POST", "/v1/audio/transcriptions", files={"file": wav(2)}, data=FORM) as answer:
+            lines = answer.iter_lines()
+            assert any(line.startswith(": ") for line in lines)
+            GO.set()
+            told = [orjson.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    assert [event["type"] for event in told][-2:] == ["transcript.text.delta", "transcript.text.done"]
+    assert told[-1]["text"] == "so my"
+
+
+def test_a_server_that_stops_says_that_the_answer_is_not_whole(tmp_path):
+    GO.clear()
+    with served(tmp_path) as server, server.new_client() as client:
+        server.batch.scripts["slow"] = slow
+        with client.stream("POST", "/v1/audio/transcriptions", files={"file": wav(2)}, data=FORM) as answer:
+            lines = answer.iter_lines()
+            until(lambda: next(lines).startswith("data: "))
+            server.call(server.service.close_doors)
+            told = [orjson.loads(line[6:]) for line in lines if line.startswith("data: {")]
+        GO.set()
+    assert told[-1]["type"] == "error"
+    assert told[-1]["error"]["code"] == "unfinished"

@@ -1,0 +1,93 @@
+"""scribewire transcribe, as a person types it: here or by a server, from a file, an address or a pipe."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from pipeline.recognition.engines.scripted import TEXT
+from tests.server.running import CLIP, ROOT, Server, environment, free_port
+
+BEGINNING = " ".join(TEXT[:5])
+
+
+def typed(server: Server, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    """`scribewire transcribe` with *words*, on a machine with the server's settings."""
+    return subprocess.run(
+        [sys.executable, "-m", "server", "transcribe", *words],
+        cwd=ROOT, env=environment(server.data_dir, **server.variables), input=stdin, capture_output=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """The address of a web server that has the clips."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), lambda *a: Quiet(*a, directory=str(CLIP.parent))) as web:
+        thread = threading.Thread(target=web.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{web.server_port}"
+        web.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
+def test_a_file_becomes_the_files_that_were_asked_for(small_server: Server, tmp_path: Path, *, by_server: bool) -> None:
+    where = ("--server", small_server.base) if by_server else ()
+    done = typed(small_server, str(CLIP), "--formats", "json,srt,txt", "--words", "--out", str(tmp_path), *where)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"{CLIP.stem}.{kind}" for kind in ("json", "srt", "txt")
+    ]
+    transcript = json.loads((tmp_path / f"{CLIP.stem}.json").read_bytes())
+    assert transcript["text"].startswith(BEGINNING)
+    assert [word["word"] for word in transcript["words"]] == transcript["text"].split()
+    assert (tmp_path / f"{CLIP.stem}.txt").read_text() == transcript["text"] + "\n"
+
+
+@pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
+def test_an_address_is_fetched_by_who_transcribes(small_server: Server, elsewhere: str, *, by_server: bool) -> None:
+    where = ("--server", small_server.base) if by_server else ()
+    done = typed(small_server, f"{elsewhere}/{CLIP.name}", *where)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode().startswith(BEGINNING)
+
+
+@pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
+def test_a_pipe_is_read_to_its_end(small_server: Server, *, by_server: bool) -> None:
+    where = ("--server", small_server.base) if by_server else ()
+    done = typed(small_server, "-", *where, stdin=CLIP.read_bytes())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode().startswith(BEGINNING)
+
+
+def test_what_cannot_be_done_is_one_sentence(small_server: Server, elsewhere: str, tmp_path: Path) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    (tmp_path / "notes.mp3").write_text("no sound here")
+    for words, status, said in (
+        ((str(tmp_path / "none.wav"),), 2, "FILE must be an existing file"),
+        ((str(CLIP), "--formats", "doc"), 2, "--formats must be a comma list"),
+        ((str(CLIP), "--formats", "srt,vtt"), 2, "--out must be given"),
+        ((str(tmp_path / "notes.mp3"),), 2, "no audio container we know"),
+        ((f"{elsewhere}/none.flac",), 1, "source_http_error (404)"),
+        ((f"{nobody}/a.flac",), 1, "cannot be reached"),
+        ((str(CLIP), "--server", nobody), 1, f"{nobody} cannot be reached"),
+        ((str(CLIP), "--server", small_server.base, "--key", "sw_live_nonsense"), 1, "invalid_key (401)"),
+        ((str(tmp_path / "notes.mp3"), "--server", small_server.base), 1, "unsupported_audio_format (415)"),
+        ((f"{elsewhere}/none.flac", "--server", small_server.base), 1, "status 404"),
+    ):
+        done = typed(small_server, *words)
+        assert (done.returncode, done.stdout) == (status, b""), words
+        [sentence] = done.stderr.decode().splitlines()
+        assert sentence.startswith("scribewire: ")
+        assert said in sentence
