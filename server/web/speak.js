@@ -1,7 +1,7 @@
 // The view where one speaks: the microphone into a live session, its words onto the screen.
 
 import { base, eventsToken } from "./api.js";
-import { copy, find, make } from "./dom.js";
+import { announce, copy, find, make } from "./dom.js";
 import { clock, lag } from "./format.js";
 import { needKey } from "./key.js";
 import { openMicrophone } from "./microphone.js";
@@ -86,7 +86,7 @@ function hear(event) {
   text.hear(event);
   if (event.type === "word") find("#speak-lag").textContent = lag(event.lag_ms);
   else if (event.type === "state") show(event.state);
-  else if (event.type === "continued") text.newStream();
+  else if (event.type === "continued") goOn();
   else if (event.type === "job.completed") find("#speak-warnings").replaceChildren(...warningItems(event.data));
   else if (event.type === "job.failed") tell(problem, new Said(event.data.error.message));
   else if (event.type === "job.canceled") tell(problem, new Said("The session was canceled."));
@@ -109,12 +109,27 @@ function transcriptLink(id, index, { length }) {
   return make("a", { class: "button", href: `#job/${id}` }, `Transcript and downloads${part}`);
 }
 
+/** The session is another job now: its readers need another link. */
+function goOn() {
+  text.newStream();
+  if (!find("#speak-shared").hidden) renewLink();
+}
+
+const renewLink = guarded(problem, async () => {
+  await putLink();
+  announce("The session goes on in a new job. Its live link is another one now.");
+});
+
 /** A link for whoever wants to read along; it opens for an hour, and shows nothing else of this account. */
-async function share() {
+async function putLink() {
   const { token } = await eventsToken(session.jobId);
   const link = new URL(`live/${session.jobId}#token=${token}`, base()).href;
   find("#speak-link").value = link;
   find("#speak-open").href = link;
+}
+
+async function share() {
+  await putLink();
   find("#speak-shared").hidden = false;
   find("#speak-link").focus(); // its label says what it is for
   find("#speak-link").select();
