@@ -5,6 +5,7 @@ client waits without bound for a network that swallows packets.
 """
 
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -16,8 +17,8 @@ from threading import Thread
 from huggingface_hub import HfApi, constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
+import pipeline
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engines import children
 
 log = logging.getLogger(__name__)
 
@@ -87,11 +88,22 @@ def _downloaded(model: str, repository: str, cache_dir: Path | None, wait_s: flo
     log.info("downloading Whisper model", extra={"model": model, "repository": repository})
     began = time.monotonic()
     folder = str(cache_folder(cache_dir))
-    with children.start(__name__, repository, folder, HF_HUB_DISABLE_PROGRESS_BARS="1") as child:
+    with _started(repository, folder) as child:
         try:
             return _followed(child, model, repository, cache_dir, began + wait_s)
         finally:
             child.kill()
+
+
+def _started(*arguments: str) -> subprocess.Popen[bytes]:
+    """Our own module as a program. It has our environment, which may name the hub, its token and a proxy."""
+    path = os.pathsep.join(filter(None, [str(Path(pipeline.__path__[0]).parent), os.environ.get("PYTHONPATH")]))
+    return subprocess.Popen(  # noqa: S603  (our own module, no shell)
+        [sys.executable, "-m", __name__, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": path, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+    )
 
 
 def _followed(
