@@ -27,8 +27,6 @@ SAMPLE_S = 60.0  # between two looks at the server's memory
 
 # One machine plays all the readers.
 MANY = {
-    "per_job = 5 ": "per_job = 1000 ",
-    "per_key = 20": "per_key = 1000",
     "requests_per_minute = 3000": "requests_per_minute = 1000000",
 }
 

@@ -83,8 +83,9 @@ class Keyless:
 class Streams:
     """How many event streams may be open, and how they behave."""
 
-    per_job: int
-    per_key: int
+    per_job: int  # of a file
+    per_key: int  # of files
+    per_session: int  # of a live session, whoever they are
     keep_alive_s: float
     retry_ms: int
 

@@ -38,31 +38,30 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 @dataclass(slots=True)
 class Seats:
-    """How many streams are open, bounded per job and per caller."""
+    """How many streams are open. Files are followed by their owners; live words are for all who have the link."""
 
     rules: Streams
-    _jobs: Counter[str] = field(default_factory=Counter)
-    _callers: Counter[str] = field(default_factory=Counter)
+    _open: Counter[str] = field(default_factory=Counter)  # by job and, where that is counted, by caller
 
     @contextmanager
-    def taken(self, job_id: str, caller: str) -> Iterator[None]:
+    def taken(self, job: Job, caller: str) -> Iterator[None]:
         """A seat for as long as the block lasts. Raises Problem where none is free."""
-        if self._jobs[job_id] >= self.rules.per_job or self._callers[caller] >= self.rules.per_key:
+        rules = self.rules
+        most = {job.id: rules.per_job, caller: rules.per_key} if job.order.live is None else {job.id: rules.per_session}
+        if any(self._open[name] >= bound for name, bound in most.items()):
             raise Problem(
                 "too_many_connections",
-                f"at most {self.rules.per_job} streams per job and {self.rules.per_key} per key may be open",
+                f"at most {rules.per_job} streams per file, {rules.per_key} per key and {rules.per_session} per live "
+                "session may be open",
                 headers={"Retry-After": "5"},
                 members={"violated-policies": ["streams"]},
             )
-        for counter, name in ((self._jobs, job_id), (self._callers, caller)):
-            counter[name] += 1
+        self._open.update(most.keys())
         try:
             yield
         finally:
-            for counter, name in ((self._jobs, job_id), (self._callers, caller)):
-                counter[name] -= 1
-                if not counter[name]:
-                    del counter[name]
+            self._open.subtract(most.keys())
+            self._open += Counter()  # forgets who has none
 
 
 class _Seated(StreamingResponse):
@@ -130,7 +129,7 @@ class EventStreams:
             return Response(status_code=204)
         headers = {**HEADERS, "Content-Type": f"{MEDIA_TYPE}; charset=utf-8"}
         with ExitStack() as seat:
-            seat.enter_context(self._seats.taken(job.id, caller))
+            seat.enter_context(self._seats.taken(job, caller))
             if request.method == "HEAD":
                 return Response(headers=headers)
             return _Seated(self._lines(job.id, after), seat.pop_all(), headers=headers)

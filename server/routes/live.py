@@ -320,7 +320,7 @@ class Live:
         job, reader = await self._admitted(websocket, Scope.EVENTS)
         after = await self._place(websocket, job)
         await socket.accept()
-        with self._seats.taken(job.id, reader), self._metrics.subscribers.track_inprogress():
+        with self._seats.taken(job, reader), self._metrics.subscribers.track_inprogress():
             tell = asyncio.create_task(self._tell_reader(socket, job.id, after))
             hear = asyncio.create_task(_refuse_data(websocket))
             try:

@@ -19,6 +19,12 @@ def client(server: Server) -> Iterator[openai.OpenAI]:
         yield client
 
 
+def cue_text(subtitles: str) -> str:
+    """The words of all cues, without their numbers and times."""
+    lines = [line for line in subtitles.splitlines() if line and not line.isdecimal() and "-->" not in line]
+    return " ".join(lines)
+
+
 def test_every_response_format_says_the_same(client: openai.OpenAI) -> None:
     text = client.audio.transcriptions.create(file=CLIP, model="whisper-1").text
     assert len(text.split()) > 10
@@ -26,8 +32,10 @@ def test_every_response_format_says_the_same(client: openai.OpenAI) -> None:
     assert str(plain).strip() == text
     srt = client.audio.transcriptions.create(file=CLIP, model="whisper-1", response_format="srt")
     assert str(srt).startswith("1\n00:00:0")
+    assert cue_text(str(srt)) == text
     vtt = client.audio.transcriptions.create(file=CLIP, model="whisper-1", response_format="vtt")
     assert str(vtt).startswith("WEBVTT\n\n")
+    assert cue_text(str(vtt).removeprefix("WEBVTT")) == text
 
 
 def test_words_come_only_with_their_granularity(client: openai.OpenAI) -> None:

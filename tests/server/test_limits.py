@@ -49,7 +49,8 @@ def test_the_numbers_of_the_built_in_plans():
     assert [plan.retention_ms // 86_400_000 for plan in (free, pro, enterprise)] == [7, 30, 30]
     assert LIMITS.webhooks.delays_s == (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
     assert (LIMITS.webhooks.timeout_s, LIMITS.webhooks.connect_s, LIMITS.webhooks.reply_bytes) == (15, 5, 65_536)
-    assert (LIMITS.streams.per_job, LIMITS.streams.per_key, LIMITS.streams.keep_alive_s) == (5, 20, 15)
+    assert (LIMITS.streams.per_job, LIMITS.streams.per_key, LIMITS.streams.per_session) == (5, 20, 1000)
+    assert LIMITS.streams.keep_alive_s == 15
 
 
 def test_the_longest_file_of_a_plan_fits_its_byte_cap_as_uncompressed_studio_sound():

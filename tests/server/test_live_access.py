@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 from websockets.exceptions import InvalidStatus
 
 from pipeline.errors import PipelineError
-from tests.server.serving import Served, served, wav
+from tests.server.serving import LIMITS, Served, served, wav
 from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, refused, silence, spoken, talking
 
@@ -49,6 +51,22 @@ async def test_a_key_client_is_refused_in_http_before_the_socket_opens(me, live_
             assert answer.status_code == status
             assert answer.headers["content-type"] == "application/problem+json"
             assert json.loads(answer.body)["code"] == code
+
+
+def test_a_live_session_has_many_readers_and_an_end_of_seats(tmp_path):
+    async def main(server: Served) -> None:
+        me = Caller(server, server.key())
+        record = await me.start()
+        token = await me.token(record["job_id"], "events")
+        address = f"{me.socket(record, 'stream')}?token={token}"
+        async with AsyncExitStack() as open_readers:
+            for _ in range(30):
+                await open_readers.enter_async_context(talking(address))
+            async with talking(address) as late:
+                await refused(late, 4429, "too_many_connections")
+
+    with served(tmp_path, limits=replace(LIMITS, streams=replace(LIMITS.streams, per_session=30))) as server:
+        asyncio.run(main(server))
 
 
 @in_a_loop
