@@ -71,6 +71,14 @@ def test_a_words_probability_is_that_of_its_least_probable_token() -> None:
     assert word.probability == 0.4
 
 
+def test_silence_heard_before_the_samples_is_no_part_of_the_times() -> None:
+    path = [(0, 0), (1, 10), (2, 50)]
+    pieces = [Piece(" yes", 1), Piece(" sir", 1)]
+    first, second = words_of(pieces, path, [0.9, 0.9], STEADY, start=RATE, lead=800, language="en", final=False)
+    assert (first.start, first.end) == (RATE, RATE + 10 * FRAME - 800)
+    assert (second.start, second.end) == (first.end, RATE + 50 * FRAME - 800)
+
+
 @pytest.mark.parametrize(
     ("pieces", "words"),
     [

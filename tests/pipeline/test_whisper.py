@@ -193,6 +193,17 @@ def test_buckets_part_what_cannot_share_a_call(engine: WhisperEngine) -> None:
     assert engine.bucket(request(second, previous=said)) == engine.bucket(request(second, previous=said[9:]))
 
 
+def test_a_doubtful_final_is_heard_anew(engine: WhisperEngine) -> None:
+    """Cut at this sample, beam search loses the last word; a moment of silence in front brings it back."""
+    rest = clip("espeak/es_11.flac")[round(6.4 * RATE) : round(8.256 * RATE)]
+    (heard,) = engine.hear([request(rest, language="es")])
+    assert written(heard.words) == "¿Es frío esta noche?"
+    truth = [(0.431, 0.615), (0.615, 0.894), (0.894, 1.166), (1.166, 1.58)]
+    for word, (start, end) in zip(heard.words, truth, strict=True):
+        assert abs(word.start / RATE - start) < 0.25
+        assert abs(word.end / RATE - end) < 0.25
+
+
 def test_previous_text_and_a_hint_leave_words_and_times_in_order(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_02.flac")  # One simple engine across my black orange.
     asked = request(samples, hint="engine, orange", previous="The captain wanted twenty ticket at seven. " * 6)

@@ -56,16 +56,18 @@ def words_of(
     start: int,
     language: str,
     final: bool,
+    lead: int = 0,
 ) -> tuple[Word, ...]:
     """The words of one window: in order, inside it, none empty, punctuation joined to its word.
 
     *path* holds (token, frame) pairs, both never decreasing, and ends with the token after the last. *start* is the
-    position of samples[0]. A word's probability is that of its least probable token, to three decimals. In a *final*
-    window the last word lasts until the sound stops; in a partial one the next word may already have begun.
+    position of samples[0], before which *lead* samples of silence were heard. A word's probability is that of its
+    least probable token, to three decimals. In a *final* window the last word lasts until the sound stops; in a partial
+    one the next word may already have begun.
     """
     spoken = _joined(pieces, _first_frames(path), probabilities, unspaced=language in UNSPACED)
     loud = loud_steps(samples)
-    spans = [_inside(said.start * FRAME, said.end * FRAME, loud) for said in spoken]
+    spans = [_inside(max(0, said.start * FRAME - lead), max(0, said.end * FRAME - lead), loud) for said in spoken]
     if final and spans:
         spans[-1] = (spans[-1][0], _until_quiet(spans[-1][1], loud))
     return tuple(

@@ -36,6 +36,7 @@ _MOST = {"cpu": 8, "cuda": 24}
 _TEXTS_REMEMBERED = 1024  # encoded prompts kept: each is asked for twice, by the scheduler and by the decoder
 _NO_REPEAT = 4  # tokens: what a loop is cut at when there is no other way left to look at it
 _ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding that word times may be sought in: the last word's end
+_MOMENT = RATE // 20  # samples of silence before a second look: the encoder, whose frames fall elsewhere, hears anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class _Encoded:
 
     states: Any  # ctranslate2.StorageView
     window_s: int
+    lead: int  # samples of silence before each member
     rows: int
 
 
@@ -185,8 +187,10 @@ class WhisperEngine:
         """The model's memory is given back."""
         self._model.unload_model()
 
-    def _decode(self, requests: Sequence[DecodeRequest], shape: Shape, **search: int) -> list[_Hypothesis]:
-        encoded = self._encode([request.samples for request in requests], shape.window_s)
+    def _decode(
+        self, requests: Sequence[DecodeRequest], shape: Shape, *, lead: int = 0, **search: int
+    ) -> list[_Hypothesis]:
+        encoded = self._encode([request.samples for request in requests], shape.window_s, lead)
         languages = self._languages_of(requests, encoded)
         prompts = [
             self._prompt(self._prefix(request)[: shape.prefix], language)
@@ -230,9 +234,11 @@ class WhisperEngine:
         return _Hypothesis(tokens, text, *language, avg_logprob, result.no_speech_prob, failed, *place)
 
     def _second_look(self, requests: Sequence[DecodeRequest], shape: Shape) -> list[_Hypothesis]:
-        """The same audio in the longest window and without any text before it, the usual seed of a loop."""
+        """The same audio a moment later, in the longest window, without text before it, the usual seed of a loop."""
         unaided = Shape(_FULL_S, 0, final=True)
-        return self._decode(requests, unaided, **({"no_repeat_ngram_size": _NO_REPEAT} if shape == unaided else {}))
+        lead = min(_MOMENT, *(_FULL_S * RATE - len(request.samples) for request in requests))
+        cure = {"no_repeat_ngram_size": _NO_REPEAT} if shape == unaided else {}
+        return self._decode(requests, unaided, lead=lead, **cure)
 
     def _aligned(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[_Hypothesis]) -> list[tuple[Word, ...]]:
         """The words of each hypothesis that may stand, one align() for each encoder output and language in it."""
@@ -248,7 +254,7 @@ class WhisperEngine:
             for index in members:
                 row = hypotheses[index].row
                 tokens[row] = hypotheses[index].tokens
-                content = -(-len(requests[index].samples) // HOP) + _ALIGN_BEYOND
+                content = -(-(encoded.lead + len(requests[index].samples)) // HOP) + _ALIGN_BEYOND
                 frames[row] = min(content, encoded.window_s * FRAMES_PER_S)
             results = self._model.align(encoded.states, self._tokenizers[language].sot_sequence, tokens, frames)
             for index in members:
@@ -264,15 +270,16 @@ class WhisperEngine:
             aligned.text_token_probs,
             request.samples,
             start=request.start,
+            lead=said.encoded.lead,
             language=said.language,
             final=request.final,
         )
 
-    def _encode(self, windows: Sequence[Samples], window_s: int) -> _Encoded:
+    def _encode(self, windows: Sequence[Samples], window_s: int, lead: int = 0) -> _Encoded:
         frames = window_s * FRAMES_PER_S
-        features = np.stack([self._mel(samples, frames) for samples in windows])
+        features = np.stack([self._mel(np.pad(samples, (lead, 0)), frames) for samples in windows])
         states = self._model.encode(ctranslate2.StorageView.from_array(features))
-        return _Encoded(states, window_s, len(windows))
+        return _Encoded(states, window_s, lead, len(windows))
 
     def _languages_of(self, requests: Sequence[DecodeRequest], encoded: _Encoded) -> list[tuple[str, float]]:
         """The language that was asked for, with probability 1, or the one that is heard."""
