@@ -26,8 +26,8 @@ LIVE = {
     "commit_s p50": "seconds from the end of a word in the audio to the event that makes it final for its reader",
     "commit_s p95": "",
     "first_seen_s p50": "the same for the first event that shows the word at all",
-    "first_partial_s p50": "from the beginning of an utterance to the next event that shows words; of servers that show "
-    "old words again, a lower bound",
+    "first_partial_s p50": "from the beginning of an utterance to the next event that shows words; of servers that "
+    "show old words again, a lower bound",
     "first_commit_s p50": "the same to its first final word",
     "final_s p50": "from the end of an utterance's last word to the event that closes it",
     "final_beyond_endpointing_s p50": "that, less the 0.5 s of silence that end an utterance",
