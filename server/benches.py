@@ -16,7 +16,6 @@ from server.app import Bench
 from server.capacity import sessions_of
 from server.config import Config
 from server.live.hearing import Hearing
-from server.logs import log
 from server.routes.accepting import Offer
 
 EMBEDDED = {
@@ -33,8 +32,6 @@ def open_benches(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
         isolation.start()
         engine = stack.enter_context(closing(load(settings(config))))
         embedded = config.engine == "auto" and engine.name != "whisper"
-        if embedded:
-            log.warning("no Whisper model: the embedded engine runs instead; README.md tells how to bring a model")
         voice = VoiceDetector() if engine.name != "scripted" else None
         warnings = (EMBEDDED,) if embedded else ()
         production = _bench(stack, engine, voice, isolation, threads, data_dir=config.data_dir, warnings=warnings)
