@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -69,3 +70,16 @@ def receiver() -> Iterator[Receiver]:
         host.shutdown()
         host.server_close()
         thread.join(5)
+
+
+@contextlib.contextmanager
+def hosting(folder: Path) -> Iterator[str]:
+    """The address of a web server with the files of *folder*; 404 for others."""
+
+    def answer(got: Got) -> tuple[int, dict[str, str], bytes]:
+        file = folder / Path(got.path).name
+        return (200, {}, file.read_bytes()) if file.is_file() else (404, {}, b"")
+
+    with receiver() as host:
+        host.answer = answer
+        yield host.url

@@ -3,14 +3,13 @@
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from pipeline.recognition.engines.scripted import TEXT
+from tests.server.receiving import hosting
 from tests.server.running import CLIP, ROOT, Server, environment, free_port
 
 BEGINNING = " ".join(TEXT[:5])
@@ -28,17 +27,8 @@ def typed(server: Server, *words: str, stdin: bytes = b"") -> "subprocess.Comple
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
     """The address of a web server that has the clips."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), lambda *a: Quiet(*a, directory=str(CLIP.parent))) as web:
-        thread = threading.Thread(target=web.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{web.server_port}"
-        web.shutdown()
-        thread.join()
+    with hosting(CLIP.parent) as address:
+        yield address
 
 
 @pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])

@@ -1,15 +1,14 @@
 """Files and addresses on the page: from the drop to a transcript that plays."""
 
 import re
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from tests.server.receiving import hosting
 from tests.server.running import SPEECH, long_recording
 from tests.web.browsing import CLIP, SAID, Page
 
@@ -84,17 +83,8 @@ def test_several_files_become_jobs_of_the_list(page: Page, key: str) -> None:
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
     """Another web server, with the clips on it."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), lambda *a: Quiet(*a, directory=str(CLIP.parent))) as web:
-        thread = threading.Thread(target=web.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{web.server_port}"
-        web.shutdown()
-        thread.join()
+    with hosting(CLIP.parent) as address:
+        yield address
 
 
 def test_an_address_is_fetched_and_its_sound_can_be_added(page: Page, key: str, elsewhere: str) -> None:
