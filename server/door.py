@@ -27,7 +27,7 @@ from server.errors import Problem
 from server.logs import log
 from server.problems import rate_limited
 from server.routes.operation import Auth, Operation
-from server.storage.interfaces import Account, AccountStore, ApiKey, Counter, DiskFull, QuotaExceeded
+from server.storage.interfaces import Account, AccountStore, ApiKey, Counter, DiskFull, QuotaExceeded, StorageBusy
 from server.wire import idempotency_key
 
 MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are not by the day
@@ -151,8 +151,8 @@ class Door:
     async def _touch(self, key: ApiKey) -> None:
         try:
             await self._accounts.touch(key.id, now_ms())
-        except DiskFull:
-            log.warning("last use of a key not written: disk full")  # what he came for may need no room
+        except (DiskFull, StorageBusy) as error:
+            log.warning("last use of a key not written: %s", error)  # what he came for may need no writing
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:

@@ -10,7 +10,7 @@ from server.routes.operation import Answer, Auth, Operation, Parameter
 from server.schemas import SCHEMAS, ref
 
 PROBLEM = "application/problem+json"
-ALWAYS = ("internal", "shutting_down")
+ALWAYS = ("internal", "not_ready", "shutting_down")
 BY_METHOD: Mapping[str, tuple[str, ...]] = {"POST": ("invalid_idempotency_key",)}
 BY_AUTH: Mapping[Auth, tuple[str, ...]] = {
     Auth.KEY: ("missing_credentials", "invalid_key", "environment_mismatch", "rate_limited"),

@@ -89,4 +89,5 @@ _TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Problem | None]] = {
     storage.IdempotencyReused: _plain("idempotency_key_reused"),
     storage.IdempotencyInProgress: _plain("idempotency_in_progress", {"Retry-After": "2"}),
     storage.DiskFull: _plain("disk_full", {"Retry-After": "60"}),
+    storage.StorageBusy: _plain("not_ready", {"Retry-After": "5"}),
 }

@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from server.storage.folder import PRIVATE_FILE
-from server.storage.interfaces import DiskFull, StorageError
+from server.storage.interfaces import DiskFull, StorageBusy, StorageError
 from server.storage.schema import MIGRATIONS
 from server.waiting import set_within
 
@@ -150,7 +150,8 @@ class Database:
     async def write(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* under the write lock; its changes are durable when this returns, none are left if it raises.
 
-        It may run twice, when a commit that it shared failed. Raises what it raises, DiskFull, StorageError.
+        It may run twice, when a commit that it shared failed. Raises what it raises, DiskFull, StorageBusy,
+        StorageError.
         """
         if self._closing:
             raise StorageError("the database is closed")
@@ -344,8 +345,10 @@ def _casefold(text: str | None) -> str | None:
 def _translated(error: Exception, place: str = "database") -> Exception:
     if not isinstance(error, sqlite3.Error):
         return error
-    if getattr(error, "sqlite_errorcode", None) in NO_ROOM:
+    code = getattr(error, "sqlite_errorcode", 0)  # extended: the low byte is the kind
+    if code in NO_ROOM:
         return DiskFull("no room left on the disk of the data folder")
-    failure = StorageError(f"{place}: {error}")
+    busy = code & 0xFF == sqlite3.SQLITE_BUSY
+    failure = StorageBusy("the database is busy; try again") if busy else StorageError(f"{place}: {error}")
     failure.__cause__ = error
     return failure

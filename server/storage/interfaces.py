@@ -55,6 +55,10 @@ class DiskFull(StorageError):
     """No room left for what was to be written; nothing of it was kept."""
 
 
+class StorageBusy(StorageError):
+    """Another process has kept the storage for itself for too long; nothing was written. Try again."""
+
+
 class BlobExists(StorageError):
     """A blob of that name is already there. Blobs never change: choose another name (workers put the epoch in it)."""
 

@@ -3,8 +3,10 @@
 import asyncio
 import os
 import re
+import sqlite3
 import threading
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.words import Chunk
+from server.storage import database
+from server.storage.open import FILE_NAME
 from tests.server.peers import RawClient
 from tests.server.serving import LIMITS, ScriptedBatch, Served, chunk, served, until, wav
 
@@ -46,6 +50,19 @@ def test_a_server_that_stops_is_alive_but_not_ready_and_takes_nothing_new(tmp_pa
         refused = client.post("/v1/transcribe", files=AUDIO)
         assert (refused.status_code, refused.json()["code"]) == (503, "shutting_down")
         assert int(refused.headers["retry-after"]) >= 1
+
+
+def test_while_another_process_holds_the_database_reading_goes_on_and_writing_is_refused_for_now(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    with served(tmp_path, WORKERS="0") as it, it.client(it.key()) as client:
+        with closing(sqlite3.connect(tmp_path / "data" / FILE_NAME, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert client.get("/v1/jobs").json()["data"] == []
+            refused = client.post("/v1/transcribe", files=AUDIO, headers={"Prefer": "respond-async"})
+            assert refused.status_code == 503, refused.text
+            assert refused.json()["code"] == "not_ready"
+            assert int(refused.headers["retry-after"]) >= 1
+        assert client.post("/v1/transcribe", files=AUDIO, headers={"Prefer": "respond-async"}).status_code == 202
 
 
 def test_requests_that_are_held_are_answered_when_the_server_stops(tmp_path):

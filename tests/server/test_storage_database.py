@@ -11,7 +11,7 @@ import pytest
 
 from server.storage import database as module
 from server.storage.database import Database, Transaction, Watch
-from server.storage.interfaces import DiskFull, StorageError
+from server.storage.interfaces import DiskFull, StorageBusy, StorageError
 from server.storage.schema import MIGRATIONS
 from tests.server.storing import LEASE_S, ManualClock, claim, completed, in_a_loop, stored, submit
 
@@ -162,7 +162,7 @@ async def test_a_lock_held_too_long_by_another_process_is_an_error_and_not_the_e
     async with opened(tmp_path) as database:
         with closing(sqlite3.connect(tmp_path / "test.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StorageError, match="locked"):
+            with pytest.raises(StorageBusy):
                 await database.write(insert("a"))
             other.execute("ROLLBACK")
         await database.write(insert("b"))
