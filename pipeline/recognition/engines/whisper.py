@@ -320,7 +320,7 @@ def _likeliest(probabilities: dict[str, float]) -> tuple[str, float]:
 
 
 def _worth_another_look(said: _Hypothesis, shape: Shape) -> bool:
-    """Loops always; doubtful answers only when the second look would differ from the first."""
+    """Loops always; doubtful answers only where the first look was a cheaper one than the second will be."""
     if said.failed is not None:
         return said.failed in ("repetition", "too_fast")
     return said.avg_logprob < DOUBT and shape != Shape(_FULL_S, 0, final=True)
