@@ -22,18 +22,25 @@ ARRIVAL_S = 0.25  # between two of them
 OVERLOAD_FRAME_S = 0.1  # the sender shares the machine
 
 
-async def crowd(server: Serving, tracks: list[Track], apart_s: list[float], **options: float) -> dict[str, Any]:
+async def crowd(
+    result: dict[str, Any], name: str, server: Serving, tracks: list[Track], apart_s: list[float], **options: float
+) -> None:
+    """All of them speak; what they gave stands in *result* under *name*, the server's memory of each minute beside."""
+
     async def opened(track: Track) -> Wire:
         return await asyncio.to_thread(Scribewire.opened, server.base, server.key, track.language)
 
     before = buckets(server.metrics())
-    result = await Crowd(opened, server.pid, **options).run(tracks, apart_s)
+    speakers = Crowd(opened, server.pid, **options)
+    scored = await speakers.run(tracks, apart_s)
     after = buckets(await asyncio.to_thread(server.metrics))
-    return {
-        **result,
+    result["memory_mb"][name] = speakers.memory_mb()
+    result[name] = {
+        **scored,
         "loop_lag_p99_ms_at_most": percentile(before, after, 0.99) * 1000,
         "rss_mb_after": round(rss_mb(server.pid)),
     }
+    print(result[name], flush=True)
 
 
 def main() -> None:
@@ -45,17 +52,15 @@ def main() -> None:
     parser.add_argument("--result", default="crowd", help="name of the result file")
     args = parser.parse_args()
     spoken = clips()
-    result: dict[str, Any] = {"model": Path(args.model).name}
+    result: dict[str, Any] = {"model": Path(args.model).name, "memory_mb": {}}
     with serving(MANY, ENGINE="whisper", WHISPER_MODEL=args.model) as server:
         tracks = long_tracks(spoken, args.sessions, args.seconds)
-        result["together"] = asyncio.run(crowd(server, tracks, staggered(args.sessions), since_s=WARM_UP_S))
-        print(result["together"], flush=True)
+        asyncio.run(crowd(result, "together", server, tracks, staggered(args.sessions), since_s=WARM_UP_S))
     if args.overload:
         with serving(MANY, ENGINE="whisper", WHISPER_MODEL=args.model) as server:
             tracks = long_tracks(spoken, args.overload, OVERLOAD_S)
             apart = [ARRIVAL_S * number for number in range(args.overload)]
-            result["overload"] = asyncio.run(crowd(server, tracks, apart, frame_s=OVERLOAD_FRAME_S))
-            print(result["overload"], flush=True)
+            asyncio.run(crowd(result, "overload", server, tracks, apart, frame_s=OVERLOAD_FRAME_S))
     print(write(args.result, result))
 
 

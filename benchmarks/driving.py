@@ -70,6 +70,10 @@ class Crowd:
             "void": late.get("p99", 0.0) > LATEST_SENDER_S,
         }
 
+    def memory_mb(self) -> list[float]:
+        """Of the server at the beginning of each minute."""
+        return [round(mb, 1) for mb in self.rss_mb[:: round(60 / SAMPLE_S)]]
+
     async def _watch(self) -> None:
         while True:
             self.rss_mb.append(rss_mb(self.pid))
