@@ -7,10 +7,11 @@ Writes benchmarks/results/crowd.json.
 
 import argparse
 import asyncio
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.driving import Crowd, staggered
+from benchmarks.driving import FRAME_S, Crowd, staggered
 from benchmarks.measure import rss_mb, write
 from benchmarks.serving import Serving, buckets, percentile, serving
 from benchmarks.tracks import MODEL, WARM_UP_S, Track, clips, long_tracks
@@ -19,28 +20,28 @@ from benchmarks.wires import Scribewire, Wire
 MANY = {"live_sessions = 100\n": "live_sessions = 1000\n"}
 OVERLOAD_S = 60.0  # length of a session
 ARRIVAL_S = 0.25  # between two of them
+VOICES = 240  # different ones; whoever comes later says what one before him said
 OVERLOAD_FRAME_S = 0.1  # the sender shares the machine
 
 
 async def crowd(
-    result: dict[str, Any], name: str, server: Serving, tracks: list[Track], apart_s: list[float], **options: float
-) -> None:
-    """All of them speak; what they gave stands in *result* under *name*, the server's memory of each minute beside."""
+    server: Serving, tracks: list[Track], apart_s: list[float], *, frame_s: float = FRAME_S, since_s: float = 0.0
+) -> tuple[dict[str, Any], list[float]]:
+    """What all of them gave, and the server's memory at the beginning of each minute."""
 
     async def opened(track: Track) -> Wire:
         return await asyncio.to_thread(Scribewire.opened, server.base, server.key, track.language)
 
     before = buckets(server.metrics())
-    speakers = Crowd(opened, server.pid, **options)
-    scored = await speakers.run(tracks, apart_s)
+    speakers = Crowd(opened, server.pid, frame_s=frame_s, since_s=since_s)
+    row = await speakers.run(tracks, apart_s)
     after = buckets(await asyncio.to_thread(server.metrics))
-    result["memory_mb"][name] = speakers.memory_mb()
-    result[name] = {
-        **scored,
+    row |= {
         "loop_lag_p99_ms_at_most": percentile(before, after, 0.99) * 1000,
         "rss_mb_after": round(rss_mb(server.pid)),
     }
-    print(result[name], flush=True)
+    print(row, flush=True)
+    return row, speakers.memory_mb()
 
 
 def main() -> None:
@@ -52,16 +53,19 @@ def main() -> None:
     parser.add_argument("--result", default="crowd", help="name of the result file")
     args = parser.parse_args()
     spoken = clips()
-    result: dict[str, Any] = {"model": Path(args.model).name, "memory_mb": {}}
+    rows: dict[str, dict[str, Any]] = {}
+    memory_mb: dict[str, list[float]] = {}
     with serving(MANY, ENGINE="whisper", WHISPER_MODEL=args.model) as server:
         tracks = long_tracks(spoken, args.sessions, args.seconds)
-        asyncio.run(crowd(result, "together", server, tracks, staggered(args.sessions), since_s=WARM_UP_S))
+        speaking = crowd(server, tracks, staggered(args.sessions), since_s=WARM_UP_S)
+        rows["together"], memory_mb["together"] = asyncio.run(speaking)
     if args.overload:
         with serving(MANY, ENGINE="whisper", WHISPER_MODEL=args.model) as server:
-            tracks = long_tracks(spoken, args.overload, OVERLOAD_S)
+            tracks = list(islice(cycle(long_tracks(spoken, VOICES, OVERLOAD_S)), args.overload))
             apart = [ARRIVAL_S * number for number in range(args.overload)]
-            asyncio.run(crowd(result, "overload", server, tracks, apart, frame_s=OVERLOAD_FRAME_S))
-    print(write(args.result, result))
+            speaking = crowd(server, tracks, apart, frame_s=OVERLOAD_FRAME_S)
+            rows["overload"], memory_mb["overload"] = asyncio.run(speaking)
+    print(write(args.result, {"model": Path(args.model).name, **rows, "memory_mb": memory_mb}))
 
 
 if __name__ == "__main__":
