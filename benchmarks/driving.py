@@ -116,10 +116,12 @@ class Crowd:
             await connection.send(wire.goodbye)
             await asyncio.wait({reading}, timeout=TAIL_S)
             finished = reading.done()
-        if reading.done():
-            reading.result()
         reading.cancel()
-        return finished
+        await asyncio.wait({reading})
+        broken = None if reading.cancelled() else reading.exception()
+        if broken is not None and not isinstance(broken, ConnectionClosed):
+            raise broken
+        return finished and broken is None
 
     async def _send(self, connection: ClientConnection, wire: Wire, track: Track, began: float) -> None:
         loop = asyncio.get_running_loop()

@@ -107,9 +107,7 @@ class _Models(Collector):
         failures = CounterMetricFamily("scribewire_model_failures", "Calls that failed", labels=where)
         waiting = GaugeMetricFamily("scribewire_model_waiting", "Windows that wait for the model", labels=where)
         utilisation = GaugeMetricFamily("scribewire_model_utilisation", "Share of its time it works", labels=where)
-        round_s = GaugeMetricFamily(
-            "scribewire_model_partial_seconds", "Average answer to a live partial", labels=where
-        )
+        behind = GaugeMetricFamily("scribewire_model_behind_seconds", "Longest wait of live windows", labels=where)
         for environment, statistics in self.models.items():
             now = statistics()
             for urgency, counts in now.work.items():
@@ -122,5 +120,5 @@ class _Models(Collector):
             failures.add_metric([environment], now.failures)
             waiting.add_metric([environment], now.waiting)
             utilisation.add_metric([environment], now.utilisation)
-            round_s.add_metric([environment], now.partial_round_s)
-        return [windows, audio, waited, busy, calls, failures, waiting, utilisation, round_s]
+            behind.add_metric([environment], now.behind_s)
+        return [windows, audio, waited, busy, calls, failures, waiting, utilisation, behind]

@@ -34,17 +34,19 @@ STARVING_S = 3.0
 """A file that has waited for so long goes before live windows, once: they slow down, but no file stands still."""
 
 LATE_S = 1.0
-"""Partials that take longer on average mean that one more session would be too many: finals go first ..."""
+"""One more session would be too many while the live window that waits longest has waited for longer than this."""
 
-BUSY = 0.85
-"""... as long as the model works for more than this share of the time."""
+FILE_CALL_S = 0.5
+"""While people speak, a call for files takes as many windows as are heard in this time, at least one."""
 
 SMOOTHING = 0.2
 """Weight of the newest call in averages."""
 
-MEMORY_S = 10.0
-"""Work that is so long ago weighs a third in the utilisation, and late partials no longer tell of the present."""
+FORGETTING = 0.05
+"""The same, where falling behind is made up for: one good moment is not yet room for more."""
 
+MEMORY_S = 10.0
+"""Work that is so long ago weighs a third in the utilisation, and whoever spoke so long ago is silent now."""
 
 NICE = 10
 """Priority of the model's thread, below that of the event loop."""
@@ -78,7 +80,7 @@ class SchedulerStatistics:
     waiting: int = 0
     calls: int = 0
     failures: int = 0
-    partial_round_s: float = 0.0  # average time from a request for a partial to its answer
+    behind_s: float = 0.0  # how long the live window that waits longest has waited, on average of the last calls
     utilisation: float = 0.0  # average share of time in which the model works, 0..1
 
 
@@ -108,7 +110,8 @@ class Scheduler:
         self._fairness = _Fairness()
         self._numbers = SchedulerStatistics()
         self._idle_since = time.monotonic()
-        self._partial_at = -math.inf
+        self._live_at = -math.inf  # end of the last call for live windows
+        self._file_pace = 0.0  # average time of the model for a second of a file's audio
         self._closed = False
 
     async def hear(
@@ -128,12 +131,8 @@ class Scheduler:
             urgency = _urgency(request)
         audio_s = len(request.samples) / RATE
         bucket = self._engine.bucket(request)
-        began = time.monotonic()
-        work = _Work(self._engine.hear, request, bucket, urgency, tenant, audio_s, began, newer)
+        work = _Work(self._engine.hear, request, bucket, urgency, tenant, audio_s, time.monotonic(), newer)
         heard: Heard = await self._submit(work)
-        if urgency is Urgency.PARTIAL:
-            self._partial_at = time.monotonic()
-            self._numbers.partial_round_s += SMOOTHING * (self._partial_at - began - self._numbers.partial_round_s)
         return heard
 
     async def detect_language(
@@ -149,10 +148,9 @@ class Scheduler:
         found: tuple[str, float] = await self._submit(work)
         return found
 
-    def admit(self) -> None:
-        """Returns iff there is room for one more live session. Raises Overloaded."""
-        late = self._numbers.partial_round_s > LATE_S and time.monotonic() - self._partial_at < MEMORY_S
-        if self._hanging or (late and self._utilisation > BUSY):
+    def admit(self, growth: float = 1.0) -> None:
+        """Returns iff there is room for *growth* times the live windows of the last seconds. Raises Overloaded."""
+        if self._hanging or self._numbers.behind_s * growth > LATE_S:
             raise Overloaded("the recogniser is busy with the sessions it has")
 
     @property
@@ -188,7 +186,10 @@ class Scheduler:
 
     def _call_next(self) -> None:
         """Start the next call, if the model is idle and somebody waits."""
-        if self._waiting and self._calling is None and not self._closed:
+        if self._calling is not None or self._closed:
+            return
+        self._count_behind()
+        if self._waiting:
             group = self._chosen()
             self._waiting = [work for work in self._waiting if work not in group]
             self._calling = asyncio.get_running_loop().create_task(self._call(group), name="model call")
@@ -199,10 +200,17 @@ class Scheduler:
         order = sorted(self._waiting, key=lambda work: self._rank(work, now))
         first = order[0]
         self._renew(first)
-        group = [work for work in order if work.bucket == first.bucket][: self._engine.most]
+        group = [work for work in order if work.bucket == first.bucket][: self._most(first, now)]
         for work in group[1:]:
             self._renew(work)
         return [work for work in group if work.bucket == first.bucket]  # what grew out of it comes soon
+
+    def _most(self, first: _Work, now: float) -> int:
+        """How many windows the call of *first* takes: while people speak, a file does not hold the model for long."""
+        if first.urgency is not Urgency.BATCH or now - self._live_at > MEMORY_S:
+            return self._engine.most
+        window_s = self._file_pace * first.audio_s
+        return self._engine.most if window_s * self._engine.most <= FILE_CALL_S else max(1, int(FILE_CALL_S / window_s))
 
     def _renew(self, work: _Work) -> None:
         """Take the newest window of the same stream; the place in the queue stays."""
@@ -258,6 +266,15 @@ class Scheduler:
         idle_s = 0.0 if self._calling is not None else time.monotonic() - self._idle_since
         return self._numbers.utilisation * math.exp(-idle_s / MEMORY_S)
 
+    def _count_behind(self) -> None:
+        """Finals go first, so who waits longest is heard last: his wait tells of the load, an average one does not."""
+        since = [work.since for work in self._waiting if work.urgency is not Urgency.BATCH]
+        if not since:
+            self._numbers.behind_s = 0.0
+            return
+        more_s = time.monotonic() - min(since) - self._numbers.behind_s
+        self._numbers.behind_s += (SMOOTHING if more_s > 0 else FORGETTING) * more_s
+
     def _count_idle(self, now: float) -> None:
         self._weigh(now - self._idle_since, working=False)
 
@@ -274,6 +291,10 @@ class Scheduler:
             self._fairness.spend(work.tenant, took_s / len(group))
         if group[0].urgency is Urgency.BATCH:
             self._fairness.last_batch = self._idle_since
+            pace = took_s / sum(work.audio_s for work in group)
+            self._file_pace += (SMOOTHING if self._file_pace else 1.0) * (pace - self._file_pace)
+        else:
+            self._live_at = self._idle_since
 
     def _weigh(self, span_s: float, *, working: bool) -> None:
         """Let a stretch of work or of idleness count in the utilisation, by its length."""

@@ -28,6 +28,7 @@ from server.waiting import set_within
 PAGE = 500  # events of a log that are read at once
 STALE_AT_ONCE = 20
 RETRY_AFTER_S = 10
+WEIGHED_S = 5.0  # after so long, what a session asks of the model shows in how busy it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +72,14 @@ class Desk:
         if self.closing or self._tasks is None:
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
         hearing = self._parts.hearings[environment]
+        now = time.monotonic()
+        ages_s = [now - live.began for live in self._lives.values() if live.job.environment == environment]
+        weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
-            hearing.admission.admit()
+            hearing.admission.admit((len(ages_s) + 1) / max(1.0, weighed))
         except PipelineError as error:
             raise self._full(str(error)) from None
-        lives = sum(live.job.environment == environment for live in self._lives.values())
-        if hearing.most is not None and lives >= hearing.most:
+        if hearing.most is not None and len(ages_s) >= hearing.most:
             raise self._full(f"this machine carries {hearing.most} live sessions, and has them")
 
     def _full(self, why: str) -> Problem:

@@ -18,8 +18,8 @@ from server.jobs.states import Order
 class Admission(Protocol):
     """What knows whether there is room for one more live session: the scheduler."""
 
-    def admit(self) -> None:
-        """Returns iff there is. Raises a PipelineError that says why not."""
+    def admit(self, growth: float) -> None:
+        """Returns iff *growth* times what was heard lately can be heard. Raises a PipelineError that says why not."""
         ...
 
 

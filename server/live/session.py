@@ -79,6 +79,7 @@ class LiveSession:
         assert self.job.order.live is not None
         self.options: LiveOptions = self.job.order.live
         self.rules = rules
+        self.began = time.monotonic()
         self.over = asyncio.Event()  # its job has ended, or is no longer in this process
         self.ended_by: Problem | None = None  # why it ended, where its writer did not wish so
         self._held = held

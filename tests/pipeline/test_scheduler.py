@@ -54,6 +54,15 @@ class Clock:
         return self.now
 
 
+clock = Clock()
+
+
+@pytest.fixture
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler's time stands still until *clock* is moved."""
+    monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
+
+
 def window(start: int, length: int = 100, *, final: bool = True) -> DecodeRequest:
     return DecodeRequest(samples=np.zeros(length, np.float32), start=start, final=final)
 
@@ -202,61 +211,140 @@ def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
     run(body, most=1)
 
 
-def test_a_full_model_takes_no_more_sessions_until_it_had_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
-        for number in range(20):
-            tasks = await asked(scheduler, (number, "a", Urgency.PARTIAL))
+class Speakers:
+    """Live sessions that ask again as soon as they are answered, of a model that hears one at a time."""
+
+    def __init__(self, model: Model, scheduler: Scheduler, count: int) -> None:
+        self._model, self._scheduler, self._count = model, scheduler, count
+        self._tasks: list[asyncio.Task[Heard]] = []
+
+    async def speak(self, calls: int, *, call_s: float) -> None:
+        for number in range(calls):
+            waiting = [task for task in self._tasks if not task.done()]
+            orders = [(number, "a", Urgency.PARTIAL)] * (self._count - len(waiting))
+            self._tasks = waiting + await asked(self._scheduler, *orders)
             await asyncio.sleep(0)  # the call has begun
-            clock.now += 2.0  # each call takes two seconds, and the next comes at once
-            model.gate.release()
-            await asyncio.gather(*tasks)
-        assert scheduler.statistics().utilisation > 0.9
+            clock.now += call_s
+            self._model.gate.release()
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    async def fall_silent(self) -> None:
+        self._model.gate.release(self._count)
+        await asyncio.gather(*self._tasks)
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_a_model_that_is_behind_takes_no_more_sessions_until_nobody_waits() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        speakers = Speakers(model, scheduler, 3)
+        await speakers.speak(20, call_s=0.6)  # each waits for the two others
         with pytest.raises(Overloaded):
             scheduler.admit()
-        clock.now += 5.0
+        await speakers.fall_silent()
         scheduler.admit()
-        assert scheduler.statistics().utilisation < 0.7
 
-    clock = Clock()
-    monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
-    run(body)
+    run(body, most=1)
 
 
-def test_a_file_that_keeps_the_model_busy_does_not_keep_sessions_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("by_hand")
+def test_sessions_that_wait_a_little_leave_room_for_more_but_not_for_many() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        for number in range(40):  # the speakers leave, and a file takes what they had
-            urgency = Urgency.PARTIAL if number < 20 else Urgency.BATCH
-            tasks = await asked(scheduler, (number, "a", urgency))
-            await asyncio.sleep(0)  # the call has begun
+        speakers = Speakers(model, scheduler, 3)
+        await speakers.speak(20, call_s=0.3)
+        scheduler.admit(1.5)
+        with pytest.raises(Overloaded):
+            scheduler.admit(3.0)
+        await speakers.fall_silent()
+
+    run(body, most=1)
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_partials_that_starve_behind_finals_keep_new_sessions_out() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        starving = await asked(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.PARTIAL))
+        for number in range(2, 14):  # each final is heard at once
+            finals = await asked(scheduler, (number, "b", Urgency.FINAL))
+            clock.now += 0.4
+            model.gate.release()
+            await asyncio.sleep(0.01)
+        with pytest.raises(Overloaded):
+            scheduler.admit()
+        model.gate.release(2)
+        await asyncio.gather(*starving, *finals)
+
+    run(body, most=1)
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_one_good_moment_is_not_yet_room_for_more() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        speakers = Speakers(model, scheduler, 3)
+        await speakers.speak(20, call_s=1.0)
+        await speakers.speak(5, call_s=0.1)
+        with pytest.raises(Overloaded):
+            scheduler.admit()
+        await speakers.speak(60, call_s=0.1)
+        scheduler.admit()
+        await speakers.fall_silent()
+
+    run(body, most=1)
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_a_file_that_keeps_the_model_busy_does_not_keep_sessions_out() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        speakers = Speakers(model, scheduler, 3)
+        await speakers.speak(20, call_s=1.0)  # the speakers leave, and a file takes what they had
+        await speakers.fall_silent()
+        tasks = await asked(scheduler, *((number, "a", Urgency.BATCH) for number in range(9)))
+        for _ in tasks:
             clock.now += 2.0
             model.gate.release()
-            await asyncio.gather(*tasks)
-        assert scheduler.statistics().utilisation > 0.9
-        assert scheduler.statistics().partial_round_s > 1.0
-        scheduler.admit()
+            await asyncio.sleep(0.01)
+            scheduler.admit()
+        await asyncio.gather(*tasks)
 
-    clock = Clock()
-    monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
-    run(body)
+    run(body, most=1)
 
 
-def test_partials_that_are_answered_soon_leave_room_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("by_hand")
+def test_the_utilisation_rises_with_work_and_falls_with_rest() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        for number in range(40):
-            tasks = await asked(scheduler, (number, "a", Urgency.PARTIAL))
-            await asyncio.sleep(0)  # the call has begun
-            clock.now += 0.5
-            model.gate.release()
-            await asyncio.gather(*tasks)
-        assert scheduler.statistics().utilisation > 0.85
-        scheduler.admit()
+        speakers = Speakers(model, scheduler, 1)
+        await speakers.speak(20, call_s=2.0)
+        assert scheduler.statistics().utilisation > 0.9
+        clock.now += 5.0
+        assert scheduler.statistics().utilisation < 0.7
 
-    clock = Clock()
-    monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
     run(body)
 
 
-def test_a_file_that_waited_too_long_goes_before_live_windows_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("by_hand")
+def test_a_files_calls_are_short_while_people_speak() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        async def calls(*orders: tuple[int, str, Urgency]) -> list[int]:
+            """How many windows each call took, each a fifth of a second of the model's time."""
+            before = len(model.calls)
+            tasks = await asked(scheduler, *orders)
+            while not all(task.done() for task in tasks):
+                await asyncio.sleep(0.01)  # the call has begun
+                clock.now += 0.2 * len(model.calls[-1])
+                model.gate.release()
+                await asyncio.sleep(0.01)
+            return [len(call) for call in model.calls[before:]]
+
+        files = [(number, "f", Urgency.BATCH) for number in range(9)]
+        assert await calls(*files) == [1, 4, 4]
+        assert await calls((0, "a", Urgency.PARTIAL), *files) == [1, 2, 2, 2, 2, 1]
+        clock.now += 60.0
+        assert await calls(*files) == [1, 4, 4]
+
+    run(body)
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_a_file_that_waited_too_long_goes_before_live_windows_once() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         first = (0, "a", Urgency.PARTIAL)
         files = ((1, "f", Urgency.BATCH), (2, "f", Urgency.BATCH))
@@ -266,8 +354,6 @@ def test_a_file_that_waited_too_long_goes_before_live_windows_once(monkeypatch: 
         await asyncio.gather(*tasks)
         assert model.calls == [[0], [1], [3], [4], [2]]
 
-    clock = Clock()
-    monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
     run(body, most=1)
 
 

@@ -99,7 +99,7 @@ def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path)
     class Room:
         full = False
 
-        def admit(self) -> None:
+        def admit(self, _growth: float) -> None:
             if self.full:
                 raise PipelineError("busy")
 

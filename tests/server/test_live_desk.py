@@ -19,8 +19,8 @@ from server.accounts.plans import Plans
 from server.delivery.partials import Partials
 from server.errors import Problem
 from server.jobs.states import LiveOptions, Order, State
-from server.live.desk import Desk, DeskParts
-from server.live.hearing import Hearing
+from server.live.desk import WEIGHED_S, Desk, DeskParts
+from server.live.hearing import Admission, Hearing
 from server.live.resuming import LEAD
 from server.live.session import LiveRules
 from server.metrics import Metrics
@@ -36,12 +36,20 @@ RULES = LiveRules(look_s=0.02, stale_s=0.02)
 class Full:
     """No room for one more."""
 
-    def admit(self) -> None:
+    def admit(self, _growth: float) -> None:
         raise PipelineError("busy")
 
 
+class Wary:
+    """Room for twice as much as there was until now."""
+
+    def admit(self, growth: float) -> None:
+        if growth > 2:
+            raise PipelineError("busy")
+
+
 @asynccontextmanager
-async def desk(storage: Storage, *, full: bool = False) -> AsyncIterator[Desk]:
+async def desk(storage: Storage, *, admission: Admission | None = None) -> AsyncIterator[Desk]:
     """A desk at work; closing when the block is left."""
     closing, scheduler = asyncio.Event(), Scheduler(ScriptedEngine())
     hearing = Hearing(
@@ -49,7 +57,7 @@ async def desk(storage: Storage, *, full: bool = False) -> AsyncIterator[Desk]:
         model="scripted",
         incremental=False,
         listener=scheduler,
-        admission=Full() if full else scheduler,
+        admission=admission or scheduler,
         voice=None,
     )
     made = Desk(
@@ -184,7 +192,7 @@ async def test_a_session_that_another_process_holds_is_busy(tmp_path):
 
 @in_a_loop
 async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path):
-    async with stored(tmp_path) as storage, desk(storage, full=True) as made:
+    async with stored(tmp_path) as storage, desk(storage, admission=Full()) as made:
         job = await storage.jobs.get(await submit(storage, order=order()))
         assert job is not None
         for attempt in (made.open(job), asyncio.to_thread(made.admit, "production")):
@@ -194,6 +202,21 @@ async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp
         again = await storage.jobs.get(job.id)
         assert again is not None
         assert again.state is State.QUEUED
+
+
+@in_a_loop
+async def test_sessions_that_only_just_began_count_as_load_to_come(tmp_path):
+    async with stored(tmp_path) as storage, desk(storage, admission=Wary()) as made:
+        lives = []
+        for _ in range(2):
+            job = await storage.jobs.get(await submit(storage, order=order()))
+            assert job is not None
+            lives.append(await made.open(job))
+        with pytest.raises(Problem, match="queue_full"):
+            made.admit("production")
+        for live in lives:
+            live.began -= WEIGHED_S
+        made.admit("production")
 
 
 @in_a_loop
