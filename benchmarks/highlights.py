@@ -14,7 +14,7 @@ def rows(results: Mapping[str, Result]) -> Iterator[tuple[str, str, str]]:
         if name in results:
             machine = results[name]["machine"]
             for what, figure in told(results[name]):
-                yield what, figure, f"{machine['cores']} cores, {machine['date']}"
+                yield what, figure, f"{machine['cores']} cores, {machine['cpu'].replace('(R)', '')}, {machine['date']}"
 
 
 def _peers(result: Result) -> Figures:
@@ -38,6 +38,12 @@ def _crowd(result: Result) -> Figures:
     yield f"the same, {_sessions(together['sessions'])} on one server", _commit(together) + beside
     beside = f"; {overload['refused']} refused, {overload['finished']} finished, {overload['unfinished']} dropped"
     yield f"the same, while {overload['sessions']} want in", _commit(overload) + beside
+
+
+def _long(result: Result) -> Figures:
+    row, minutes = result["together"], len(result["memory_mb"]["together"]) - 1
+    memory = f"memory {row['rss_mb']} MB, in the second half {row['rss_mb_rise_per_min']:.2f} MB more a minute"
+    yield f"{_sessions(row['sessions'])} for {minutes} min", f"{row['unfinished']} dropped; {memory}"
 
 
 def _doctor(result: Result) -> Figures:
@@ -85,6 +91,8 @@ def _sessions(count: int) -> str:
 TOLD: Mapping[str, Callable[[Result], Figures]] = {
     "peers": _peers,
     "crowd": _crowd,
+    "crowd-long": _long,
+    "crowd-epyc": _crowd,
     "crowd-doctor": _doctor,
     "page": _page,
     "accuracy": _accuracy,
