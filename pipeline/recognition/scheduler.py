@@ -36,8 +36,15 @@ STARVING_S = 3.0
 LATE_S = 1.0
 """One more session would be too many while the live window that waits longest has waited for longer than this."""
 
-FILE_CALL_S = 0.5
-"""While people speak, a call for files takes as many windows as are heard in this time, at least one."""
+FILES_S = 2.0
+"""A call takes as many windows of files as are heard in this time, at least one where nothing else waits: who begins to
+speak has to wait for its end."""
+
+FILES_AMID_SPEECH_S = 0.5
+"""The same while people speak ..."""
+
+PAUSE_S = 30.0
+"""... and they speak until no live window came for so long."""
 
 SMOOTHING = 0.2
 """Weight of the newest call in averages."""
@@ -46,7 +53,7 @@ FORGETTING = 0.05
 """The same, where falling behind is made up for: one good moment is not yet room for more."""
 
 MEMORY_S = 10.0
-"""Work that is so long ago weighs a third in the utilisation, and whoever spoke so long ago is silent now."""
+"""Work that is so long ago weighs a third in the utilisation."""
 
 NICE = 10
 """Priority of the model's thread, below that of the event loop."""
@@ -110,8 +117,8 @@ class Scheduler:
         self._fairness = _Fairness()
         self._numbers = SchedulerStatistics()
         self._idle_since = time.monotonic()
-        self._live_at = -math.inf  # end of the last call for live windows
-        self._file_pace = 0.0  # average time of the model for a second of a file's audio
+        self._spoken_at = -math.inf  # when the last live window came
+        self._file_window_s = 0.0  # average time of the model for a window of a file
         self._closed = False
 
     async def hear(
@@ -175,6 +182,8 @@ class Scheduler:
             raise EngineTimeout("the recogniser does not answer")
         if len(self._waiting) >= MOST_WAITING:
             raise Overloaded("too many windows wait for the recogniser")
+        if work.urgency is not Urgency.BATCH:
+            self._spoken_at = work.since
         self._fairness.enter(work.tenant)
         self._waiting.append(work)
         self._call_next()
@@ -200,17 +209,20 @@ class Scheduler:
         order = sorted(self._waiting, key=lambda work: self._rank(work, now))
         first = order[0]
         self._renew(first)
-        group = [work for work in order if work.bucket == first.bucket][: self._most(first, now)]
+        same = [work for work in order if work.bucket == first.bucket]
+        files = [work for work in same if work.urgency is Urgency.BATCH][: self._file_windows(first, now)]
+        group = [work for work in same if work.urgency is not Urgency.BATCH or work in files][: self._engine.most]
         for work in group[1:]:
             self._renew(work)
         return [work for work in group if work.bucket == first.bucket]  # what grew out of it comes soon
 
-    def _most(self, first: _Work, now: float) -> int:
-        """How many windows the call of *first* takes: while people speak, a file does not hold the model for long."""
-        if first.urgency is not Urgency.BATCH or now - self._live_at > MEMORY_S:
-            return self._engine.most
-        window_s = self._file_pace * first.audio_s
-        return self._engine.most if window_s * self._engine.most <= FILE_CALL_S else max(1, int(FILE_CALL_S / window_s))
+    def _file_windows(self, first: _Work, now: float) -> int:
+        """How many windows of files may be in the call of *first*."""
+        spoken = now - self._spoken_at < PAUSE_S
+        if not self._file_window_s:  # nothing is known of what they take
+            return 1 if spoken else self._engine.most
+        soon = int((FILES_AMID_SPEECH_S if spoken else FILES_S) / self._file_window_s)
+        return max(soon, first.urgency is Urgency.BATCH)
 
     def _renew(self, work: _Work) -> None:
         """Take the newest window of the same stream; the place in the queue stays."""
@@ -291,10 +303,8 @@ class Scheduler:
             self._fairness.spend(work.tenant, took_s / len(group))
         if group[0].urgency is Urgency.BATCH:
             self._fairness.last_batch = self._idle_since
-            pace = took_s / sum(work.audio_s for work in group)
-            self._file_pace += (SMOOTHING if self._file_pace else 1.0) * (pace - self._file_pace)
-        else:
-            self._live_at = self._idle_since
+            weight = SMOOTHING if self._file_window_s else 1.0
+            self._file_window_s += weight * (took_s / len(group) - self._file_window_s)
 
     def _weigh(self, span_s: float, *, working: bool) -> None:
         """Let a stretch of work or of idleness count in the utilisation, by its length."""

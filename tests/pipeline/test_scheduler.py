@@ -324,21 +324,25 @@ def test_the_utilisation_rises_with_work_and_falls_with_rest() -> None:
 def test_a_files_calls_are_short_while_people_speak() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         async def calls(*orders: tuple[int, str, Urgency]) -> list[int]:
-            """How many windows each call took, each a fifth of a second of the model's time."""
+            """How many windows each call took."""
             before = len(model.calls)
             tasks = await asked(scheduler, *orders)
             while not all(task.done() for task in tasks):
                 await asyncio.sleep(0.01)  # the call has begun
-                clock.now += 0.2 * len(model.calls[-1])
+                clock.now += window_s * len(model.calls[-1])
                 model.gate.release()
                 await asyncio.sleep(0.01)
             return [len(call) for call in model.calls[before:]]
 
+        window_s = 0.2  # of the model's time
         files = [(number, "f", Urgency.BATCH) for number in range(9)]
         assert await calls(*files) == [1, 4, 4]
         assert await calls((0, "a", Urgency.PARTIAL), *files) == [1, 2, 2, 2, 2, 1]
+        assert await calls(files[0], (0, "a", Urgency.PARTIAL), *files[1:]) == [1, 3, 2, 2, 2]
         clock.now += 60.0
         assert await calls(*files) == [1, 4, 4]
+        window_s = 1.0
+        assert (await calls(*files, *files, *files))[5:8] == [2, 2, 2]  # it learned what a window takes
 
     run(body)
 
