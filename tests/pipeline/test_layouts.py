@@ -1,0 +1,80 @@
+"""The engine on models laid out like each kind of published Whisper: English only, 99 languages, 100 with 128 mels."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pipeline.audio import RATE
+from pipeline.recognition.engine import DecodeRequest
+from pipeline.recognition.engines import bootstrap
+from pipeline.recognition.engines.windows import FULL, SHORTER, Fit
+from tests.pipeline.layouts import make_model
+from tests.pipeline.sounds import SPEECH, read
+
+bootstrap.prepare()
+from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  (after prepare(), as load() does)
+
+
+@dataclass(frozen=True)
+class Layout:
+    name: str
+    multilingual: bool
+    languages: int  # that have a token, also in a model that knows only one
+    mels: int
+    nothing: str
+
+
+LAYOUTS = [
+    Layout("base.en", False, 99, 80, "nocaptions"),
+    Layout("base", True, 99, 80, "nocaptions"),
+    Layout("large-v3", True, 100, 128, "nospeech"),
+]
+
+
+@pytest.fixture(scope="module", params=LAYOUTS, ids=lambda layout: layout.name)
+def layout(request: pytest.FixtureRequest) -> Layout:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def engine(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> WhisperEngine:
+    folder: Path = tmp_path_factory.mktemp(layout.name)
+    made = {name: getattr(layout, name) for name in ("multilingual", "languages", "mels", "nothing")}
+    make_model(folder, **made)
+    return WhisperEngine(folder, model=layout.name)
+
+
+def test_it_knows_the_languages_of_its_model(layout: Layout, engine: WhisperEngine) -> None:
+    assert len(engine.languages) == (layout.languages if layout.multilingual else 1)
+    assert "en" in engine.languages
+    assert ("yue" in engine.languages) == (layout.name == "large-v3")
+
+
+def test_a_language_is_detected_where_there_is_a_choice(layout: Layout, engine: WhisperEngine) -> None:
+    language, probability = engine.detect_language([read(SPEECH / "espeak" / "en_00.flac")])
+    assert language in engine.languages
+    assert (probability == 1.0) == (not layout.multilingual)
+
+
+@pytest.mark.parametrize("fit", [FULL, SHORTER[0]], ids=["full", "short"])
+@pytest.mark.parametrize("final", [True, False])
+def test_whatever_it_says_is_words_in_order_inside_the_window(
+    engine: WhisperEngine, fit: Fit, *, final: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.recognition.engines.whisper.failed_gate", lambda _text, **_numbers: None)  # nonsense
+    monkeypatch.setattr(engine, "fit", fit)
+    samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
+    languages = sorted({"en", "ja"} & engine.languages)
+    requests = [
+        DecodeRequest(samples=samples, start=RATE, language=language, previous="so they said", final=final)
+        for language in (*languages, None)
+    ]
+    for heard in engine.hear(requests):
+        assert heard.language in engine.languages
+        assert heard.words
+        assert all(word.text.strip() for word in heard.words)
+        assert all(one.end <= two.start for one, two in pairwise(heard.words))
+        assert heard.words[0].start >= RATE
+        assert heard.words[-1].end <= RATE + len(samples)
