@@ -58,8 +58,7 @@ def test_a_language_is_detected_where_there_is_a_choice(layout: Layout, engine: 
     assert (probability == 1.0) == (not layout.multilingual)
 
 
-@pytest.mark.parametrize("fit", [FULL, SHORTER[0]], ids=["full", "short"])
-@pytest.mark.parametrize("final", [True, False])
+@pytest.mark.parametrize(("fit", "final"), [(FULL, False), (SHORTER[0], True)], ids=["partial", "final"])
 def test_whatever_it_says_is_words_in_order_inside_the_window(
     engine: WhisperEngine, fit: Fit, *, final: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
