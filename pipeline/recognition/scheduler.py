@@ -37,7 +37,7 @@ LATE_S = 1.0
 """One more session would be too many while the live window that waits longest has waited for longer than this."""
 
 FILES_S = 2.0
-"""A call takes as many windows of files as are heard in this time, at least one where nothing else waits: who begins to
+"""A call takes as many windows of files as are heard in this time, at least one where it is their turn: who begins to
 speak has to wait for its end."""
 
 FILES_AMID_SPEECH_S = 0.5
