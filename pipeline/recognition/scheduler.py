@@ -2,8 +2,8 @@
 
 The model takes one call at a time, on a thread of its own. Whenever it is idle, the most urgent window waiting is
 chosen: live before files, finals before partials, the longest waiting first; among files, whoever has had the least of
-the model. Windows of the same bucket fill the call up to what the engine takes. Nobody waits for a batch to fill:
-batches form by themselves when there is more to do than the model can.
+the model. Windows of the same bucket fill the call up to what the engine takes, those of files only as long as it stays
+short. Nobody waits for a batch to fill: batches form by themselves when there is more to do than the model can.
 
 For one event loop at a time.
 """
