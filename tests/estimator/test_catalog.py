@@ -270,7 +270,7 @@ def theirs_of(usage: Usage) -> genai_prices.Usage:
     )
 
 
-@settings(max_examples=400)
+@settings(max_examples=1000)
 @given(name=st.sampled_from(DEFAULTS), moment=moments, batch=st.booleans(), usage=usages())
 def test_own_arithmetic_is_calc_price_for_any_usage_at_any_time(
     catalog: Catalog, name: str, moment: datetime, *, batch: bool, usage: Usage

@@ -63,7 +63,7 @@ def heard(draw: st.DrawFn) -> list[Word]:
     return words
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(heard())
 def test_every_cue_fits_the_screen_and_the_clock(words):
     for cue in cues(words, 3600 * RATE):
@@ -72,14 +72,14 @@ def test_every_cue_fits_the_screen_and_the_clock(words):
         assert 0 < cue.end_ms - cue.start_ms <= LONGEST_MS
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(heard())
 def test_cues_never_overlap_and_never_go_back(words):
     for cue, following in pairwise(cues(words, 3600 * RATE)):
         assert cue.end_ms <= following.start_ms
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(heard())
 def test_no_letter_is_lost_added_or_moved(words):
     def letters(text: str) -> str:
@@ -89,7 +89,7 @@ def test_no_letter_is_lost_added_or_moved(words):
     assert letters(texts(cues(words, 3600 * RATE))) == letters("".join(word.text for word in words))
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(heard())
 def test_no_line_can_be_taken_for_markup_of_the_file(words):
     for cue in cues(words, 3600 * RATE):
@@ -99,7 +99,7 @@ def test_no_line_can_be_taken_for_markup_of_the_file(words):
             assert line.strip()
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.text("abc.,", min_size=1, max_size=12), st.integers(0, 900)), max_size=60))
 def test_spaced_words_parse_back_from_the_lines(timed):
     words, at = [], 0
@@ -112,7 +112,7 @@ def test_spaced_words_parse_back_from_the_lines(timed):
     assert {cue.start_ms for cue in found} <= starts
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(heard(), st.integers(0, 100 * RATE))
 def test_a_cue_is_shown_past_its_last_word_only_while_the_recording_lasts(words, more):
     last = max((word.end for word in words), default=0)

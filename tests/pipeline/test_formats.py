@@ -220,7 +220,7 @@ def parsed_vtt(data: bytes) -> list[tuple[int, int, str]]:
     return read
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(transcripts())
 def test_srt_and_vtt_parse_back_to_the_same_cues(transcript):
     found = cues(transcript.words, transcript.duration)
@@ -228,7 +228,7 @@ def test_srt_and_vtt_parse_back_to_the_same_cues(transcript):
     assert parsed_srt(srt(transcript)) == parsed_vtt(vtt(transcript)) == expected
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(transcripts())
 def test_all_four_files_hold_the_same_words(transcript):
     words = [word.text for word in transcript.words]
@@ -241,7 +241,7 @@ def test_all_four_files_hold_the_same_words(transcript):
     assert " ".join(text for _, _, text in parsed_vtt(vtt(transcript))).split() == words
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(transcripts())
 def test_every_word_is_on_the_screen_when_it_begins(transcript):
     """To the millisecond, but for cues pushed apart because many words share one instant."""
@@ -253,7 +253,7 @@ def test_every_word_is_on_the_screen_when_it_begins(transcript):
         assert end_ms - start_ms <= 7000
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(transcripts())
 def test_every_json_file_is_service_v1(transcript):
     document = orjson.loads(render("json", transcript))

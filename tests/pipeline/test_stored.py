@@ -41,7 +41,7 @@ PLAIN = Chunk(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(CHUNK)
 def test_a_chunk_comes_back_equal(chunk):
     assert restored(stored(chunk)) == chunk
@@ -55,7 +55,7 @@ def test_the_stored_form_is_readable_and_stable():
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_any_other_bytes_are_damaged(data):
     with pytest.raises(DamagedChunk):
