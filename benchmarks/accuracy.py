@@ -2,11 +2,9 @@
 
     .venv/bin/python -m benchmarks.accuracy                        # writes benchmarks/results/accuracy.json
     .venv/bin/python -m benchmarks.accuracy --clips DIR --clips DIR2   # other folders made by tests/speech/tools
-    .venv/bin/python -m benchmarks.accuracy --human DIR            # people, reported beside
 
 Files go the way a user's upload goes: decode, voice detection, packing, scheduler, engine. The clips of espeak-ng are
-heard by the tiny model, those of flite by the embedded recogniser, and the former by faster-whisper's own transcribe()
-too (beam 5).
+heard by the tiny model, and by faster-whisper's own transcribe() too (beam 5); the model does not know flite's voices.
 """
 
 import argparse
@@ -63,20 +61,14 @@ Hears: TypeAlias = Callable[[Sequence[Clip]], list[Said]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clips", type=Path, action="append", help="folder with manifest.json (default: tests/speech)")
-    parser.add_argument("--human", type=Path, help="folder with manifest.json of people's speech")
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
     clips = [clip for folder in given.clips or [SPEECH] for clip in in_folder(folder)]
-    whisper = [clip for clip in clips if clip.group != "flite"]
-    flite = [clip for clip in clips if clip.group == "flite"]
+    known = [clip for clip in clips if clip.group != "flite"]
     result = {
-        "tiny-whisper": scores(whisper, heard_by(EngineSettings(engine="whisper", model=MODEL))),
-        "faster-whisper transcribe()": scores(whisper, by_transcribe),
-        "sphinx": scores(flite, heard_by(EngineSettings(engine="sphinx"))),
+        "tiny-whisper": scores(known, heard_by(EngineSettings(engine="whisper", model=MODEL))),
+        "faster-whisper transcribe()": scores(known, by_transcribe),
     }
-    if given.human:
-        people = in_folder(given.human)
-        result["sphinx on people"] = scores(people, heard_by(EngineSettings(engine="sphinx")))
     for system, groups in result.items():
         for group, row in groups.items():
             print(f"{system:28} {group:14}", "  ".join(f"{name} {value}" for name, value in row.items()))

@@ -165,7 +165,7 @@ class Bench:
         self._engine = engine
         self._voice = voice
         self._clock = clock
-        self._options = StreamOptions(incremental=engine.incremental)
+        self._options = StreamOptions()
         if step_s is not None:
             self._options = replace(self._options, step=round(step_s * RATE))
 
@@ -210,7 +210,7 @@ class Bench:
         return {"sessions": len(tracks), **self._run(main)}
 
     def _session(self, scheduler: Scheduler, name: str) -> Session:
-        return Session(StreamCore(self._options, name=name), vad=self._voice.stream(), listener=scheduler, tenant=name)
+        return Session(StreamCore(self._options), vad=self._voice.stream(), listener=scheduler, tenant=name)
 
     def _run(self, main: Callable[[Run, Scheduler], Any]) -> dict[str, Any]:
         run = Run()
@@ -280,10 +280,9 @@ def _say(what: str, result: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", default="whisper", choices=("whisper", "sphinx"))
     parser.add_argument("--model", default=MODEL, help="a Whisper model's folder or name")
     parser.add_argument("--clips", type=Path, nargs="+", default=[SPEECH], help="folders with a manifest.json")
-    parser.add_argument("--only", default="", help="clips whose path begins so, such as flite: voices the engine knows")
+    parser.add_argument("--only", default="", help="clips whose path begins so, such as espeak: voices the model knows")
     parser.add_argument("--clock", default="simulated", choices=("simulated", "real"))
     parser.add_argument("--threads", type=int, default=1, help="of one model call")
     parser.add_argument("--step", type=float, help="seconds between partials")
@@ -292,10 +291,9 @@ def main() -> None:
     parser.add_argument("--result", help="name of the result file")
     args = parser.parse_args()
 
-    engine = load(EngineSettings(engine=args.engine, model=args.model, device="cpu", threads=args.threads))
+    engine = load(EngineSettings(engine="whisper", model=args.model, device="cpu", threads=args.threads))
     voice = VoiceDetector()
-    # The work of a recogniser in another process is read from the process tree, in ticks of 10 ms.
-    simulated = partial(VirtualTimeLoop, cpu_s if engine.incremental else time.process_time)
+    simulated = partial(VirtualTimeLoop, time.process_time)
     bench = Bench(engine, voice, clock=simulated if args.clock == "simulated" else None, step_s=args.step)
     heard = (track for folder in args.clips for track in heard_clips(folder, bench))
     tracks = [track for track in heard if track.name.startswith(args.only)]

@@ -1,8 +1,8 @@
 """How soon somebody who speaks into the page sees words: python -m benchmarks.page [--rounds 5]
 
 Chromium's microphone plays a clip from its beginning whenever it is opened. Counted are the seconds from the first
-sound of speech in it to the first text that the page shows, and to the first final word: with the embedded recogniser
-and with the small Whisper model. Needs chromium and chromium-driver. Writes benchmarks/results/page.json.
+sound of speech in it to the first text that the page shows, and to the first final word, with the small Whisper model.
+Needs chromium and chromium-driver. Writes benchmarks/results/page.json.
 """
 
 import argparse
@@ -19,7 +19,6 @@ from benchmarks.tracks import MODEL, SPEECH
 from tests.web.browsing import Page, chromium
 
 ENGINES = {
-    "sphinx": (SPEECH / "flite" / "rms_4.flac", {"ENGINE": "sphinx"}),
     "whisper": (
         SPEECH / "espeak" / "en_05.flac",
         {"ENGINE": "whisper", "WHISPER_MODEL": MODEL},

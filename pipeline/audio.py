@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RATE = 16_000
-"""Samples per second, mono. Whisper, Silero and pocketsphinx all hear at this rate."""
+"""Samples per second, mono. Whisper and Silero both hear at this rate."""
 
 WINDOW = 512
 """Samples of one voice activity window: what Silero takes at 16 kHz, 32 ms."""

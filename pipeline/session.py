@@ -223,7 +223,7 @@ class Session:
             self._unread.extend(self._happened(event, now_s) for event in events)
         request = self._core.decode_wanted()
         if request is not None:
-            tasks.create_task(self._ask(request, tasks), name=f"hear {request.utterance}")
+            tasks.create_task(self._ask(request, tasks), name=f"hear from {request.start}")
         self._tell()
 
     async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:

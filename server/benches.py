@@ -18,11 +18,6 @@ from server.config import Config
 from server.live.hearing import Hearing
 from server.routes.accepting import Offer
 
-EMBEDDED = {
-    "code": "embedded_engine",
-    "message": "recognised by the small embedded English engine, because no Whisper model is in place",
-}
-
 
 @contextmanager
 def open_benches(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, Bench], Isolation]]:
@@ -31,10 +26,8 @@ def open_benches(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
         isolation = stack.enter_context(closing(Isolation()))
         isolation.start()
         engine = stack.enter_context(closing(load(settings(config))))
-        embedded = config.engine == "auto" and engine.name != "whisper"
         voice = VoiceDetector() if engine.name != "scripted" else None
-        warnings = (EMBEDDED,) if embedded else ()
-        production = _bench(stack, engine, voice, isolation, threads, data_dir=config.data_dir, warnings=warnings)
+        production = _bench(stack, engine, voice, isolation, threads, data_dir=config.data_dir)
         sandbox = _bench(stack, ScriptedEngine(), None, isolation, threads, data_dir=config.data_dir)
         yield {"production": production, "sandbox": sandbox}, isolation
 
@@ -58,14 +51,12 @@ def _bench(
     threads: Executor,
     *,
     data_dir: Path,
-    warnings: tuple[Mapping[str, str], ...] = (),
 ) -> Bench:
     scheduler = stack.enter_context(closing(Scheduler(engine)))
     batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)
     hearing = Hearing(
         engine=engine.name,
         model=engine.model,
-        incremental=engine.incremental,
         listener=scheduler,
         admission=scheduler,
         voice=voice,
@@ -74,6 +65,6 @@ def _bench(
     return Bench(
         batch=batch,
         hearing=hearing,
-        offer=Offer(languages=engine.languages, models={engine.model}, warnings=warnings),
+        offer=Offer(languages=engine.languages, models={engine.model}),
         statistics=scheduler.statistics,
     )

@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 import orjson
 
-from pipeline.audio import RATE, Samples, position
+from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, Engine
 
 FILE_NAME = "capacity.json"
@@ -37,12 +37,8 @@ class Capacity:
 def measure(engine: Engine, speech: Samples) -> Capacity:
     """Hear *speech* (at least one second of it) as live sessions would; takes a few seconds."""
     speech = np.resize(speech, WINDOW_S * RATE)
-    if engine.incremental:
-        alone_s = _median_s(lambda: _grown(engine, speech, 1)) * STEP_S / WINDOW_S
-        shared_s = _median_s(lambda: _grown(engine, speech, engine.most)) * STEP_S / WINDOW_S
-    else:
-        alone_s = _median_s(lambda: _asked(engine, speech, 1))
-        shared_s = _median_s(lambda: _asked(engine, speech, engine.most))
+    alone_s = _median_s(lambda: _asked(engine, speech, 1))
+    shared_s = _median_s(lambda: _asked(engine, speech, engine.most))
     sessions = BUSY * engine.most * STEP_S / shared_s
     return Capacity(
         engine.name, engine.model, max(1, int(sessions)), round(alone_s * 1000, 1), round(shared_s * 1000, 1)
@@ -67,14 +63,6 @@ def sessions_of(engine: Engine, folder: Path) -> int | None:
 def _asked(engine: Engine, speech: Samples, count: int) -> None:
     language = "en" if "en" in engine.languages else None
     engine.hear([DecodeRequest(samples=speech, start=0, language=language, final=False)] * count)
-
-
-def _grown(engine: Engine, speech: Samples, count: int) -> None:
-    """Utterances that grow by half a second at a time, as sessions ask an engine that keeps its state."""
-    names = [f"capacity {time.monotonic_ns()} {number}" for number in range(count)]
-    for end in range(position(0.5), len(speech) + 1, position(0.5)):
-        final = end == len(speech)
-        engine.hear([DecodeRequest(samples=speech[:end], start=0, final=final, utterance=name) for name in names])
 
 
 def _median_s(work: Callable[[], None]) -> float:

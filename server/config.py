@@ -112,6 +112,15 @@ def _one_of(*allowed: str) -> Callable[[str, str], str]:
     return parse
 
 
+def _engine(name: str, raw: str) -> str:
+    if raw.lower() == "sphinx":
+        raise ConfigError(
+            f"{PREFIX}{name} must be auto, whisper or scripted, got {raw!r}: the embedded recogniser was removed; "
+            "auto takes its place"
+        )
+    return _one_of("auto", "whisper", "scripted")(name, raw)
+
+
 def _switch(name: str, raw: str) -> bool:
     try:
         return {"1": True, "true": True, "0": False, "false": False, "": False}[raw.lower()]
@@ -186,8 +195,8 @@ VARIABLES = (
     Variable(
         "ENGINE",
         "auto",
-        _one_of("auto", "whisper", "sphinx", "scripted"),
-        "auto, whisper, sphinx or scripted; auto is whisper where its model is or can be had, else sphinx",
+        _engine,
+        "auto, whisper or scripted; scripted says words by the clock, as the sandbox does",
     ),
     Variable("WHISPER_MODEL", "auto", _text, "model name, or folder of a CTranslate2 Whisper model"),
     Variable("DEVICE", "auto", _one_of("auto", "cpu", "cuda"), "auto, cpu or cuda: where the model runs"),

@@ -7,6 +7,7 @@ messages (crossing.py), and is answered with a process id; `end` makes sure that
 how it went. When the socket closes, because the server closed it or is gone, every child is killed.
 """
 
+import ctypes
 import io
 import os
 import resource
@@ -19,7 +20,6 @@ from typing import Any, NoReturn
 
 import orjson
 
-from pipeline.cells import die_with, ignore_signals
 from pipeline.errors import PipelineError
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.crossing import OUT_OF_MEMORY, Done, Failed, Message, Opened, Order, packed
@@ -29,6 +29,10 @@ MEMORY_BYTES = 1 << 30
 """Of address space, of which the interpreter and its libraries take 0.2 GB. A twelve-hour file's index is 0.1 GB."""
 
 MOST_ORDER_BYTES = 4096
+
+PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
+
+_LIBC = ctypes.CDLL(None)
 
 
 def serve(control: socket.socket) -> None:
@@ -115,9 +119,11 @@ def _confine(order: Order, parent: int) -> None:
     if order.limits.longest_s is not None:
         cpu_s = 60 + int(order.limits.longest_s)  # slower than real time is no recording but an attack
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-    if sys.platform == "linux":  # others take no such limit
+    if sys.platform == "linux":  # other systems neither take this limit nor tell a child that its parent died
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    die_with(parent)
+        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            raise ProcessLookupError("the parent died before it could be watched")
 
 
 def _decode(order: Order, source: int, out: int) -> None:
@@ -160,7 +166,8 @@ def _warm_up() -> None:
 
 
 def main() -> None:
-    ignore_signals()
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)  # the server ends this process, also when its whole group is told to stop
     _warm_up()
     with socket.socket(fileno=0) as control:
         serve(control)

@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,7 +22,7 @@ from typing import Any, Self
 
 import orjson
 
-from pipeline import cells
+import pipeline
 from pipeline.audio import Samples
 from pipeline.errors import DecoderUnavailable, DecodeTimeout, InvalidAudio, PipelineError
 from pipeline.ingest.containers import DecodeLimits, Probe
@@ -43,6 +44,9 @@ STALL_S = 30.0
 
 ANSWER_S = 60.0
 """Within which the process that forks must answer. Loading its libraries takes a second, on a slow disk ten."""
+
+KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "TMPDIR")
+"""Environment variables that the decoding process is given."""
 
 KILLED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 OUT_OF_TIME = (-signal.SIGPROF, -signal.SIGXCPU)
@@ -266,9 +270,16 @@ class _Cell:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # A process with threads cannot be forked safely, and OpenBLAS would start some.
-        self._socket, self._process = cells.started("pipeline.ingest.cell", OPENBLAS_NUM_THREADS="1")
+        self._socket, inner = socket.socketpair()
         self._socket.settimeout(ANSWER_S)
+        with inner:
+            self._process = subprocess.Popen(
+                (sys.executable, "-P", "-m", "pipeline.ingest.cell"),
+                stdin=inner.fileno(),
+                stdout=subprocess.DEVNULL,
+                env=_environment(),
+                start_new_session=True,  # a Ctrl-C in the terminal is for the server to act on
+            )
 
     @property
     def alive(self) -> bool:
@@ -312,6 +323,15 @@ class _Cell:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """What the process needs and nothing else: the server's environment holds secrets."""
+    return {
+        **{name: os.environ[name] for name in KEPT if name in os.environ},
+        "PYTHONPATH": str(Path(pipeline.__path__[0]).parent),
+        "OPENBLAS_NUM_THREADS": "1",  # a process with threads cannot be forked safely
+    }
 
 
 def _reason(code: int | None) -> PipelineError:

@@ -18,7 +18,6 @@ class DecodeRequest:
     previous: str = ""  # text already said before this window; steers spelling and style
     hint: str = ""  # vocabulary the user expects
     final: bool = True  # True: best search. False: a quick greedy partial that will be asked again
-    utterance: str | None = None  # live only: equal for windows that grow from one start; a final window is the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +37,17 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """The kind: whisper, sphinx or scripted."""
+        """The kind: whisper or scripted."""
         ...
 
     @property
     def model(self) -> str:
-        """The model's name for readers: base, tiny-whisper, en-us."""
+        """The model's name for readers: base, tiny-whisper."""
         ...
 
     @property
     def languages(self) -> frozenset[str]:
         """BCP 47 primary subtags that a request may name."""
-        ...
-
-    @property
-    def incremental(self) -> bool:
-        """Whether it keeps the state of an utterance and hears only what a window adds to the one before.
-
-        Live sessions then let windows grow from a fixed start instead of trimming them, and ask for a final once.
-        """
         ...
 
     @property

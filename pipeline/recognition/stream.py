@@ -45,12 +45,10 @@ class StreamOptions:
     language: str | None = None  # None: detected once
     hint: str = ""  # vocabulary the user expects
     longest: int = position(15)  # samples of one segment; longer speech is cut and goes on in the next
-    incremental: bool = False  # what the engine says of itself
     turns: TurnOptions = field(default_factory=TurnOptions)
     agreement: AgreementOptions = field(default_factory=AgreementOptions)
     first_step: int = position(0.3)  # speech heard before the first partial is asked for
     step: int = position(0.5)  # speech heard between partials, unless pace() says otherwise
-    measure: int = position(1.0)  # speech that an incremental engine hears at least before the first partial
     pause: int = position(0.2)  # silence that is worth a speculative final ...
     hush: int = position(0.1)  # ... and silence before which a partial is still worth asking
     lead: int = position(0.4)  # audio kept before speech was noticed: first sounds are soft
@@ -102,10 +100,9 @@ class StreamCore:
     nothing.
     """
 
-    def __init__(self, options: StreamOptions, *, name: str = "stream") -> None:
+    def __init__(self, options: StreamOptions) -> None:
         self.counts = StreamCounts()
         self._options = options
-        self._name = name  # makes utterances unique among streams
         self._window = Window()
         self._turns = Turns(options.turns)
         self._agreement = Agreement(options.agreement)
@@ -117,7 +114,6 @@ class StreamCore:
         self._answered: _Ask | None = None  # the last ask about the first turn that was answered
         self._last_words: Heard | None = None  # the answer to it, when it was a final
         self._failed = 0  # in a row
-        self._utterance = 0
         self._segment: list[Word] = []
         self._segment_start = 0
         self._shown: tuple[str, ...] = ()
@@ -184,8 +180,7 @@ class StreamCore:
         ask = self._next() if self._in_flight is None else None
         if ask is None:
             return None
-        if not self._options.incremental:
-            self._trim()
+        self._trim()
         self._in_flight = ask
         return DecodeRequest(
             samples=self._window.samples(ask.end),
@@ -194,7 +189,6 @@ class StreamCore:
             previous=written(self._context),
             hint=self._options.hint,
             final=ask.aim is not _Aim.PARTIAL,
-            utterance=f"{self._name}/{self._utterance}",
         )
 
     def withdraw(self) -> None:
@@ -206,7 +200,6 @@ class StreamCore:
         ask = self._land()
         self.counts.failures += 1
         self._failed += 1
-        self._utterance += 1  # whatever the engine kept of this utterance is not to be trusted
         if ask.aim is _Aim.PARTIAL:
             self._answered, self._last_words = ask, None  # the next step asks again
         elif self._failed >= ATTEMPTS:
@@ -244,19 +237,17 @@ class StreamCore:
             return None
         options, now, last = self._options, self.position, self._in_flight or self._answered
         asked = last.end if last else 0
-        least = asked if options.incremental else 0  # windows of an incremental engine never shrink
-        tail = max(min(_whole(turn.voiced + options.pause), turn.ended or now), least)
-        limit = max(_whole(self._segment_start + options.longest), least)
+        tail = min(_whole(turn.voiced + options.pause), turn.ended or now)
+        limit = _whole(self._segment_start + options.longest)
         cut = _Ask(_Aim.CUT, limit, turn.voiced)
         final = _Ask(_Aim.FINAL, tail, turn.voiced)
         if tail > limit:
             return None if self._in_flight == cut else cut
-        quiet = now - turn.voiced >= options.pause and not options.incremental
+        quiet = now - turn.voiced >= options.pause
         if not turn.open or quiet:
             known = last is not None and last.aim is _Aim.FINAL and last.voiced == turn.voiced
             return None if known else final
-        first = options.measure if options.incremental else options.first_step
-        due = last.end + self._step if last else turn.start + first
+        due = last.end + self._step if last else turn.start + options.first_step
         if now >= due and turn.voiced > max(asked, now - options.hush):
             return _Ask(_Aim.PARTIAL, now, turn.voiced)
         return None
@@ -269,8 +260,6 @@ class StreamCore:
 
     def _answer(self, ask: _Ask, heard: Heard) -> None:
         self._answered = ask
-        if ask.aim is not _Aim.PARTIAL:
-            self._utterance += 1
         self._last_words = heard if ask.aim is _Aim.FINAL else None
         if ask.aim is _Aim.CUT:
             self._cut(ask, heard)
@@ -311,7 +300,6 @@ class StreamCore:
     def _begin(self, turn: Turn) -> None:
         """*turn* is the first one now."""
         self._answered = self._last_words = None
-        self._utterance += 1
         self._segment_start = max(turn.start, self._agreement.end)
         self._forget(turn.start - self._options.lead)
         self._context.clear()

@@ -145,7 +145,6 @@ class Desk:
         session = parts.hearings[lease.job.environment].session(
             order,
             tenant=lease.job.account,
-            name=f"{lease.job.id}/{lease.epoch}",
             language=order.language or before.language,
             origin=before.origin.position,
             settled=before.settled,

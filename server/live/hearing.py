@@ -27,15 +27,12 @@ class Admission(Protocol):
 class Hearing:
     engine: str
     model: str
-    incremental: bool  # what the engine says of itself
     listener: Listener
     admission: Admission
     voice: VoiceDetector | None  # None: everything counts as speech
     most: int | None = None  # sessions that this machine carries, where that was measured
 
-    def session(
-        self, order: Order, *, tenant: str, name: str, language: str | None, origin: int = 0, settled: int = 0
-    ) -> Session:
+    def session(self, order: Order, *, tenant: str, language: str | None, origin: int = 0, settled: int = 0) -> Session:
         """A session for *order*, whose first sample stands at *origin* on the stream's clock.
 
         What it reports counts from its own first sample; what the engine is asked for, from the stream's. It reports
@@ -46,12 +43,11 @@ class Hearing:
             language=language,
             hint=order.prompt,
             longest=position(order.live.max_utterance_s),
-            incremental=self.incremental,
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
         )
         vad = self.voice.stream() if self.voice else _all_speech
         listener = _Later(self.listener, origin, settled) if settled else self.listener
-        return Session(StreamCore(options, name=name), vad=vad, listener=listener, tenant=tenant)
+        return Session(StreamCore(options), vad=vad, listener=listener, tenant=tenant)
 
 
 @dataclass(frozen=True, slots=True)

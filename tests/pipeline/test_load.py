@@ -69,16 +69,3 @@ def test_a_named_engine_without_its_model_is_an_error(tmp_path: Path) -> None:
 
 def test_auto_is_whisper_where_its_model_is(tmp_path: Path) -> None:
     assert whisper(tmp_path, engine="auto", windows="short")[0] == "whisper"
-
-
-def test_auto_without_a_model_is_the_embedded_engine_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    engine = load(EngineSettings(engine="auto", model=str(tmp_path)))
-    try:
-        assert engine.name == "sphinx"
-        assert engine.languages == {"en"}
-    finally:
-        engine.close()
-    assert "the embedded English recogniser runs instead" in caplog.text
-    assert "model.bin" in caplog.text

@@ -22,7 +22,6 @@ class Model:
     name: str = "script"
     model: str = "script"
     languages: frozenset[str] = frozenset({"en"})
-    incremental: bool = False
     job: int = RATE
     fail: Callable[[], Exception | None] = lambda: None
     calls: list[list[int]] = field(default_factory=list)

@@ -93,7 +93,7 @@ def stream(
     """Run a whole stream. Each answer arrives after so many frames of audio; the sender waits where the core is full,
     and a *patient* one where it is behind. A listener that gives None failed.
     """
-    core = StreamCore(options or StreamOptions(), name="s")
+    core = StreamCore(options or StreamOptions())
     run, waits = Run(core, [], []), cycle(delays)
     request, due = None, 0
 
@@ -183,11 +183,11 @@ ANY_DELAYS = st.lists(st.integers(0, 60), min_size=1, max_size=5)
 
 
 @settings(max_examples=60)
-@given(words=speeches(), delays=ANY_DELAYS, incremental=st.booleans())
-@example(words=talk(120), delays=[400], incremental=False)
-def test_a_perfect_listener_loses_and_repeats_nothing_however_slow(words, delays, incremental):
+@given(words=speeches(), delays=ANY_DELAYS)
+@example(words=talk(120), delays=[400])
+def test_a_perfect_listener_loses_and_repeats_nothing_however_slow(words, delays):
     speech = voice(words, words[-1].end + position(0.3))
-    run = stream(speech, perfect(words), delays=delays, options=StreamOptions(incremental=incremental))
+    run = stream(speech, perfect(words), delays=delays)
     assert_well_formed(run)
     assert run.text == written(words)
 
@@ -211,8 +211,8 @@ def test_a_sender_that_waits_gets_the_same_words_whatever_the_delays(words, dela
 
 
 @settings(max_examples=60)
-@given(words=speeches(), delays=ANY_DELAYS, data=st.data(), incremental=st.booleans())
-def test_a_mad_listener_gets_well_formed_events(words, delays, data, incremental):
+@given(words=speeches(), delays=ANY_DELAYS, data=st.data())
+def test_a_mad_listener_gets_well_formed_events(words, delays, data):
     """Random words at random times: out of order, outside the window, of no length, rejected, empty, or failed."""
     times = st.integers(0, position(60))
     word = st.builds(Word, st.sampled_from(("a", "b", "?")), times, times, st.floats(0, 1))
@@ -226,7 +226,7 @@ def test_a_mad_listener_gets_well_formed_events(words, delays, data, incremental
         return heard(rejected="repetition") if said == "gate" else heard(tuple(said))
 
     speech = voice(words, words[-1].end + position(1))
-    run = stream(speech, listen, delays=delays, options=StreamOptions(incremental=incremental))
+    run = stream(speech, listen, delays=delays)
     assert_well_formed(run)
 
 
@@ -394,17 +394,6 @@ def test_windows_stay_short_in_long_speech_and_what_left_them_is_told_as_context
     last = run.requests[-1]
     gone = [word.text for word in words if (word.start + word.end) // 2 < last.start]
     assert last.previous.split() == gone[-40:]
-
-
-def test_windows_of_an_incremental_engine_grow_from_one_start_and_never_shrink():
-    words = (*talk(30, gap=0.05), *talk(50, start=16, gap=0.2))
-    run = stream(voice(words, position(50)), perfect(words), delays=[3, 20], options=StreamOptions(incremental=True))
-    for before, after in pairwise(run.requests):
-        if after.utterance == before.utterance:
-            assert after.start == before.start
-            assert len(after.samples) >= len(before.samples)
-            assert not before.final, "a final is the last window of its utterance"
-    assert run.text == written(words)
 
 
 def test_a_newer_request_replaces_one_that_was_not_started():

@@ -18,13 +18,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server as it is on a machine without any model."""
-    with running(tmp_path_factory.mktemp("embedded"), ENGINE="sphinx") as started:
-        yield started
-
-
-@pytest.fixture(scope="session")
 def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with the scripted engine, a free plan that takes one mebibyte, and impatient webhooks."""
     folder = tmp_path_factory.mktemp("small")

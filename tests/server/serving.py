@@ -230,7 +230,6 @@ async def _serving(
         hearing = Hearing(
             engine=engine.name,
             model=engine.model,
-            incremental=False,
             listener=scheduler,
             admission=admission or scheduler,
             voice=None,

@@ -42,7 +42,7 @@ def test_the_defaults():
         ("PORT", "-1", "a whole number"),
         ("PORT", "\uff18000", "a whole number"),
         ("MODEL_THREADS", "0", "'auto' or a whole number from 1"),
-        ("ENGINE", "kaldi", "one of auto, whisper, sphinx, scripted"),
+        ("ENGINE", "kaldi", "one of auto, whisper, scripted"),
         ("SIGNUP", "maybe", "one of open, token, off"),
         ("ALLOW_HTTP_SOURCES", "perhaps", "1 or 0"),
         ("HOST", "  ", "a non-empty text"),
@@ -62,6 +62,12 @@ def test_a_bad_value_is_one_sentence_with_name_value_and_what_is_taken(name, val
     assert message.startswith(f"{PREFIX}{name} must be {takes}")
     assert repr(value) in message
     assert "\n" not in message
+
+
+def test_the_engine_that_was_removed_is_refused_with_what_to_use_instead():
+    message = refusal(ENGINE="Sphinx")
+    assert message.startswith(f"{PREFIX}ENGINE must be auto, whisper or scripted, got 'Sphinx'")
+    assert "was removed" in message
 
 
 def test_values_are_read_as_people_write_them():

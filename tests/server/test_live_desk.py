@@ -55,7 +55,6 @@ async def desk(storage: Storage, *, admission: Admission | None = None) -> Async
     hearing = Hearing(
         engine="scripted",
         model="scripted",
-        incremental=False,
         listener=scheduler,
         admission=admission or scheduler,
         voice=None,
@@ -238,7 +237,7 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(t
     async with stored(tmp_path) as storage, desk(storage) as made:
         hearing = made._parts.hearings["production"]
         settled, origin = position(4.32), position(4.32) - LEAD
-        session = hearing.session(order(), tenant="t", name="n", language="en", origin=origin, settled=settled)
+        session = hearing.session(order(), tenant="t", language="en", origin=origin, settled=settled)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             await session.feed(np.zeros(position(8) - origin, np.float32))

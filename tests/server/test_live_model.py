@@ -1,4 +1,4 @@
-"""Live sessions with the small real Whisper model and with the embedded recogniser, in server processes."""
+"""Live sessions with the small real Whisper model, in a server process."""
 
 import asyncio
 import itertools
@@ -49,11 +49,9 @@ class Model:
         return Caller(self.server, self.server.new_key())
 
 
-@pytest.fixture(params=["whisper", "sphinx"])
-def model(request: pytest.FixtureRequest) -> Model:
-    if request.param == "whisper":
-        return Model(request.getfixturevalue("server"), CLIP, sure=0.9)
-    return Model(request.getfixturevalue("embedded_server"), SPEECH / "flite" / "rms_4.flac", sure=0.8)
+@pytest.fixture
+def model(server: Server) -> Model:
+    return Model(server, CLIP, sure=0.9)
 
 
 @in_a_loop

@@ -106,7 +106,7 @@ async def test_what_became_known_is_on_the_record(tmp_path):
 @in_a_loop
 async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(tmp_path):
     made = Artifact(kind="srt", blob="job/1/srt", sha256="00", bytes=7)
-    warning = {"code": "embedded_engine"}
+    warning = {"code": "fallback_model"}
     async with stored(tmp_path) as storage:
         reserved = (quota(), quota("audio_seconds", limit=None, amount=60))
         job_id = await submit(storage, quotas=reserved, hook=True, warnings=(warning,))

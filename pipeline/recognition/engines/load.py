@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, Engine, Heard
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.scripted import ScriptedEngine
@@ -28,7 +27,7 @@ _SAMPLE = 1 << 20  # bytes at each end of a model's weights that tell it from an
 class EngineSettings:
     """Which recogniser, and how it uses the machine. "auto" and 0 let the machine decide."""
 
-    engine: str = AUTO  # whisper, sphinx or scripted
+    engine: str = AUTO  # whisper or scripted; auto is whisper
     model: str = AUTO  # a Whisper model's name or folder; auto: base on a CPU, large-v3-turbo on CUDA
     device: str = AUTO  # cpu or cuda
     compute_type: str = AUTO  # CTranslate2's; auto: int8 on a CPU, float16 on CUDA
@@ -41,24 +40,15 @@ class EngineSettings:
 def load(settings: EngineSettings) -> Engine:
     """The engine that *settings* name, ready to hear.
 
-    With engine "auto" that is Whisper; where its model is neither on this machine nor to be had, the embedded English
-    recogniser and a warning in the log. Raises ModelUnavailable where an engine was named and cannot be loaded.
+    Raises ModelUnavailable where the model is neither on this machine nor can be downloaded.
     """
     match settings.engine:
         case "scripted":
             return ScriptedEngine()
-        case "sphinx":
-            return _sphinx()
-        case "whisper":
+        case "whisper" | "auto":
             return _whisper(settings)
-        case "auto":
-            try:
-                return _whisper(settings)
-            except ModelUnavailable as unavailable:
-                log.warning("no Whisper model, the embedded English recogniser runs instead: %s", unavailable)
-                return _sphinx()
         case unknown:
-            raise ValueError(f"engine must be auto, whisper, sphinx or scripted, not {unknown!r}")
+            raise ValueError(f"engine must be auto, whisper or scripted, not {unknown!r}")
 
 
 def measured_fit(engine: "WhisperEngine") -> tuple[Fit, list[Trial]]:
@@ -142,9 +132,3 @@ def _fingerprint(engine: "WhisperEngine", folder: Path) -> str:
         digest.update(file.read())
     digest.update(SPEECH.read_bytes())
     return digest.hexdigest()
-
-
-def _sphinx() -> Engine:
-    from pipeline.recognition.engines.sphinx import SphinxEngine  # noqa: PLC0415  (only where it is used)
-
-    return SphinxEngine()

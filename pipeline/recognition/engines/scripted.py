@@ -27,7 +27,6 @@ class ScriptedEngine:
     name = "scripted"
     model = "scripted"
     languages = frozenset({"en"})
-    incremental = False
     most = 8
     job = LONGEST_JOB
 

@@ -87,7 +87,6 @@ class WhisperEngine:
     """One loaded model. See pipeline.recognition.engine.Engine for the contract of its public names."""
 
     name = "whisper"
-    incremental = False
 
     def __init__(
         self,
