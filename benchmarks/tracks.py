@@ -14,6 +14,7 @@ from benchmarks.live_scores import Truth
 from pipeline.audio import RATE, Samples
 
 SPEECH = Path(__file__).parents[1] / "tests" / "speech"
+PEOPLE = SPEECH / "human"
 MODEL = str(SPEECH / "tiny-whisper")
 WARM_UP_S = 20.0
 MEASURED_S = 120.0
@@ -29,6 +30,12 @@ class Track:
     samples: Samples
     truth: tuple[Truth, ...]
     offline: str = ""
+    edges: tuple[int, int] = (0, 0)
+    """Words at its beginning and its end that were cut through. They are not in *truth*: hearing them is no error."""
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / RATE
 
 
 def clips(folder: Path = SPEECH) -> list[Track]:
@@ -42,9 +49,16 @@ def clips(folder: Path = SPEECH) -> list[Track]:
 
 def recordings(folder: Path, longest_s: float = math.inf) -> Iterator[tuple[dict[str, Any], Samples]]:
     """The rows of a folder's manifest in which somebody speaks, each with its audio."""
-    for row in json.loads((folder / "manifest.json").read_text()):
+    for row, path in listed(folder):
         if row["text"] and row["seconds"] <= longest_s:
-            yield row, soundfile.read(folder / row["file"], dtype="float32")[0]
+            yield row, soundfile.read(path, dtype="float32")[0]
+
+
+def listed(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Every row of a folder's manifest with its file. Paths there are relative to the folder, or to the one above."""
+    for row in json.loads((folder / "manifest.json").read_text()):
+        path = folder / row["file"]
+        yield row, path if path.exists() else folder.parent / row["file"]
 
 
 def joined(tracks: Sequence[Track], first: int, length_s: float) -> Track:

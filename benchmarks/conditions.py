@@ -1,0 +1,350 @@
+"""Speech as it arrives on other days: with noise, from a room, by telephone, hurried, short, cut, or one after another.
+
+Recognition is judged by condition. Each entry of CONDITIONS takes clips whose words and times are known, and a seed,
+and returns new clips with the words where they are now. The same clip and seed always give the same samples, whatever
+other clips are given. Nothing here reads files: benchmarks/tracks.py does.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+import av.filter
+import numpy as np
+from numpy.random import Generator
+
+from benchmarks.live_scores import Truth
+from benchmarks.tracks import Track
+from pipeline.audio import RATE, Samples
+from pipeline.ingest.pcm import MULAW
+
+Condition: TypeAlias = Callable[[Sequence[Track], int], list[Track]]
+
+LOUDEST = 0.99  # of full scale, so that a variant can be kept as a file of 16-bit samples
+
+FRAME = RATE // 50  # 20 ms, in which loudness is looked at
+ACTIVE_DB = 20.0  # below the loudest frames: what is quieter is not speech
+
+RT60_S = 0.4  # in which the echoes of the small room become quieter by 60 dB
+ECHO_FROM_S = 0.002  # after the direct sound
+DIRECT_TO_ECHO_DB = 3.0
+
+BAND_HZ = (300.0, 3400.0)  # of a telephone
+EDGE_HZ = 60.0  # in which the band fades out at both sides
+
+SHORT_S = (1.0, 4.0)  # length of an utterance that is sent alone
+PIECE_S = (2.0, 8.0)  # length of what is cut at any sample
+LEAST_PAUSE_S = 0.15
+QUIET_DB = 18.0  # below the level of speech: a pause
+NEAR_S = 0.1  # word times are good to this
+
+PAUSES_S = (0.2, 3.0)  # between two clips of a joined track
+JOINED_S = 120.0
+BETWEEN_DB = -70.0  # noise of a joined track, relative to full scale
+FADE_S = 0.005  # at both ends of a clip in a joined track
+
+
+def clean(clips: Sequence[Track], _seed: int) -> list[Track]:
+    return list(clips)
+
+
+def noisy(clips: Sequence[Track], seed: int, *, colour: Literal["white", "pink"], snr_db: float) -> list[Track]:
+    """Steady noise, so many dB below the level of the speech."""
+
+    def heard(clip: Track) -> Track:
+        loudness = speech_level(clip.samples) * 10 ** (-snr_db / 20)
+        noise = loudness * _noise(len(clip.samples), colour, _chance(clip, seed))
+        return replace(clip, samples=_within_scale(clip.samples + noise))
+
+    return [heard(clip) for clip in clips]
+
+
+def in_a_room(clips: Sequence[Track], seed: int) -> list[Track]:
+    """A small room with hard walls. The direct sound stays where it was, and so do the words.
+
+    The echoes are noise that decays by 60 dB in RT60_S. The last of them make the clip longer by as much.
+    """
+
+    def heard(clip: Track) -> Track:
+        first, last = round(ECHO_FROM_S * RATE), round(RT60_S * RATE)
+        echoes = _chance(clip, seed).standard_normal(last) * 10 ** (-3 * np.arange(last) / last)
+        echoes[:first] = 0.0
+        echoes *= 10 ** (-DIRECT_TO_ECHO_DB / 20) / np.linalg.norm(echoes)
+        echoes[0] = 1.0
+        length = len(clip.samples) + last
+        quick = _quick(length)
+        both = np.fft.irfft(np.fft.rfft(clip.samples, quick) * np.fft.rfft(echoes, quick), quick)
+        return replace(clip, samples=_within_scale(both[:length]))
+
+    return [heard(clip) for clip in clips]
+
+
+def at_pace(clips: Sequence[Track], _seed: int, *, factor: float) -> list[Track]:
+    """Spoken *factor* times as fast, at the same pitch. Words are where they should be to about 10 ms."""
+
+    def heard(clip: Track) -> Track:
+        moved = tuple(replace(word, start=word.start / factor, end=word.end / factor) for word in clip.truth)
+        return replace(clip, samples=_within_scale(_stretched(clip.samples, factor)), truth=moved)
+
+    return [heard(clip) for clip in clips]
+
+
+def by_telephone(clips: Sequence[Track], _seed: int) -> list[Track]:
+    """300 to 3400 Hz, 8000 samples a second, 8 bits of G.711 mu-law; then at RATE again."""
+
+    def heard(clip: Track) -> Track:
+        length = _quick(len(clip.samples))
+        spectrum = np.fft.rfft(clip.samples, length) * _band(np.fft.rfftfreq(length, 1 / RATE))
+        narrow = _by_mulaw(_within_scale(np.fft.irfft(spectrum, length)[::2]))
+        wide = 2 * np.fft.irfft(np.fft.rfft(narrow), length)
+        return replace(clip, samples=_within_scale(wide[: len(clip.samples)]))
+
+    return [heard(clip) for clip in clips]
+
+
+def short(clips: Sequence[Track], seed: int) -> list[Track]:
+    """Utterances of SHORT_S alone: the clips cut in the middle of pauses between words."""
+    return [piece for clip in clips for piece in _short_pieces(clip, _chance(clip, seed))]
+
+
+def cut_anywhere(clips: Sequence[Track], seed: int) -> list[Track]:
+    """Pieces of PIECE_S, cut at any sample. Words that a cut goes through, or near, are counted in *edges*."""
+    return [piece for clip in clips for piece in _pieces(clip, _chance(clip, seed))]
+
+
+def joined(clips: Sequence[Track], seed: int) -> list[Track]:
+    """One track of JOINED_S on which all of them speak one after another."""
+    return [strung(clips, seed, JOINED_S)]
+
+
+CONDITIONS: Mapping[str, Condition] = {
+    "clean": clean,
+    "white noise, 20 dB": partial(noisy, colour="white", snr_db=20),
+    "white noise, 10 dB": partial(noisy, colour="white", snr_db=10),
+    "pink noise, 20 dB": partial(noisy, colour="pink", snr_db=20),
+    "pink noise, 10 dB": partial(noisy, colour="pink", snr_db=10),
+    "small room": in_a_room,
+    "pace 0.9": partial(at_pace, factor=0.9),
+    "pace 1.1": partial(at_pace, factor=1.1),
+    "telephone": by_telephone,
+    "short alone": short,
+    "cut anywhere": cut_anywhere,
+    "joined": joined,
+}
+
+PIECES = ("short alone", "cut anywhere")
+"""Conditions that take clips apart. The others change how a clip sounds, or join clips."""
+
+
+def strung(clips: Sequence[Track], seed: int, length_s: float, *, pauses_s: tuple[float, float] = PAUSES_S) -> Track:
+    """A track of exactly *length_s*: the clips in random order with random pauses between them.
+
+    Each is heard once before any is heard again. Faint noise lies under everything. Near the end a clip that does not
+    fit stops at a pause between two of its words, or is left out, so that no word is cut through.
+    """
+    chance = np.random.default_rng(seed)
+    length = round(length_s * RATE)
+    samples = 10 ** (BETWEEN_DB / 20) * _noise(length, "white", chance)
+    truth: list[Truth] = []
+    at = round(chance.uniform(*pauses_s) * RATE)
+    left_out = 0
+    for clip in _shuffled(clips, chance):
+        said = _beginning(clip, length - at)
+        if not len(said.samples):
+            left_out += 1
+            if left_out == len(clips):
+                break
+            continue
+        samples[at : at + len(said.samples)] += _faded(said.samples)
+        truth += [replace(word, start=word.start + at / RATE, end=word.end + at / RATE) for word in said.truth]
+        at += len(said.samples) + round(chance.uniform(*pauses_s) * RATE)
+        left_out = 0
+    return Track(f"joined {seed}", clips[0].language, _within_scale(samples), tuple(truth))
+
+
+def strung_in(condition: str, clips: Sequence[Track], seed: int, length_s: float) -> Track:
+    """A joined track in one of CONDITIONS: noise and rooms go over the whole track, cut clips are joined.
+
+    Another pace makes the track as much longer or shorter. The words that a cut goes through cannot be told apart on
+    a joined track, so "cut anywhere" has no joined track: ValueError.
+    """
+    if condition == "cut anywhere":
+        raise ValueError(f"no track can be joined in the condition {condition!r}")
+    if condition in PIECES:
+        return strung(CONDITIONS[condition](clips, seed), seed, length_s)
+    track = strung(clips, seed, length_s)
+    return track if condition == "joined" else CONDITIONS[condition]([track], seed)[0]
+
+
+def speech_level(samples: Samples) -> float:
+    """Root mean square of the frames in which somebody speaks; 0 of silence."""
+    power = _powers(samples)
+    if not len(power):
+        return 0.0
+    loud = np.percentile(power, 95)
+    return float(np.sqrt(power[power >= loud * 10 ** (-ACTIVE_DB / 10)].mean()))
+
+
+def pauses(clip: Track) -> list[tuple[float, int]]:
+    """Where the clip can be cut between two words: (second in the middle of the pause, words before it).
+
+    A pause is quiet for LEAST_PAUSE_S and has the border of two words in it, or as near as word times are good.
+    """
+    if not clip.truth:
+        return []
+    between = ((left.end + right.start) / 2 for left, right in pairwise(clip.truth))
+    borders = [clip.truth[0].start, *between, clip.truth[-1].end]
+    found = {}
+    for begin, end in _quiet(clip.samples):
+        middle = (begin + end) / 2
+        words = min(range(len(borders)), key=lambda number: abs(borders[number] - middle))
+        if 0 < words < len(clip.truth) and begin - NEAR_S <= borders[words] <= end + NEAR_S:
+            found[words] = middle
+    return [(middle, words) for words, middle in sorted(found.items())]
+
+
+def _quiet(samples: Samples) -> Iterator[tuple[float, float]]:
+    """The stretches between the first sound and the last that are quiet for LEAST_PAUSE_S, in seconds."""
+    loud = np.flatnonzero(_powers(samples) >= speech_level(samples) ** 2 * 10 ** (-QUIET_DB / 10))
+    for left, right in pairwise(loud):
+        begin, end = (left + 1) * FRAME / RATE, right * FRAME / RATE
+        if end - begin >= LEAST_PAUSE_S:
+            yield float(begin), float(end)
+
+
+def _short_pieces(clip: Track, chance: Generator) -> Iterator[Track]:
+    """From the beginning: up to any of the next pauses that makes the piece neither too short nor too long."""
+    cuts = [(0.0, 0), *pauses(clip), (clip.seconds, len(clip.truth))]
+    here = 0
+    while here < len(cuts) - 1:
+        begin, first = cuts[here]
+        ends = [i for i in range(here + 1, len(cuts)) if SHORT_S[0] <= cuts[i][0] - begin <= SHORT_S[1]]
+        if not ends:
+            here += 1
+            continue
+        here = int(chance.choice(ends))
+        end, last = cuts[here]
+        yield _piece(clip, begin, end, range(first, last), (0, 0))
+
+
+def _pieces(clip: Track, chance: Generator) -> Iterator[Track]:
+    begin = chance.uniform(0.0, min(1.0, clip.seconds / 4))
+    while clip.seconds - begin >= PIECE_S[0]:
+        end = min(clip.seconds, begin + chance.uniform(*PIECE_S))
+        touched = [i for i, word in enumerate(clip.truth) if word.end > begin - NEAR_S and word.start < end + NEAR_S]
+        least = begin + NEAR_S
+        most = end - NEAR_S if end < clip.seconds else end
+        inside = [i for i in touched if clip.truth[i].start >= least and clip.truth[i].end <= most]
+        if inside:
+            edges = (inside[0] - touched[0], touched[-1] - inside[-1])
+            yield _piece(clip, begin, end, range(inside[0], inside[-1] + 1), edges)
+        begin = end
+
+
+def _piece(clip: Track, begin: float, end: float, words: range, edges: tuple[int, int]) -> Track:
+    """The samples and words between two moments, with times from the first of them on."""
+    samples = clip.samples[round(begin * RATE) : round(end * RATE)]
+    last = len(samples) / RATE
+    truth = tuple(
+        replace(word, start=min(max(0.0, word.start - begin), last), end=min(max(0.0, word.end - begin), last))
+        for word in (clip.truth[i] for i in words)
+    )
+    return Track(f"{clip.name} {begin:.2f}-{end:.2f}", clip.language, samples, truth, edges=edges)
+
+
+def _beginning(clip: Track, length: int) -> Track:
+    """The clip, as far as *length* samples go and no word is cut through."""
+    if len(clip.samples) <= length:
+        return clip
+    ends = [(at, words) for at, words in pauses(clip) if at * RATE <= length]
+    at, words = max(ends, default=(0.0, 0))
+    return _piece(clip, 0.0, at, range(words), (0, 0))
+
+
+def _shuffled(clips: Sequence[Track], chance: Generator) -> Iterator[Track]:
+    """All in random order, again and again, and none twice in a row."""
+    before = -1
+    while True:
+        order = chance.permutation(len(clips))
+        if len(order) > 1 and order[0] == before:
+            order = order[::-1]
+        for number in order:
+            yield clips[number]
+        before = order[-1]
+
+
+def _chance(clip: Track, seed: int) -> Generator:
+    return np.random.default_rng([seed, zlib.crc32(clip.name.encode()), len(clip.samples)])
+
+
+def _noise(length: int, colour: Literal["white", "pink"], chance: Generator) -> Samples:
+    """Its root mean square is 1."""
+    noise = chance.standard_normal(_quick(length), dtype=np.float32)
+    if colour == "pink":
+        shape = np.fft.rfftfreq(len(noise), 1 / RATE)
+        shape[0] = np.inf  # no direct current
+        noise = np.fft.irfft(np.fft.rfft(noise) / np.sqrt(shape))
+    noise = noise[:length]
+    return (noise / np.sqrt(np.mean(noise**2))).astype(np.float32)
+
+
+def _quick(length: int) -> int:
+    """At least *length*, and without the large prime factors that make Fourier transforms slow."""
+    return -(-length // 4096) * 4096
+
+
+def _stretched(samples: Samples, factor: float) -> Samples:
+    graph = av.filter.Graph()
+    source = graph.add("abuffer", sample_rate=f"{RATE}", sample_fmt="flt", channel_layout="mono", time_base=f"1/{RATE}")
+    tempo, sink = graph.add("atempo", f"{factor}"), graph.add("abuffersink")
+    graph.link_nodes(source, tempo, sink).configure()
+    frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples, np.float32)[None], format="flt", layout="mono")
+    frame.sample_rate, frame.pts = RATE, 0
+    source.push(frame)
+    source.push(None)
+    got = []
+    while True:
+        try:
+            got.append(sink.pull().to_ndarray()[0])
+        except (av.EOFError, av.BlockingIOError):
+            break
+    length = round(len(samples) / factor)
+    stretched = np.concatenate([*got, np.zeros(length, np.float32)])[:length]
+    return stretched.astype(np.float32)
+
+
+def _band(hz: np.ndarray) -> np.ndarray:
+    """1 within BAND_HZ, falling to 0 over EDGE_HZ outside of it."""
+    low, high = BAND_HZ
+    inside = np.clip((hz - low + EDGE_HZ) / EDGE_HZ, 0, 1) * np.clip((high + EDGE_HZ - hz) / EDGE_HZ, 0, 1)
+    return np.sin(np.pi / 2 * inside) ** 2
+
+
+def _by_mulaw(samples: Samples) -> Samples:
+    """Each sample as the nearest of the 256 values of G.711."""
+    values = np.sort(MULAW)
+    return values[np.searchsorted((values[1:] + values[:-1]) / 2, samples)]
+
+
+def _powers(samples: Samples) -> np.ndarray:
+    """Mean power of each whole frame."""
+    whole = samples[: len(samples) // FRAME * FRAME].astype(np.float64)
+    return (whole.reshape(-1, FRAME) ** 2).mean(axis=1)
+
+
+def _within_scale(samples: np.ndarray) -> Samples:
+    """Quieter where it would be louder than full scale."""
+    loudest = float(np.abs(samples).max(initial=0.0))
+    return (samples * min(1.0, LOUDEST / max(loudest, 1e-9))).astype(np.float32)
+
+
+def _faded(samples: Samples) -> Samples:
+    ramp = np.linspace(0, 1, min(round(FADE_S * RATE), len(samples) // 2), dtype=np.float32)
+    faded = samples.copy()
+    if len(ramp):
+        faded[: len(ramp)] *= ramp
+        faded[-len(ramp) :] *= ramp[::-1]
+    return faded
