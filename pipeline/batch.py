@@ -196,6 +196,7 @@ class _Line:
                 start=entry.item.start,
                 language=self.language[0],
                 hint=self._options.hint,
+                voiced=entry.item.voiced,
             )
             hearing = self._recognition.hear(request, tenant=self._options.tenant, urgency=Urgency.BATCH)
             entry.heard = asyncio.ensure_future(hearing)

@@ -49,6 +49,7 @@ class Job:
 
     start: int
     samples: Samples
+    voiced: tuple[tuple[int, int], ...] = ()  # spans with speech in it, positions in order; none: not known
 
     @property
     def end(self) -> int:
@@ -131,7 +132,8 @@ class Packer:
     def _job(self, end: int) -> Job:
         assert self._start is not None
         self._done = end
-        return Job(self._start, self._held.samples(self._start, end))
+        voiced = self._held.voiced(self._start, end, self._options.segmenter.enter)
+        return Job(self._start, self._held.samples(self._start, end), voiced)
 
     def _forget(self) -> None:
         """Let go of the audio that no job can want any more."""
@@ -171,6 +173,18 @@ class _Held:
         last = -(-(end - self._start) // WINDOW)
         base = self._start + first * WINDOW
         return np.concatenate(self._windows[first:last])[start - base : end - base].copy()
+
+    def voiced(self, start: int, end: int, least: float) -> tuple[tuple[int, int], ...]:
+        """The spans between two positions in which the probability of speech is at least *least*."""
+        spans: list[tuple[int, int]] = []
+        at = self._start
+        for window, speech in zip(self._windows, self._speech, strict=True):
+            first, last = max(at, start), min(at + len(window), end)
+            at += len(window)
+            if first >= last or speech < least:
+                continue
+            spans = [*spans[:-1], (spans[-1][0], last)] if spans and spans[-1][1] == first else [*spans, (first, last)]
+        return tuple(spans)
 
     def quietest(self, earliest: int) -> int:
         """The middle of the window after *earliest* around which there is least speech and sound; the last of equals.

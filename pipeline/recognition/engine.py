@@ -18,6 +18,7 @@ class DecodeRequest:
     previous: str = ""  # text already said before this window; steers spelling and style
     hint: str = ""  # vocabulary the user expects
     final: bool = True  # True: best search. False: a quick greedy partial that will be asked again
+    voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ a loop. Each gate is a plain property of the answer; thresholds and their source
 """
 
 import zlib
+from collections.abc import Sequence
 
 NO_SPEECH = 0.6  # the model's own doubt ...
 UNLIKELY = -1.0  # ... counts together with a mean log-probability below this (openai/whisper)
@@ -12,6 +13,7 @@ FEW_LETTERS = 12  # the word or two that noise and music are given ...
 NO_SPEECH_IN_FEW, UNLIKELY_FEW = 0.5, -0.5  # ... need less doubt
 REPETITION = 2.4  # zlib ratio above which a text is a loop (openai/whisper)
 LETTERS_PER_S = 30.0  # faster than anybody speaks, in any script; English at 8 tokens a second
+HURRIED = 16.0  # letters a second of voice; people who repeat a phrase speak more slowly, a model that does is faster
 DOUBT = -0.4  # mean log-probability below which a second look is worth its cost
 
 
@@ -37,6 +39,25 @@ def failed_gate(text: str, *, seconds: float, avg_logprob: float, no_speech_prob
     if letters > LETTERS_PER_S * seconds + FEW_LETTERS:
         return "too_fast"
     return None
+
+
+def without_echo(words: Sequence[str], *, voiced_s: float) -> int:
+    """How many of *words* are left when the end of a text that says one phrase over and over is cut to its first time.
+
+    After a short utterance a Whisper fills what is left of its window with the last sentence again. All words are left
+    where nothing is repeated, or where *voiced_s* seconds of voice were enough to say it all. *words* are as spoken().
+    """
+    letters = sum(map(_letters, words))
+    if letters <= HURRIED * voiced_s:
+        return len(words)
+    kept = len(words)
+    for size in range(1, len(words) // 2 + 1):
+        tail = size  # words at the end that repeat with this period
+        while tail < len(words) and words[-tail - 1] == words[-tail - 1 + size]:
+            tail += 1
+        if tail >= 2 * size and sum(map(_letters, words[-tail:])) > FEW_LETTERS:
+            kept = min(kept, len(words) - tail + size)
+    return kept
 
 
 def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float) -> bool:

@@ -19,13 +19,15 @@ from faster_whisper.transcribe import get_suppressed_tokens
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
+from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines.alignment import Piece, words_of
 from pipeline.recognition.engines.bootstrap import load_cuda, polite_threads, thread_count
-from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, failed_gate, is_no_speech
+from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, failed_gate, is_no_speech, without_echo
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.prompts import WINDOWS_S, Shape, max_length, prefix_tokens, window_for
 from pipeline.recognition.engines.windows import FULL, Fit
+from pipeline.recognition.scoring import spoken
 from pipeline.words import Word
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ _MOST = {"cpu": 8, "cuda": 24}
 _TEXTS_REMEMBERED = 1024  # encoded prompts kept: each is asked for twice, by the scheduler and by the decoder
 _NO_REPEAT = 4  # tokens: what a loop is cut at when there is no other way left to look at it
 _ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding that word times may be sought in: the last word's end
+_MARGIN = RATE // 5  # samples heard before and after speech that had no words
 _MOMENT = RATE // 20  # samples of silence before a second look: the encoder, whose frames fall elsewhere, hears anew
 
 
@@ -141,31 +144,57 @@ class WhisperEngine:
         return Shape(self._window_s(request.samples), len(self._prefix(request)), request.final)
 
     def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
-        """See Engine. Finals that fail a gate or are doubtful are heard once more, in a window of 30 s."""
-        shape = self.bucket(requests[0])
-        assert isinstance(shape, Shape)
+        """See Engine. Finals that fail a gate or are doubtful are heard once more, and so is speech without words."""
         try:
-            hypotheses = self._decode(requests, shape)
-            again = [
-                row for row, said in enumerate(hypotheses) if requests[row].final and _worth_another_look(said, shape)
+            answers = self._heard(requests)
+            return [
+                self._completed(request, heard) if request.final else heard
+                for request, heard in zip(requests, answers, strict=True)
             ]
-            if again:
-                for row, second in zip(again, self._second_look([requests[row] for row in again], shape), strict=True):
-                    hypotheses[row] = _better(hypotheses[row], second)
-            words = self._aligned(requests, hypotheses)
         except RuntimeError as error:
             raise EngineFailed(f"CTranslate2 failed: {error}") from error
+
+    def _heard(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
+        shape = self.bucket(requests[0])
+        assert isinstance(shape, Shape)
+        hypotheses = self._decode(requests, shape)
+        again = [row for row, said in enumerate(hypotheses) if requests[row].final and _worth_another_look(said, shape)]
+        if again:
+            for row, second in zip(again, self._second_look([requests[row] for row in again], shape), strict=True):
+                hypotheses[row] = _better(hypotheses[row], second)
+        words = self._aligned(requests, hypotheses)
         return [
             Heard(
-                words=spoken,
+                words=its_words,
                 language=said.language,
                 language_probability=said.language_probability,
                 avg_logprob=said.avg_logprob,
                 no_speech_prob=said.no_speech_prob,
                 rejected=said.failed,
             )
-            for said, spoken in zip(hypotheses, words, strict=True)
+            for said, its_words in zip(hypotheses, words, strict=True)
         ]
+
+    def _completed(self, request: DecodeRequest, heard: Heard) -> Heard:
+        """*heard* with the words of speech that it has none for, where a look at that speech alone gives them."""
+        given_up = request.start
+        while stretch := next((one for one in unheard(heard.words, request.voiced) if one[0] >= given_up), None):
+            given_up = stretch[1]
+            first = max(stretch[0] - _MARGIN, request.start)
+            last = min(stretch[1] + _MARGIN, request.start + len(request.samples))
+            part = replace(
+                request,
+                samples=request.samples[first - request.start : last - request.start],
+                start=first,
+                language=heard.language or request.language,
+                previous="",
+            )
+            [missed] = self._heard([part])
+            fresh = [word for word in missed.words if stretch[0] <= (word.start + word.end) // 2 < stretch[1]]
+            if fresh:
+                heard = replace(heard, words=_merged(heard.words, fresh), rejected=None)
+                given_up = fresh[-1].end
+        return heard
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
         """See Engine. Each window counts by its length."""
@@ -219,7 +248,7 @@ class WhisperEngine:
         place: tuple[_Encoded, int],
     ) -> _Hypothesis:
         said = result.sequences_ids[0]
-        tokens = tuple(token for token in said if token < self._tokenizer.eot)
+        tokens = self._without_echo(tuple(token for token in said if token < self._tokenizer.eot), request)
         text = self._tokenizer.decode(tokens)
         # CTranslate2 divides by the tokens it shows; the end token counts too (as in faster-whisper).
         avg_logprob = result.scores[0] * len(said) / (len(said) + 1)
@@ -228,9 +257,20 @@ class WhisperEngine:
             seconds=len(request.samples) / RATE,
             avg_logprob=avg_logprob,
             no_speech_prob=result.no_speech_prob,
-            cut_off=len(said) >= shape.most_tokens,
+            cut_off=len(tokens) >= shape.most_tokens,
         )
         return _Hypothesis(tokens, text, *language, avg_logprob, result.no_speech_prob, failed, *place)
+
+    def _without_echo(self, tokens: tuple[int, ...], request: DecodeRequest) -> tuple[int, ...]:
+        """*tokens* without the last phrase said over and over in less time than anybody needs for it."""
+        voiced = sum(last - first for first, last in request.voiced) if request.voiced else len(request.samples)
+        texts, parts = self._tokenizer.split_to_word_tokens([*tokens, self._tokenizer.eot])
+        words = [" ".join(spoken(text)) for text in texts[:-1]]
+        at = [index for index, word in enumerate(words) if word]  # marks are words of their own
+        kept = without_echo([words[index] for index in at], voiced_s=voiced / RATE)
+        if kept == len(at):
+            return tokens
+        return tuple(token for part in parts[: at[kept]] for token in part)
 
     def _second_look(self, requests: Sequence[DecodeRequest], shape: Shape) -> list[_Hypothesis]:
         """The same audio a moment later, in the longest window, without text before it, the usual seed of a loop."""
@@ -340,6 +380,14 @@ def _better(first: _Hypothesis, second: _Hypothesis) -> _Hypothesis:
     ):
         return replace(likelier, failed="no_speech")
     return likelier
+
+
+def _merged(words: Sequence[Word], fresh: Sequence[Word]) -> tuple[Word, ...]:
+    """*words* with *fresh* ones where they were spoken. A word that reached over them ends where they begin."""
+    first, last = fresh[0].start, fresh[-1].end
+    before = [replace(word, end=min(word.end, max(word.start, first))) for word in words if word.start < first]
+    after = [replace(word, start=max(word.start, min(last, word.end))) for word in words if word.start >= first]
+    return (*before, *fresh, *after)
 
 
 def _suppressed(tokenizer: Tokenizer) -> list[int]:
