@@ -52,7 +52,7 @@ PURE = (
     "server/accounts/signed.py",
     "server/delivery/backoff.py", "server/delivery/signing.py", "server/delivery/sse.py",
     "server/delivery/targets.py",
-    "server/jobs/orders.py", "server/jobs/states.py",
+    "server/jobs/offer.py", "server/jobs/orders.py", "server/jobs/states.py",
     "server/storage/interfaces.py", "server/storage/rows.py", "server/storage/schema.py",
 )  # fmt: skip
 """Files without I/O, clock, chance, threads and event loops: whatever they know came as an argument."""

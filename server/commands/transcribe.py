@@ -121,7 +121,7 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
     with ThreadPoolExecutor(4) as threads, open_benches(config, threads) as (benches, isolation):
         bench = benches["production"]
         if given.language is not None and given.language not in bench.offer.languages:
-            raise ConfigError(f"--language must be one that the model knows, got {given.language!r}")
+            raise ConfigError(f"--language cannot be used: {bench.offer.refusal(given.language)}")
         probe = await asyncio.to_thread(isolation.probe, path, DecodeLimits())
         chunks: list[Chunk] = []
         with _progress(probe.duration_s) as show:
