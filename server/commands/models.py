@@ -116,7 +116,10 @@ def _progress(name: str) -> Iterator[tuple[Tell, float]]:
     """What to tell how far the download is, and how often: a bar on a terminal, lines elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda here, total: print(f"downloading {name}: {here / 1e6:.0f} of {total / 1e6:.0f} MB"), PLAIN_EVERY_S
+        yield (
+            lambda here, total: print(f"downloading {name}: {here / 1e6:.0f} of {total / 1e6:.0f} MB", flush=True),
+            PLAIN_EVERY_S,
+        )
         return
     columns = (TextColumn(f"downloading {name}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
