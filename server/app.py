@@ -32,6 +32,7 @@ from server.door import Door
 from server.ids import CHANCE_BYTES, Prefix, new_id
 from server.jobs.fetch import Fetcher
 from server.jobs.holding import Holding
+from server.jobs.offer import Offer
 from server.jobs.probing import Prober
 from server.jobs.running import Transcriber, WorkerRules
 from server.jobs.sweeping import Sweeper
@@ -43,7 +44,7 @@ from server.live.hearing import Hearing
 from server.live.session import LiveRules
 from server.metrics import Metrics
 from server.records import Records
-from server.routes.accepting import Accepting, Offer
+from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams, Seats
@@ -235,8 +236,10 @@ def _resources(operations: list[Operation], door: Door) -> list[BaseRoute]:
 
 def _running(bench: Bench) -> Mapping[str, Any]:
     return {
-        "engine": bench.batch.engine_name,
-        "model": bench.batch.model_name,
+        "engine": bench.offer.engine,
+        "model": bench.offer.model,
+        "languages": sorted(bench.offer.languages),
+        "bundled": bench.offer.bundled,
         "warnings": [dict(warning) for warning in bench.offer.warnings],
     }
 

@@ -3,20 +3,20 @@
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import Engine
-from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.load import EngineSettings, Loaded, choose
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from server.app import Bench
 from server.capacity import sessions_of
 from server.config import Config
+from server.jobs.offer import Offer
 from server.live.hearing import Hearing
-from server.routes.accepting import Offer
 
 
 @contextmanager
@@ -25,10 +25,11 @@ def open_benches(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
     with ExitStack() as stack:
         isolation = stack.enter_context(closing(Isolation()))
         isolation.start()
-        engine = stack.enter_context(closing(load(settings(config))))
-        voice = VoiceDetector() if engine.name != "scripted" else None
-        production = _bench(stack, engine, voice, isolation, threads, data_dir=config.data_dir)
-        sandbox = _bench(stack, ScriptedEngine(), None, isolation, threads, data_dir=config.data_dir)
+        loaded = choose(settings(config))
+        stack.enter_context(closing(loaded.engine))
+        voice = VoiceDetector() if loaded.engine.name != "scripted" else None
+        production = _bench(stack, loaded, voice, isolation, threads, data_dir=config.data_dir)
+        sandbox = _bench(stack, Loaded(ScriptedEngine()), None, isolation, threads, data_dir=config.data_dir)
         yield {"production": production, "sandbox": sandbox}, isolation
 
 
@@ -45,13 +46,14 @@ def settings(config: Config) -> EngineSettings:
 
 def _bench(
     stack: ExitStack,
-    engine: Engine,
+    loaded: Loaded,
     voice: VoiceDetector | None,
     isolation: Isolation,
     threads: Executor,
     *,
     data_dir: Path,
 ) -> Bench:
+    engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
     batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)
     hearing = Hearing(
@@ -65,6 +67,16 @@ def _bench(
     return Bench(
         batch=batch,
         hearing=hearing,
-        offer=Offer(languages=engine.languages, models={engine.model}),
+        offer=_offer(loaded),
         statistics=scheduler.statistics,
     )
+
+
+def _offer(loaded: Loaded) -> Offer:
+    """The engine as clients see it. Its jobs are warned where the model that was to hear them could not be had."""
+    engine = loaded.engine
+    offer = Offer(engine=engine.name, model=engine.model, languages=frozenset(engine.languages), bundled=loaded.bundled)
+    if loaded.instead_of is None:
+        return offer
+    message = f"recognised by the model {offer.model} ({offer.hears}), because {loaded.instead_of} could not be loaded"
+    return replace(offer, warnings=({"code": "fallback_model", "message": message},))

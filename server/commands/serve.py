@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +23,10 @@ from server.accounts.limits import Limits
 from server.app import SERVER, Bench, build
 from server.benches import open_benches
 from server.clock import now_ms
+from server.commands.models import pull_hint
 from server.commands.websocket import PatientWebSocket
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
+from server.jobs.offer import Offer
 from server.limits_file import read_limits
 from server.logs import configure, log
 from server.storage.folder import PRIVATE_FILE, claim_folder
@@ -78,7 +80,7 @@ async def _serve(config: Config, limits: Limits) -> None:
             await _tell_operator(storage, config)
             await _take_over(storage)
             async with service.running():
-                await _answer(service, listening, _ready_line(address, benches["production"], heard))
+                await _answer(service, listening, _ready_lines(address, benches["production"].offer, heard))
     finally:
         listening.close()
         await storage.close()
@@ -103,7 +105,7 @@ def open_estimator(config: Config) -> Estimator:
     return estimator
 
 
-async def _answer(service: Any, listening: socket.socket, ready: str) -> None:
+async def _answer(service: Any, listening: socket.socket, ready: Sequence[str]) -> None:
     """Serve HTTP until a signal comes."""
     server = _Uvicorn(transport(service.app), ready)
     loop, leaving = asyncio.get_running_loop(), asyncio.Event()
@@ -145,13 +147,14 @@ def transport(app: ASGIApp) -> uvicorn.Config:
 class _Uvicorn(uvicorn.Server):
     """Signals are ours: before connections are closed, streams and held requests have to be told."""
 
-    def __init__(self, config: uvicorn.Config, ready: str) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Sequence[str]) -> None:
         super().__init__(config)
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        log.info(self._ready)
+        for line in self._ready:
+            log.info(line)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -187,8 +190,10 @@ async def _self_check(bench: Bench) -> str:
     return written(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
 
-def _ready_line(address: str, bench: Bench, heard: str) -> str:
-    return f'ready {address} engine={bench.batch.engine_name} model={bench.batch.model_name} heard="{heard}"'
+def _ready_lines(address: str, offer: Offer, heard: str) -> list[str]:
+    """What is logged once the port answers. Programs read the first line."""
+    ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.hears}" heard="{heard}"'
+    return [ready, f"{offer.model} is the bundled model: {pull_hint()}"] if offer.bundled else [ready]
 
 
 async def _take_over(storage: Storage) -> None:

@@ -121,7 +121,7 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
     with ThreadPoolExecutor(4) as threads, open_benches(config, threads) as (benches, isolation):
         bench = benches["production"]
         if given.language is not None and given.language not in bench.offer.languages:
-            raise ConfigError(f"--language must be one that the model knows, got {given.language!r}")
+            raise ConfigError(f"--language cannot be used: {bench.offer.refusal(given.language)}")
         probe = await asyncio.to_thread(isolation.probe, path, DecodeLimits())
         chunks: list[Chunk] = []
         with _progress(probe.duration_s) as show:
@@ -154,16 +154,16 @@ async def _there(given: argparse.Namespace, formats: Sequence[str], key: str) ->
         record = await client.job(job["job_id"])
         if record["status"] != "completed":
             raise ServiceError(409, "job_not_completed", (record["error"] or {"message": record["status"]})["message"])
-        _tell_notes(warning["code"] for warning in record["warnings"])
+        _tell_notes(warning.get("message", warning["code"]) for warning in record["warnings"])
         return {name: await client.output(record, name) for name in formats}
 
 
 # --- for both --------------------------------------------------------------------------------------------------------
 
 
-def _tell_notes(codes: Iterable[str]) -> None:
-    for code in dict.fromkeys(codes):
-        print(f"scribewire: note: {code}", file=sys.stderr)
+def _tell_notes(notes: Iterable[str]) -> None:
+    for note in dict.fromkeys(notes):
+        print(f"scribewire: note: {note}", file=sys.stderr)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeVar
 import orjson
 
 from server.errors import FieldError, Problem, invalid
+from server.jobs.offer import Offer
 from server.jobs.states import CONTAINER, LiveOptions, Order
 
 Fields: TypeAlias = Mapping[str, Sequence[object]]
@@ -77,9 +78,7 @@ class Members:
             return default
 
 
-def parse_order(
-    fields: Fields, *, languages: Collection[str], models: Collection[str], sandbox: bool, has_file: bool
-) -> Asked:
+def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) -> Asked:
     """Raises Problem: missing_input, ambiguous_input, invalid_parameter."""
     members = Members(fields)
     url, twin = members.take("url", _url, None), members.take("audio_url", _url, None)
@@ -88,8 +87,7 @@ def parse_order(
         raise Problem("ambiguous_input", "give exactly one of file, url and audio_url")
     order = common_order(
         members,
-        languages=languages,
-        models=models,
+        offer=offer,
         word_timestamps=members.take("word_timestamps", _boolean, False),
         scenario=members.take("sandbox_scenario", _one_of(SCENARIOS), None) if sandbox else None,
     )
@@ -108,9 +106,7 @@ def parse_order(
     )
 
 
-def parse_live_order(
-    fields: Fields, *, languages: Collection[str], models: Collection[str]
-) -> tuple[Order, tuple[Mapping[str, str], ...]]:
+def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapping[str, str], ...]]:
     """The order of a live session and what to warn of. Raises Problem invalid_parameter."""
     members = Members(fields)
     default = LiveOptions()
@@ -124,7 +120,7 @@ def parse_live_order(
         record=members.take("record", _boolean, default.record),
     )
     timed = members.take("word_timestamps", _boolean, True)  # live words have their times anyway
-    order = common_order(members, languages=languages, models=models, word_timestamps=timed)
+    order = common_order(members, offer=offer, word_timestamps=timed)
     if members.errors:
         raise invalid(members.errors)
     return replace(order, live=live), unknown_members(fields, COMMON | LIVE_ONLY)
@@ -133,8 +129,7 @@ def parse_live_order(
 def common_order(
     members: Members,
     *,
-    languages: Collection[str],
-    models: Collection[str],
+    offer: Offer,
     word_timestamps: bool,
     scenario: str | None = None,
 ) -> Order:
@@ -146,8 +141,8 @@ def common_order(
     return Order(
         output_formats=members.take("output_formats", _subset(FORMATS), ("json",)),
         word_timestamps=word_timestamps,
-        language=members.take("language", _one_of(sorted(languages)), None),
-        model=members.take("model", _one_of(sorted(models)), None),
+        language=members.take("language", _language(offer), None),
+        model=members.take("model", _one_of((offer.model,)), None),
         prompt=members.take("prompt", _text_up_to(MOST_PROMPT_CHARS), ""),
         webhook_url=webhook_url,
         webhook_events=(events or WEBHOOK_EVENTS) if webhook_url else (),
@@ -235,6 +230,16 @@ def _one_of(allowed: Sequence[str]) -> Callable[[Sequence[object]], str]:
             if candidate.lower() == value:
                 return candidate
         raise _Wrong("unknown_value", f"unknown value {value[:100]!r}; allowed: {', '.join(allowed)}")
+
+    return parse
+
+
+def _language(offer: Offer) -> Callable[[Sequence[object]], str]:
+    def parse(values: Sequence[object]) -> str:
+        value = _text(values).strip().lower()
+        if value not in offer.languages:
+            raise _Wrong("unknown_value", offer.refusal(value))
+        return value
 
     return parse
 

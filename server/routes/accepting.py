@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -13,18 +13,10 @@ from server.clock import now_ms
 from server.delivery.egress import Egress
 from server.door import Caller
 from server.errors import FieldError, Problem
+from server.jobs.offer import Offer
 from server.jobs.states import Order
 from server.storage.interfaces import IdempotencyKey, JobStore, Outbox, Quota
 from server.wire import idempotency_key
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """What an environment's engine can be asked for."""
-
-    languages: Collection[str]
-    models: Collection[str]
-    warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class Live:
         members = json_object(await body_of(request, most=MOST_BODY))
         fields = {name: [value] for name, value in members.items()}
         offer = self._accepting.offers[caller.environment]
-        order, warnings = parse_live_order(fields, languages=offer.languages, models=offer.models)
+        order, warnings = parse_live_order(fields, offer=offer)
         key = self._accepting.key(request, caller)
         async with self._accepting.reserved(key):
             warnings = await self._accepting.warnings(caller, order, warnings)

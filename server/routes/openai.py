@@ -22,10 +22,10 @@ from server.delivery.sse import KEEP_ALIVE, event
 from server.door import Caller
 from server.errors import CODES, FieldError, Problem, invalid
 from server.jobs.holding import Holding
+from server.jobs.offer import Offer
 from server.jobs.orders import Asked, Members, common_order
 from server.jobs.states import Job, State
 from server.jobs.uploads import MULTIPART, Received
-from server.routes.accepting import Offer
 from server.routes.operation import Answer, Operation, json_response
 from server.routes.transcriptions import Transcriptions
 from server.schemas import ref
@@ -84,8 +84,9 @@ class OpenAI:
         ]  # fmt: skip
 
     async def models(self, _request: Request, caller: Caller) -> Response:
-        names = [ALIAS, *sorted(self._offers[caller.environment].models)]
-        rows = [{"id": name, "object": "model", "created": 0, "owned_by": "scribewire"} for name in names]
+        offer = self._offers[caller.environment]
+        about = {"object": "model", "created": 0, "owned_by": "scribewire", "languages": sorted(offer.languages)}
+        rows = [{"id": name, **about} for name in (ALIAS, offer.model)]
         return json_response({"object": "list", "data": rows})
 
     async def create(self, request: Request, caller: Caller) -> Response:
@@ -173,7 +174,7 @@ class _Wish:
         self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
         _check_temperature(fields.get("temperature", ["0"])[0])
         members = Members({name: fields[name] for name in ("language", "prompt") if name in fields})
-        order = common_order(members, languages=offer.languages, models=offer.models, word_timestamps=True)
+        order = common_order(members, offer=offer, word_timestamps=True)
         if members.errors:
             raise invalid(members.errors)
         output = FILE_FORMATS.get(self.response_format, "json")
@@ -190,11 +191,11 @@ def error_body(problem: Problem) -> Mapping[str, Any]:
 
 
 def _check_model(given: list[object], offer: Offer) -> None:
-    if len(given) != 1 or given[0] not in (ALIAS, *offer.models):
+    if len(given) != 1 or given[0] not in (ALIAS, offer.model):
         name = str(given[0])[:100] if given else ""
         raise Problem(
             "model_not_found",
-            f"there is no model {name!r}, only {', '.join([ALIAS, *sorted(offer.models)])}",
+            f"there is no model {name!r}, only {ALIAS} and {offer.model}, which are the same",
             errors=[FieldError("model", "unknown_value", "unknown model")],
         )
 

@@ -133,11 +133,9 @@ class Transcriptions:
             yield received
 
     def _parsed(self, received: Received, caller: Caller) -> Asked:
-        offer = self._accepting.offers[caller.environment]
         asked = parse_order(
             received.fields,
-            languages=offer.languages,
-            models=offer.models,
+            offer=self._accepting.offers[caller.environment],
             sandbox=caller.environment == "sandbox",
             has_file=received.file is not None,
         )

@@ -1,7 +1,7 @@
 // The page's frame: one view at a time, named by the address behind #.
 
-import { root } from "./api.js";
 import { find } from "./dom.js";
+import { showHearing } from "./hearing.js";
 import "./speak.js";
 import { showAccount } from "./account.js";
 import "./estimator.js";
@@ -30,15 +30,6 @@ function route(moved) {
   find(`#${name}-view h1`).focus({ preventScroll: true });
 }
 
-/** What hears here, and whether it is a stopgap. */
-async function showEngine() {
-  const answer = await fetch(new URL("readyz", root)).catch(() => null);
-  if (!answer?.ok) return;
-  const { engine, model, warnings } = await answer.json();
-  find("#engine").textContent = `Heard by ${engine} (${model}) on this server.`;
-  find("#engine-warning").textContent = warnings.map(({ message }) => message).filter(Boolean).join(" ");
-}
-
 addEventListener("hashchange", () => route(true));
 route(false);
-showEngine();
+showHearing();

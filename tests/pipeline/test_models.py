@@ -1,99 +1,53 @@
-"""Finding a model's files: in a folder, in the cache, on a hub that answers, is silent, or does not know the model."""
+"""Which model a name stands for, which one is taken where none is named, and that the bundled one is the real one."""
 
-import hashlib
-import json
-import logging
-import socket
+import shutil
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from urllib.parse import urlsplit
 
 import pytest
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import models
+from pipeline.recognition.engines.models import KNOWN, Model, at_hand, automatic, locate, pull
+from tests.hubs import hub, put_into_cache
+from tests.processes import printed
 
-REPOSITORY = "somebody/whisper-of-mine"
-COMMIT = "c" * 40
-FILES = {
-    "model.bin": b"weights " * 40_000,
-    "config.json": b"{}",
-    "tokenizer.json": b"{}",
-    "vocabulary.json": b"[]",
-    "README.md": b"not needed",
-}
-
-
-class Hub(BaseHTTPRequestHandler):
-    """As much of the Hugging Face hub as a download asks for."""
-
-    def do_GET(self) -> None:
-        path = urlsplit(self.path).path
-        if path in (f"/api/models/{REPOSITORY}", f"/api/models/{REPOSITORY}/revision/main"):
-            siblings = [{"rfilename": name, "size": len(data)} for name, data in FILES.items()]
-            self._answer(json.dumps({"id": REPOSITORY, "sha": COMMIT, "siblings": siblings}).encode())
-        elif path.startswith(f"/api/models/{REPOSITORY}/tree/"):
-            rows = [
-                {"type": "file", "path": name, "size": len(data), "oid": etag(data)} for name, data in FILES.items()
-            ]
-            self._answer(json.dumps(rows).encode())
-        elif path.startswith(f"/{REPOSITORY}/resolve/") and path.rpartition("/")[2] in FILES:
-            data = FILES[path.rpartition("/")[2]]
-            self._answer(data, etag=etag(data))
-        else:
-            self._answer(b'{"error":"Repository not found"}', status=404)
-
-    do_HEAD = do_GET  # noqa: N815  http.server calls it by this name
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name is http.server's
-        pass
-
-    def _answer(self, body: bytes, *, status: int = 200, etag: str | None = None) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("X-Repo-Commit", COMMIT)
-        if status == 404:
-            self.send_header("X-Error-Code", "RepoNotFound")
-        if etag is not None:
-            self.send_header("ETag", f'"{etag}"')
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-
-def etag(data: bytes) -> str:
-    return hashlib.sha1(data).hexdigest()
+FILES = {"model.bin": b"weights " * 40_000, "config.json": b"{}", "tokenizer.json": b"{}", "vocabulary.json": b"[]"}
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    yield
-    server.shutdown()
-    server.server_close()
-    thread.join()
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
 
 
-def located(model: str, cache_dir: Path, *, wait_s: float = 60.0) -> Path:
-    return models.locate(model, cache_dir=cache_dir, download_wait_s=wait_s)
+@pytest.fixture
+def small_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A hub that has two models."""
+    with hub({KNOWN["small"].repository: FILES, "somebody/whisper-of-mine": FILES}) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        yield
 
 
-@pytest.mark.usefixtures("hub")
-def test_a_download_that_takes_too_long_says_how_far_it_came(tmp_path: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="came in time; starting again goes on from there"):
-        located(REPOSITORY, tmp_path, wait_s=0.0)
+def located(model: str, cache_dir: Path) -> Model:
+    return locate(model, cache_dir=cache_dir, download_wait_s=60.0)
+
+
+def pulled(model: str, cache_dir: Path) -> Model:
+    return pull(model, cache_dir=cache_dir, tell=lambda *_: None, every_s=1.0)
+
+
+def in_cache(name: str, cache_dir: Path) -> Path:
+    return put_into_cache(cache_dir, KNOWN[name].repository, FILES)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_folder_is_taken_as_it_is(tmp_path: Path) -> None:
     for name in ("model.bin", "tokenizer.json"):
         (tmp_path / name).touch()
-    assert located(str(tmp_path), tmp_path / "cache") == tmp_path
+    assert located(str(tmp_path), tmp_path / "cache") == Model(tmp_path.name, tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["model.bin", "tokenizer.json"])
@@ -110,53 +64,130 @@ def test_what_is_neither_a_name_nor_a_folder_is_refused_at_once_with_the_names(t
         located(model, tmp_path)
 
 
-@pytest.mark.usefixtures("hub")
-def test_a_download_lands_in_the_cache_and_is_found_there_without_a_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO, logger=models.__name__):
-        folder = located(REPOSITORY, tmp_path)
-    assert {path.name for path in folder.iterdir()} == set(FILES) - {"README.md"}
-    assert (folder / "model.bin").read_bytes() == FILES["model.bin"]
-    assert "downloading Whisper model" in caplog.messages
+@pytest.mark.usefixtures("small_hub")
+def test_a_name_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = located("small", tmp_path)
+    assert (found.name, found.bundled) == ("small", False)
+    assert (found.folder / "model.bin").read_bytes() == FILES["model.bin"]
+    assert located("somebody/whisper-of-mine", tmp_path).name == "whisper-of-mine"
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    assert located(REPOSITORY, tmp_path) == folder
+    assert located("small", tmp_path) == found
 
 
-@pytest.mark.usefixtures("hub")
-def test_a_model_that_the_hub_does_not_have_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="could not be downloaded"):
-        located("somebody/else", tmp_path)
+def test_every_name_stands_for_a_repository_and_its_facts_agree_with_it() -> None:
+    for name, known in KNOWN.items():
+        assert known.repository.count("/") == 1
+        assert known.languages == 1 or not (name.endswith(".en") or name.startswith("distil")), name
+    assert {"base", "large-v3-turbo"} <= set(KNOWN)
 
 
-def test_without_a_network_the_sentence_says_how_to_bring_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    with pytest.raises(ModelUnavailable, match=r"'base' could not be downloaded: .* Copy the folder"):
-        located("base", tmp_path)
+# --- the bundled one -------------------------------------------------------------------------------------------------
 
 
-def test_a_hub_that_is_silent_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "REACH_S", 3.0)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        with pytest.raises(ModelUnavailable, match="gave no answer within 3 s"):
-            located("base", tmp_path)
+def test_the_bundled_model_is_openais_tiny_en_byte_for_byte(bundled: Path) -> None:
+    assert models.bundled_is_sound()
+    assert {path.name for path in bundled.iterdir()} >= {"config.json", "model.bin", "tokenizer.json", "vocabulary.txt"}
 
 
-def test_the_download_program_says_what_went_wrong_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise OSError("no space\nleft on device")
-
-    monkeypatch.setattr(models.HfApi, "model_info", broken)
-    models.main(REPOSITORY, str(tmp_path))
-    assert capsys.readouterr().out == "failed OSError: no space left on device\n"
+@pytest.mark.usefixtures("no_hub")
+def test_the_bundled_model_is_named_like_any_other(tmp_path: Path, bundled: Path) -> None:
+    assert located("tiny.en", tmp_path) == Model("tiny.en", bundled, bundled=True)
 
 
-def test_every_name_stands_for_a_repository() -> None:
-    assert all(repository.count("/") == 1 for repository in models.REPOSITORIES.values())
-    assert {"base", "large-v3-turbo"} <= set(models.REPOSITORIES)
+def test_other_weights_in_its_place_are_noticed(tmp_path: Path, bundled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(bundled, tmp_path / "copy")
+    with (tmp_path / "copy" / "model.bin").open("r+b") as weights:
+        weights.seek(40_000_000)
+        weights.write(b"\0\0\0\0")
+    monkeypatch.setattr(models, "bundled_folder", lambda: tmp_path / "copy")
+    assert not models.bundled_is_sound()
+
+
+def test_without_its_package_it_is_missed_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "_PACKAGE", "no-such-package")
+    assert models.bundled_folder() is None
+    with pytest.raises(ModelUnavailable, match="scripts/setup model"):
+        models.bundled_is_sound()
+
+
+def test_its_package_is_never_imported(bundled: Path) -> None:
+    program = """
+import sys
+from pipeline.recognition.engines.load import EngineSettings, load
+load(EngineSettings(model="tiny.en", windows="full")).close()
+print(sorted(name for name in sys.modules if name.startswith(sys.argv[1])))
+"""
+    assert printed(program, bundled.parent.name) == "[]"
+
+
+# --- where none is named ---------------------------------------------------------------------------------------------
+
+
+def test_an_empty_cache_leaves_the_bundled_model(tmp_path: Path) -> None:
+    assert automatic("cpu", tmp_path) == automatic("cuda", tmp_path) == ["tiny.en"]
+
+
+def test_nothing_is_left_without_the_bundled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "_PACKAGE", "no-such-package")
+    assert automatic("cpu", tmp_path) == []
+
+
+def test_the_model_that_suits_the_device_comes_before_the_bundled_one(tmp_path: Path) -> None:
+    in_cache("base", tmp_path)
+    in_cache("large-v3-turbo", tmp_path)
+    assert automatic("cpu", tmp_path) == ["base", "tiny.en"]
+    assert automatic("cuda", tmp_path) == ["large-v3-turbo", "tiny.en"]
+
+
+def test_what_other_programs_put_into_the_cache_is_not_taken(tmp_path: Path) -> None:
+    in_cache("large-v3", tmp_path)
+    assert automatic("cpu", tmp_path) == ["tiny.en"]
+
+
+@pytest.mark.usefixtures("small_hub")
+def test_the_model_that_was_pulled_last_comes_first(tmp_path: Path) -> None:
+    in_cache("base", tmp_path)
+    assert pulled("small", tmp_path) == at_hand("small", tmp_path)
+    assert automatic("cpu", tmp_path) == ["small", "base", "tiny.en"]
+    pulled("somebody/whisper-of-mine", tmp_path)
+    assert automatic("cpu", tmp_path) == ["somebody/whisper-of-mine", "base", "tiny.en"]
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_what_is_here_is_pulled_without_a_hub(tmp_path: Path) -> None:
+    in_cache("base", tmp_path)
+    in_cache("medium", tmp_path)
+    assert pulled("medium", tmp_path).name == "medium"
+    assert automatic("cpu", tmp_path)[0] == "medium"
+    assert pulled("tiny.en", tmp_path).bundled
+    assert automatic("cpu", tmp_path) == ["tiny.en", "base"]
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_pull_that_fails_changes_nothing(tmp_path: Path) -> None:
+    in_cache("medium", tmp_path)
+    pulled("medium", tmp_path)
+    for name in ("small", "bass"):
+        with pytest.raises(ModelUnavailable):
+            pulled(name, tmp_path)
+    assert automatic("cpu", tmp_path) == ["medium", "tiny.en"]
+
+
+def test_a_pulled_model_that_was_deleted_is_forgotten(tmp_path: Path) -> None:
+    folder = in_cache("medium", tmp_path)
+    pulled("medium", tmp_path)
+    shutil.rmtree(folder)
+    assert automatic("cpu", tmp_path) == ["tiny.en"]
+
+
+@pytest.mark.parametrize("note", [b"", b"bass", b"\xff\xfe", b"a/b/c", b"some body/else"])
+def test_a_note_that_pull_never_wrote_is_ignored(tmp_path: Path, note: bytes) -> None:
+    (tmp_path / "scribewire-pulled.txt").write_bytes(note)
+    assert automatic("cpu", tmp_path) == ["tiny.en"]
+
+
+def test_a_note_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    in_cache("base", tmp_path)
+    (tmp_path / "scribewire-pulled.txt").mkdir()
+    with pytest.raises(ModelUnavailable, match="cannot be written"):
+        pulled("base", tmp_path)

@@ -18,6 +18,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
+def bundled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with the model that comes with the installation."""
+    with running(tmp_path_factory.mktemp("bundled"), ENGINE="auto", WHISPER_MODEL="tiny.en") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
 def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with the scripted engine, a free plan that takes one mebibyte, and impatient webhooks."""
     folder = tmp_path_factory.mktemp("small")

@@ -34,10 +34,10 @@ from server.app import LIVE_RULES, Bench, Service, build
 from server.clock import now_ms
 from server.commands.serve import transport
 from server.config import PREFIX, Config
+from server.jobs.offer import Offer
 from server.limits_file import read_limits
 from server.live.hearing import Admission, Hearing
 from server.live.session import LiveRules
-from server.routes.accepting import Offer
 from server.storage.open import Storage, open_storage
 from tests.server.conforming import Description
 
@@ -242,13 +242,13 @@ async def _serving(
                 "production": Bench(
                     batch=batch,
                     hearing=hearing,
-                    offer=Offer(languages={"en", "de"}, models={"test"}),
+                    offer=Offer(engine="scripted", model="test", languages=frozenset({"en", "de"})),
                     statistics=scheduler.statistics,
                 ),
                 "sandbox": Bench(
                     batch=rehearsal,
                     hearing=hearing,
-                    offer=Offer(languages=engine.languages, models={engine.model}),
+                    offer=Offer(engine="scripted", model=engine.model, languages=engine.languages),
                     statistics=scheduler.statistics,
                 ),
             },

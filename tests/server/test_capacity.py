@@ -68,8 +68,10 @@ def test_a_note_that_is_none_counts_as_not_measured(tmp_path: Path, text: str) -
 
 
 def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_path: Path) -> None:
-    said = " ".join(Server(tmp_path).cli("doctor").split())
-    assert re.search(r"ok engine whisper, model tiny-whisper, heard \"\w+", said)
+    said = " ".join(Server(tmp_path, {"WHISPER_MODEL": "tiny.en"}).cli("doctor").split())
+    assert "ok bundled model tiny.en, as published" in said
+    assert re.search(r'ok engine whisper, model tiny.en \(English only\), heard "The quick brown fox', said)
+    assert "models pull base` brings a model with fewer errors" in said
     noted = json.loads((tmp_path / FILE_NAME).read_text())
     assert f"ok live sessions {noted['sessions']}:" in said
     write(Capacity("scripted", "scripted", 1, 1.0, 2.0), tmp_path)

@@ -1,4 +1,4 @@
-"""Live sessions with the small real Whisper model, in a server process."""
+"""Live sessions with the small test model and with the bundled one, in server processes."""
 
 import asyncio
 import itertools
@@ -49,9 +49,11 @@ class Model:
         return Caller(self.server, self.server.new_key())
 
 
-@pytest.fixture
-def model(server: Server) -> Model:
-    return Model(server, CLIP, sure=0.9)
+@pytest.fixture(params=["small", "bundled"])
+def model(request: pytest.FixtureRequest) -> Model:
+    if request.param == "small":
+        return Model(request.getfixturevalue("server"), CLIP, sure=0.9)
+    return Model(request.getfixturevalue("bundled_server"), SPEECH / "flite" / "rms_4.flac", sure=0.8)
 
 
 @in_a_loop

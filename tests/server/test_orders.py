@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.errors import Problem
+from server.jobs.offer import Offer
 from server.jobs.orders import Asked, parse_order
 from server.jobs.states import Order
 
+OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de"}))
 URL = "https://x.test/a.mp3"
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -21,7 +23,7 @@ def asked(
     fields: dict[str, list[object]] | None = None, *, sandbox: bool = False, file: bool = False, **one: object
 ) -> Asked:
     given = {**(fields or {}), **{name: [value] for name, value in one.items()}}
-    return parse_order(given, languages={"en", "de"}, models={"base"}, sandbox=sandbox, has_file=file)
+    return parse_order(given, offer=OFFER, sandbox=sandbox, has_file=file)
 
 
 def refused(**options: object) -> Problem:

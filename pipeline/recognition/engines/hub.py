@@ -1,0 +1,160 @@
+"""Models of the Hugging Face hub: found in its cache on this machine, or downloaded into it.
+
+A download runs as a program of its own (`python -m` this module), because only a process can be stopped: the hub's
+client waits without bound for a network that swallows packets.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TypeAlias
+
+from huggingface_hub import HfApi, constants, snapshot_download
+from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+import pipeline
+from pipeline.errors import ModelUnavailable
+
+log = logging.getLogger(__name__)
+
+Tell: TypeAlias = Callable[[int, int], None]
+"""Is told now and then how many bytes have arrived, and of how many."""
+
+NEEDED = ("model.bin", "tokenizer.json")
+"""Files without which no model can be loaded."""
+
+_FILES = ["config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*"]
+REACH_S = 12.0  # to hear anything from the hub at all
+_MEGABYTE = 1_000_000
+BY_HAND = (
+    "Copy the folder of a CTranslate2 Whisper model (model.bin, config.json, tokenizer.json, vocabulary.json) to this "
+    "machine and give its path as the model, or connect the machine to the internet."
+)
+
+
+def cache_folder(cache_dir: Path | None) -> Path:
+    """Where downloaded models are kept; None is the folder that Hugging Face's own tools use."""
+    return cache_dir or Path(constants.HF_HUB_CACHE)
+
+
+def cached(repository: str, cache_dir: Path | None) -> Path | None:
+    """The folder of a model that was downloaded completely, without asking the network."""
+    with suppress(LocalEntryNotFoundError, HFValidationError):
+        found = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES, local_files_only=True)
+        if all((Path(found) / name).is_file() for name in NEEDED):
+            return Path(found)
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """A model to be downloaded into the cache."""
+
+    model: str  # its name for readers
+    repository: str
+    cache_dir: Path | None
+    wait_s: float  # longest time for all of it
+    tell: Tell | None = None  # None: the log is told
+    every_s: float = 5.0  # between two calls of *tell*
+
+    def run(self) -> Path:
+        """The model's folder once everything is there; a download that broke off before is continued.
+
+        Raises ModelUnavailable: after 12 s when the hub cannot be reached, after *wait_s* when it is too slow.
+        """
+        log.info("downloading Whisper model", extra={"model": self.model, "repository": self.repository})
+        deadline = time.monotonic() + self.wait_s
+        with _started(self.repository, str(cache_folder(self.cache_dir))) as child:
+            try:
+                return self._followed(child, deadline)
+            finally:
+                child.kill()
+
+    def _followed(self, child: subprocess.Popen[bytes], deadline: float) -> Path:
+        """Reads the lines of main() until the download is over, at most until *deadline*."""
+        lines: SimpleQueue[str] = SimpleQueue()
+        Thread(target=_pass_on, args=(child, lines), daemon=True, name="model download").start()
+        total = 0
+        patience = min(deadline, time.monotonic() + REACH_S)
+        while True:
+            try:
+                kind, _, value = lines.get(timeout=self.every_s if total else REACH_S).partition(" ")
+            except Empty:
+                kind, value = "", ""
+            match kind:
+                case "total":
+                    total, patience = int(value), deadline
+                case "done":
+                    return Path(value)
+                case "failed":
+                    raise self._unavailable(value)
+                case "end":
+                    raise self._unavailable("the download broke off")
+            here = _bytes_of(self.repository, self.cache_dir)
+            if time.monotonic() >= patience:
+                far = f"{here // _MEGABYTE} of {total // _MEGABYTE} MB"
+                late = f"only {far} came in time; starting again goes on from there"
+                raise self._unavailable(late if total else f"it gave no answer within {REACH_S:.0f} s")
+            if total:
+                (self.tell or self._log)(min(here, total), total)
+
+    def _log(self, here: int, total: int) -> None:
+        extra = {"model": self.model, "megabytes": here // _MEGABYTE, "of_megabytes": total // _MEGABYTE}
+        log.info("downloading", extra=extra)
+
+    def _unavailable(self, why: str) -> ModelUnavailable:
+        return ModelUnavailable(
+            f"Whisper model {self.model!r} could not be downloaded from {constants.ENDPOINT}: {why}. {BY_HAND}"
+        )
+
+
+def _started(*arguments: str) -> subprocess.Popen[bytes]:
+    """Our own module as a program. It has our environment, which may name the hub, its token and a proxy."""
+    path = os.pathsep.join(filter(None, [str(Path(pipeline.__path__[0]).parent), os.environ.get("PYTHONPATH")]))
+    return subprocess.Popen(  # noqa: S603  (our own module, no shell)
+        [sys.executable, "-m", __name__, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": path, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+    )
+
+
+def _pass_on(child: subprocess.Popen[bytes], lines: SimpleQueue[str]) -> None:
+    assert child.stdout is not None
+    for line in child.stdout:
+        lines.put(line.decode().rstrip("\n"))
+    lines.put("end")
+
+
+def _bytes_of(repository: str, cache_dir: Path | None) -> int:
+    blobs = cache_folder(cache_dir) / f"models--{repository.replace('/', '--')}" / "blobs"
+    sizes = 0
+    for blob in blobs.glob("*"):
+        with suppress(FileNotFoundError):  # it was renamed meanwhile
+            sizes += blob.stat().st_size
+    return sizes
+
+
+def main(repository: str, cache_dir: str) -> None:
+    """The program: prints `total BYTES`, then `done FOLDER`; or `failed WHY`."""
+    try:
+        info = HfApi().model_info(repository, timeout=REACH_S, files_metadata=True)
+        total = sum(file.size or 0 for file in info.siblings or [] if Path(file.rfilename).match("model.bin"))
+        print(f"total {total or 1}", flush=True)  # noqa: T201  (this is its interface)
+        folder = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES)
+        print(f"done {folder}", flush=True)  # noqa: T201
+    except Exception as error:  # noqa: BLE001  (the library raises dozens of kinds; the reader wants the sentence)
+        sentence = " ".join(str(error).split())
+        print(f"failed {type(error).__name__}: {sentence}", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

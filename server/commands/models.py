@@ -1,0 +1,127 @@
+"""scribewire models: which Whisper models there are and which one is used; scribewire models pull downloads one."""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from pipeline.errors import ModelUnavailable
+from pipeline.recognition.engines import models
+from pipeline.recognition.engines.hub import Tell
+from pipeline.recognition.engines.load import AUTO, preferred
+from server.benches import settings
+from server.config import PREFIX, Config
+from server.jobs.offer import PULL
+from server.logs import configure
+
+GIGABYTE = 1000  # megabytes
+PLAIN_EVERY_S = 5.0
+"""Between two lines where the output is no terminal, and there is no bar."""
+
+
+def add(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser("models", help="list Whisper models, or download one")
+    parser.set_defaults(run=show)
+    ways = parser.add_subparsers(metavar="")
+    ways.add_parser("list", help="what there is, what is on this machine, what is used (default)").set_defaults(
+        run=show
+    )
+    pulling = ways.add_parser("pull", help="download a model; the server uses it from its next start on")
+    pulling.add_argument("name", metavar="NAME", help="a name of the list, or owner/name of Hugging Face")
+    pulling.set_defaults(run=pull)
+
+
+def show(_given: argparse.Namespace, config: Config) -> int:
+    """The list. The model that a server with these settings would use is marked."""
+    configure(style=config.log_format, level="error")
+    used, verdict = _used(config)
+    table = Table("", "model", "download", "languages", "", box=None)
+    for name in dict.fromkeys((*models.KNOWN, *filter(None, (models.pulled(None), used)))):
+        table.add_row("*" if name == used else "", name, *_facts(name), _place(name))
+    Console().print(table)
+    print(verdict)
+    print(f"`{command('models pull NAME')}` downloads another one and lets the server use it.")
+    return 0
+
+
+def pull(given: argparse.Namespace, config: Config) -> int:
+    configure(style=config.log_format, level="error")
+    with _progress(given.name) as (tell, every_s):
+        model = models.pull(given.name, cache_dir=None, tell=tell, every_s=every_s)
+    print(f"{given.name} is bundled." if model.bundled else f"{given.name} is in {model.folder}.")
+    if config.engine == "scripted":
+        print(f"{PREFIX}ENGINE=scripted is set, so the server uses no model.")
+    elif config.whisper_model not in (AUTO, given.name):
+        print(f"{PREFIX}WHISPER_MODEL={config.whisper_model} is set, so the server goes on with that one.")
+    else:
+        print("The server uses it from its next start on.")
+    return 0
+
+
+def command(words: str) -> str:
+    """How to type `scribewire` with *words* here: by its path where the shell would not find it."""
+    program = Path(sys.executable).parent / "scribewire"
+    if shutil.which("scribewire") or not program.exists():
+        return f"scribewire {words}"
+    here = Path.cwd()
+    return f"{program.relative_to(here) if program.is_relative_to(here) else program} {words}"
+
+
+def pull_hint() -> str:
+    """What people are told who hear with the bundled model."""
+    return f"`{command(PULL)}` brings a model with fewer errors and 99 languages"
+
+
+def _used(config: Config) -> tuple[str | None, str]:
+    """The model that a server with these settings tries first, and a sentence about it."""
+    if config.engine == "scripted":
+        return None, f"The server uses none of them, because {PREFIX}ENGINE=scripted is set."
+    try:
+        name = preferred(settings(config))
+        place = _place(name)
+    except ModelUnavailable as unavailable:
+        return None, f"The server cannot use any: {unavailable}"
+    then = "" if place else " It is downloaded when the server starts."
+    return name, f"* is used by the server ({PREFIX}WHISPER_MODEL={config.whisper_model}).{then}"
+
+
+def _facts(name: str) -> tuple[str, str]:
+    """The size of the download and the number of languages, where they are known before it."""
+    known = models.KNOWN.get(name)
+    if known is None:
+        return "", ""
+    size = f"{known.megabytes} MB" if known.megabytes < GIGABYTE else f"{known.megabytes / GIGABYTE:.1f} GB"
+    return size, "English" if known.languages == 1 else str(known.languages)
+
+
+def _place(name: str) -> str:
+    """Where the model is."""
+    if Path(name).expanduser().is_dir():
+        return "a folder"
+    found = models.at_hand(name, None)
+    if found is None:
+        return ""
+    return "bundled" if found.bundled else "on this machine"
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[tuple[Tell, float]]:
+    """What to tell how far the download is, and how often: a bar on a terminal, lines elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield (
+            lambda here, total: print(f"downloading {name}: {here / 1e6:.0f} of {total / 1e6:.0f} MB", flush=True),
+            PLAIN_EVERY_S,
+        )
+        return
+    columns = (TextColumn(f"downloading {name}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda here, total: progress.update(task, completed=here, total=total), 0.2

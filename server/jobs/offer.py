@@ -1,0 +1,39 @@
+"""What an environment's engine can be asked for, and how its languages are told to people."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MOST_LISTED = 8
+"""Of more languages than these only the number is told."""
+
+ENGLISH = frozenset({"en"})
+
+PULL = "models pull base"
+"""The command that people are pointed to: base is small and hears 99 languages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One model, as clients see it."""
+
+    engine: str  # whisper or scripted
+    model: str
+    languages: frozenset[str]  # BCP 47 primary subtags
+    bundled: bool = False  # it is the small model that comes with the installation
+    warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of
+
+    @property
+    def hears(self) -> str:
+        """The languages in a few words: `English only`, `de, en, es` or `99 languages`."""
+        if self.languages == ENGLISH:
+            return "English only"
+        if len(self.languages) <= MOST_LISTED:
+            return ", ".join(sorted(self.languages))
+        return f"{len(self.languages)} languages"
+
+    def refusal(self, language: str) -> str:
+        """Why *language*, which the model does not hear, cannot be asked for, and what helps."""
+        said = f"the model {self.model} hears {self.hears}, not {language[:100]!r}"
+        if self.engine == "whisper" and self.languages == ENGLISH:
+            return f"{said}; scribewire {PULL} brings 99 languages"
+        return f"{said}; GET /v1/models lists their codes" if len(self.languages) > MOST_LISTED else said

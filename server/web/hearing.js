@@ -1,0 +1,28 @@
+// Which model hears and in which languages, told where people speak, bring files and name a language.
+
+import { root } from "./api.js";
+import { code } from "./dom.js";
+
+const MOST_NAMED = 5; // of more languages only the number is told
+
+const names = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
+const list = new Intl.ListFormat("en", { type: "conjunction" });
+
+export async function showHearing() {
+  const answer = await fetch(new URL("readyz", root)).catch(() => null);
+  if (!answer?.ok) return;
+  const { model, languages, bundled, warnings } = await answer.json();
+  for (const line of document.querySelectorAll(".hears")) {
+    line.replaceChildren(`Heard by ${model}, in ${said(languages)}. `);
+    if (bundled) {
+      line.append(code("scribewire models pull base"), " on the server brings other languages and fewer errors. ");
+    }
+    line.append(...warnings.map(({ message }) => `${message}. `));
+  }
+  if (languages.length === 1) {
+    for (const input of document.querySelectorAll("input[name=language]")) input.placeholder = names.of(languages[0]);
+  }
+}
+
+const said = (languages) =>
+  languages.length > MOST_NAMED ? `${languages.length} languages` : list.format(languages.map((one) => names.of(one)).sort());

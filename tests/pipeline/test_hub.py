@@ -1,0 +1,105 @@
+"""Downloads: from a hub that answers, is silent, or does not know the model."""
+
+import logging
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import ModelUnavailable
+from pipeline.recognition.engines import hub as hubs
+from pipeline.recognition.engines.hub import Download, cached
+from tests.hubs import hub, put_into_cache
+
+REPOSITORY = "somebody/whisper-of-mine"
+FILES = {
+    "model.bin": b"weights " * 40_000,
+    "config.json": b"{}",
+    "tokenizer.json": b"{}",
+    "vocabulary.json": b"[]",
+    "README.md": b"not needed",
+}
+
+
+@pytest.fixture(autouse=True)
+def _hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with hub({REPOSITORY: FILES}) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        yield
+
+
+def downloaded(cache_dir: Path, repository: str = REPOSITORY, *, wait_s: float = 60.0) -> Path:
+    return Download(model="mine", repository=repository, cache_dir=cache_dir, wait_s=wait_s).run()
+
+
+def test_a_download_lands_in_the_cache_and_is_found_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert cached(REPOSITORY, tmp_path) is None
+    with caplog.at_level(logging.INFO, logger=hubs.__name__):
+        folder = downloaded(tmp_path)
+    assert {path.name for path in folder.iterdir()} == set(FILES) - {"README.md"}
+    assert (folder / "model.bin").read_bytes() == FILES["model.bin"]
+    assert "downloading Whisper model" in caplog.messages
+    assert cached(REPOSITORY, tmp_path) == folder
+
+
+@pytest.mark.parametrize("missing", ["model.bin", "tokenizer.json"])
+def test_a_download_that_broke_off_is_not_taken_for_a_model(tmp_path: Path, missing: str) -> None:
+    put_into_cache(tmp_path, REPOSITORY, {name: data for name, data in FILES.items() if name != missing})
+    assert cached(REPOSITORY, tmp_path) is None
+    assert (downloaded(tmp_path) / missing).read_bytes() == FILES[missing]
+
+
+def test_whoever_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    Download(
+        model="mine",
+        repository=REPOSITORY,
+        cache_dir=tmp_path,
+        wait_s=60.0,
+        tell=lambda here, total: told.append((here, total)),
+        every_s=0.01,
+    ).run()
+    assert told
+    assert {total for _, total in told} == {len(FILES["model.bin"])}
+    assert [here for here, _ in told] == sorted(here for here, _ in told)
+
+
+def test_a_download_that_takes_too_long_says_how_far_it_came(tmp_path: Path) -> None:
+    with pytest.raises(ModelUnavailable, match="came in time; starting again goes on from there"):
+        downloaded(tmp_path, wait_s=0.0)
+
+
+@pytest.mark.parametrize("repository", ["somebody/else", "some body/else"])
+def test_a_model_that_the_hub_does_not_have_is_refused(tmp_path: Path, repository: str) -> None:
+    assert cached(repository, tmp_path) is None
+    with pytest.raises(ModelUnavailable, match="could not be downloaded"):
+        downloaded(tmp_path, repository)
+
+
+def test_without_a_network_the_sentence_says_how_to_bring_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(ModelUnavailable, match=r"'mine' could not be downloaded from .* Copy the folder"):
+        downloaded(tmp_path)
+
+
+def test_a_hub_that_is_silent_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "REACH_S", 3.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(ModelUnavailable, match="gave no answer within 3 s"):
+            downloaded(tmp_path)
+
+
+def test_the_download_program_says_what_went_wrong_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("no space\nleft on device")
+
+    monkeypatch.setattr(hubs.HfApi, "model_info", broken)
+    hubs.main(REPOSITORY, str(tmp_path))
+    assert capsys.readouterr().out == "failed OSError: no space left on device\n"

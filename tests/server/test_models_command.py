@@ -1,0 +1,163 @@
+"""scribewire models, as a person types it, and what a server then says of the model that it has."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pipeline.recognition.engines.models import KNOWN
+from tests.hubs import hub
+from tests.processes import await_true
+from tests.server.running import CLIP, ROOT, SPEECH, Server, environment, running, until_over
+
+NOBODY = "http://127.0.0.1:1"
+FILES = {path.name: path.read_bytes() for path in (SPEECH / "tiny-whisper").iterdir()}
+"""A model that hears a few languages; its hub calls it base."""
+
+
+def typed(*words: str, cache: Path, address: str = NOBODY, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """`scribewire models` with *words*, on a machine with that cache and that hub."""
+    settings = {"ENGINE": "auto", "WHISPER_MODEL": "auto", "DEVICE": "cpu", **variables}
+    return subprocess.run(
+        [sys.executable, "-m", "server", "models", *words],
+        cwd=ROOT, env=environment(cache, **settings) | hub_variables(cache, address), capture_output=True, timeout=60,
+        text=True, check=False,
+    )  # fmt: skip
+
+
+def hub_variables(cache: Path, address: str) -> Mapping[str, str]:
+    return {"HF_HUB_CACHE": str(cache), "HF_ENDPOINT": address, "NO_PROXY": "127.0.0.1"}
+
+
+def rows(printed: str) -> dict[str, list[str]]:
+    """The list: model -> its other columns, and that it is marked."""
+    lines = [line.split() for line in printed.splitlines()]
+    marked = [[*line[1:], "*"] if line[:1] == ["*"] else line for line in lines]
+    return {line[0]: line[1:] for line in marked if line and line[0] in (*KNOWN, "somebody/whisper-of-mine")}
+
+
+def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path: Path) -> None:
+    done = typed(cache=tmp_path)
+    assert done.returncode == 0, done.stderr
+    listed = rows(done.stdout)
+    assert list(listed) == list(KNOWN)
+    assert listed["tiny.en"] == ["75", "MB", "English", "bundled", "*"]
+    assert listed["base"] == ["145", "MB", "99"]
+    assert listed["large-v3"] == ["3.1", "GB", "100"]
+    assert [name for name, row in listed.items() if "*" in row] == ["tiny.en"]
+    assert rows(typed("list", cache=tmp_path).stdout) == listed
+
+
+def test_the_list_follows_the_settings(tmp_path: Path) -> None:
+    named = typed(cache=tmp_path, WHISPER_MODEL="small").stdout
+    assert rows(named)["small"] == ["484", "MB", "99", "*"]
+    assert "(SCRIBEWIRE_WHISPER_MODEL=small). It is downloaded when the server starts." in named
+    assert (
+        "*" in rows(typed(cache=tmp_path, WHISPER_MODEL="somebody/whisper-of-mine").stdout)["somebody/whisper-of-mine"]
+    )
+    assert "tests/speech/tiny-whisper" in typed(cache=tmp_path, WHISPER_MODEL="tests/speech/tiny-whisper").stdout
+    for settings, said in (
+        ({"ENGINE": "scripted"}, "uses none of them, because SCRIBEWIRE_ENGINE=scripted is set"),
+        ({"WHISPER_MODEL": "bass"}, "no Whisper model called 'bass'"),
+    ):
+        done = typed(cache=tmp_path, **settings)
+        assert done.returncode == 0
+        assert said in done.stdout
+        assert not [row for row in rows(done.stdout).values() if "*" in row]
+
+
+def test_a_pulled_model_is_listed_and_heard_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    with hub({KNOWN["base"].repository: FILES}) as address:
+        done = typed("pull", "base", cache=cache, address=address)
+    assert done.returncode == 0, done.stderr
+    assert "base is in " in done.stdout
+    assert "The server uses it from its next start on." in done.stdout
+    assert rows(typed(cache=cache).stdout)["base"] == ["145", "MB", "99", "on", "this", "machine", "*"]
+    again = typed("pull", "base", cache=cache)
+    assert again.returncode == 0, "what is here needs no hub"
+    assert "SCRIBEWIRE_WHISPER_MODEL=small is set" in typed("pull", "base", cache=cache, WHISPER_MODEL="small").stdout
+
+    for name, value in hub_variables(cache, NOBODY).items():
+        monkeypatch.setenv(name, value)
+    with running(tmp_path / "data", ENGINE="auto", WHISPER_MODEL="auto", DEVICE="cpu") as server:
+        [ready] = [line for line in server.log if "ready http" in line]
+        assert "engine=whisper model=base languages=" in ready
+        assert not [line for line in server.log if "bundled" in line]
+        with server.client(None) as client:
+            state = client.get("/readyz").json()
+        assert (state["model"], state["bundled"], state["warnings"]) == ("base", False, [])
+        assert {"en", "es"} <= set(state["languages"])
+
+
+def test_going_back_to_the_bundled_model_needs_no_hub(tmp_path: Path) -> None:
+    done = typed("pull", "tiny.en", cache=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "tiny.en is bundled.")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("base", f"'base' could not be downloaded from {NOBODY}"),
+        ("bass", "there is no folder and no Whisper model called"),
+    ],
+)
+def test_what_cannot_be_pulled_is_one_sentence(tmp_path: Path, name: str, said: str) -> None:
+    done = typed("pull", name, cache=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    [sentence] = done.stderr.splitlines()
+    assert sentence.startswith("scribewire: ")
+    assert said in sentence
+
+
+def test_the_server_says_which_model_hears_and_how_to_get_a_bigger_one(bundled_server: Server) -> None:
+    [ready] = [line for line in bundled_server.log if "ready http" in line]
+    assert 'engine=whisper model=tiny.en languages="English only" heard="The quick brown fox' in ready
+    hint = "models pull base` brings a model with fewer errors and 99 languages"
+    await_true(lambda: any(hint in line for line in bundled_server.log))
+    with bundled_server.client(bundled_server.new_key()) as client:
+        state = client.get("/readyz").json()
+        assert (state["model"], state["languages"], state["bundled"]) == ("tiny.en", ["en"], True)
+        assert state["warnings"] == [], "a server that runs as it was set up has nothing to warn of"
+        listed = client.get("/v1/models").json()["data"]
+        assert {row["id"]: row["languages"] for row in listed} == {"whisper-1": ["en"], "tiny.en": ["en"]}
+
+
+def test_a_language_that_the_model_does_not_hear_is_refused_everywhere(bundled_server: Server) -> None:
+    said = "the model tiny.en hears English only, not 'es'; scribewire models pull base brings 99 languages"
+    with bundled_server.client(bundled_server.new_key()) as client:
+        files = {"file": ("a.flac", CLIP.read_bytes())}
+        by_upload = client.post("/v1/transcribe", files=files, data={"language": "es"})
+        by_live = client.post("/v1/live", json={"language": "es"})
+        for answer in (by_upload, by_live):
+            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_parameter")
+            assert answer.json()["errors"] == [
+                {"param": "language", "pointer": "/language", "code": "unknown_value", "message": said}
+            ]
+        by_openai = client.post("/v1/audio/transcriptions", files=files, data={"model": "whisper-1", "language": "es"})
+        assert by_openai.status_code == 422
+        assert by_openai.json()["error"] == {
+            "message": f"language: {said}", "type": "invalid_request_error", "param": "language",
+            "code": "invalid_parameter",
+        }  # fmt: skip
+        assert client.post("/v1/transcribe", files=files, data={"language": "EN"}).json()["text"]
+    done = subprocess.run(
+        [sys.executable, "-m", "server", "transcribe", str(CLIP), "--language", "es"],
+        cwd=ROOT, env=environment(bundled_server.data_dir, **bundled_server.variables), capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (2, f"scribewire: --language cannot be used: {said}\n")
+
+
+def test_jobs_are_warned_where_the_model_that_was_named_could_not_be_had(tmp_path: Path) -> None:
+    with running(tmp_path, ENGINE="auto", WHISPER_MODEL="/no/such/whisper") as server:
+        assert [line for line in server.log if "another one takes its place" in line and "/no/such/whisper" in line]
+        with server.client(server.new_key()) as client:
+            [warning] = client.get("/readyz").json()["warnings"]
+            assert warning["code"] == "fallback_model"
+            assert "because whisper could not be loaded" in warning["message"]
+            assert "/no/such" not in warning["message"], "paths of the machine are nobody else's business"
+            job = client.post("/v1/transcribe", files={"file": ("a.flac", CLIP.read_bytes())}).json()
+            assert until_over(client, job["job_id"])["warnings"] == [warning]

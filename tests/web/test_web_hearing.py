@@ -1,0 +1,51 @@
+"""The page says which model hears, in which languages, and what the operator can do for more of them."""
+
+from collections.abc import Iterator
+
+import pytest
+from selenium.webdriver import Chrome
+
+from tests.server.running import Server, running
+from tests.web.browsing import Page
+
+VIEWS = ("speak", "files")
+
+
+@pytest.fixture(scope="module")
+def bundled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with the bundled model, although another one was named."""
+    with running(tmp_path_factory.mktemp("web"), ENGINE="auto", WHISPER_MODEL="/no/such/whisper") as started:
+        yield started
+
+
+def placeholder(page: Page, view: str) -> str:
+    return str(page.script("return document.querySelector(arguments[0]).placeholder", f"#{view}-order [name=language]"))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_model_of_several_languages_is_told_with_them(page: Page, view: str) -> None:
+    page.open(f"#{view}")
+    page.until_text(f"#{view}-view .hears", "^Heard by tiny-whisper, in English, French, German, and Spanish.$")
+    assert placeholder(page, view) == "detected"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_bundled_model_is_told_with_the_command_for_a_bigger_one(
+    bundled_server: Server, browser: Chrome, view: str
+) -> None:
+    page = Page(browser, bundled_server.base)
+    page.open(f"#{view}")
+    line = f"#{view}-view .hears"
+    page.until_text(line, "^Heard by tiny.en, in English. scribewire models pull base on the server brings")
+    assert "because whisper could not be loaded." in page.text(line)
+    assert placeholder(page, view) == "English"
+
+
+def test_a_language_that_the_model_does_not_hear_is_told_in_its_words(bundled_server: Server, browser: Chrome) -> None:
+    page = Page(browser, bundled_server.base)
+    page.open("#files", key=bundled_server.new_key())
+    page.click("#files-view summary")
+    page.element("#files-order [name=language]").send_keys("es")
+    page.element("#url").send_keys("http://127.0.0.1:1/talk.mp3")
+    page.click("#url-form button")
+    page.until_text("#files-problem", "the model tiny.en hears English only, not 'es'")
