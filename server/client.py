@@ -110,7 +110,10 @@ class Client:
 
     @asynccontextmanager
     async def live(self, **options: Any) -> AsyncIterator["LiveStream"]:
-        """A new live session; *options* are the members of POST /v1/live. Left in any way, it is finished."""
+        """A new live session; *options* are the members of POST /v1/live. Left in any way, it is finished.
+
+        Without a sample_rate, audio in mulaw and alaw has 8000 samples a second, in the other raw encodings 16,000.
+        """
         record = await self._asked("POST", "/v1/live", json=options)
         stream = LiveStream(record["job_id"], record["live"]["ingest_ws"])
         async with asyncio.TaskGroup() as tasks:

@@ -19,10 +19,12 @@ from server.jobs.orders import (
     MOST_URL_CHARS,
     RATES,
     SCENARIOS,
+    TELEPHONE_ENCODINGS,
+    TELEPHONE_RATE,
     UTTERANCE_S,
     WEBHOOK_EVENTS,
 )
-from server.jobs.states import State
+from server.jobs.states import LiveOptions, State
 
 
 def ref(name: str) -> dict[str, str]:
@@ -204,7 +206,13 @@ SCHEMAS: Mapping[str, Any] = {
         {},
         {
             "encoding": {"enum": [*ENCODINGS], "default": "pcm_s16le"},
-            "sample_rate": _between(RATES[0], RATES[-1], 16_000),
+            "sample_rate": {
+                "type": "integer",
+                "minimum": RATES[0],
+                "maximum": RATES[-1],
+                "description": f"Of raw audio; {LiveOptions().sample_rate} if left out, "
+                f"and {TELEPHONE_RATE} for {' and '.join(TELEPHONE_ENCODINGS)}",
+            },
             "channels": _between(CHANNELS[0], CHANNELS[-1], 1),
             "interim_results": {**SWITCH, "default": True},
             "endpointing_ms": _between(ENDPOINTING_MS[0], ENDPOINTING_MS[-1], 500),

@@ -1,16 +1,15 @@
 """How well words were heard: the errors between what was said and what was recognised."""
 
 from collections.abc import Sequence
-from unicodedata import category, normalize
 
 import numpy as np
 
+from pipeline.recognition.normalising import tokens
 
-def spoken(text: str) -> list[str]:
-    """The words of *text* as they sound: lower case, without punctuation."""
-    folded = normalize("NFC", text).casefold()
-    # Marks (M) are vowels in many scripts; an apostrophe belongs to its word.
-    return "".join(sign if sign == "'" or category(sign)[0] in "LNM" else " " for sign in folded).split()
+
+def spoken(text: str, language: str | None = None) -> list[str]:
+    """The words of *text* as they sound: lower case, without punctuation; English ones as normalising.py says."""
+    return [token.text for token in tokens(text.split(), language)]
 
 
 def word_errors(said: Sequence[str], heard: Sequence[str]) -> int:

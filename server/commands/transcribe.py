@@ -1,4 +1,8 @@
-"""scribewire transcribe: a file's words, in this process or by a server."""
+"""scribewire transcribe: a file's words, in this process or by a server.
+
+One format goes to standard output. Several become files, in the folder that --out names or else in the current one.
+Whatever else there is to say goes to standard error.
+"""
 
 import argparse
 import asyncio
@@ -37,7 +41,12 @@ def add(commands: Any) -> None:
     parser.add_argument("--formats", default="txt", help="comma list of json, srt, vtt, txt (default: txt)")
     parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
     parser.add_argument("--language", help="what is spoken, such as en; left out, it is heard")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write FILE.json, FILE.srt, ... into this folder")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="write FILE.json, FILE.srt, ... into this folder (several formats: by default the current one)",
+    )
     add_arguments(parser, server=None, meaning="the server that is to do it; left out, this process does")
     parser.set_defaults(run=run)
 
@@ -45,26 +54,39 @@ def add(commands: Any) -> None:
 def run(given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="warning" if config.log_level == "info" else config.log_level)
     formats = _formats(given.formats)
-    if len(formats) > 1 and given.out is None:
-        raise ConfigError("--out must be given with several --formats, got none")
+    targets = _targets(given, formats)
     if given.server is None:
         files = _here(given, formats, config)
     else:
         with reaching(given.server):
             files = asyncio.run(_there(given, formats, key_of(given, config)))
-    for name, data in files.items():
-        if given.out is None:
-            sys.stdout.buffer.write(data)
-            continue
-        given.out.mkdir(parents=True, exist_ok=True)
-        target = given.out / f"{_stem(given.file)}.{FORMATS[name].extension}"
-        target.write_bytes(data)
-        print(target)
+    if not targets:
+        sys.stdout.buffer.write(files[formats[0]])
+    for name, target in targets.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(files[name])
+        print(f"scribewire: wrote {target}", file=sys.stderr)
     return 0
 
 
+def _targets(given: argparse.Namespace, formats: Sequence[str]) -> dict[str, Path]:
+    """The file of each format; none where the one format goes to standard output.
+
+    Raises ConfigError where one of them is the input itself.
+    """
+    if given.out is None and len(formats) == 1:
+        return {}
+    folder = Path() if given.out is None else given.out
+    targets = {name: folder / f"{_stem(given.file)}.{FORMATS[name].extension}" for name in formats}
+    for target in targets.values():
+        if target.exists() and Path(given.file).exists() and target.samefile(given.file):
+            raise ConfigError(f"--out must be a folder in which {target.name} is not the input, got {str(folder)!r}")
+    return targets
+
+
 def _stem(source: str) -> str:
-    return "stdin" if source == "-" else Path(urlsplit(source).path if _is_address(source) else source).stem or "audio"
+    path = urlsplit(source).path if _is_address(source) else source
+    return (source != "-" and Path(path).stem) or "transcript"
 
 
 def _is_address(source: str) -> bool:

@@ -29,6 +29,9 @@ MOST_METADATA_KEYS = 16
 MOST_METADATA_CHARS = 512
 ENCODINGS = ("pcm_s16le", "pcm_f32le", "mulaw", "alaw", CONTAINER)
 RATES = range(8_000, 48_001)
+TELEPHONE_ENCODINGS = ("mulaw", "alaw")
+TELEPHONE_RATE = 8_000
+"""Samples a second of TELEPHONE_ENCODINGS where a request names no sample_rate, as telephone lines carry them."""
 CHANNELS = range(1, 3)
 ENDPOINTING_MS = range(200, 5001)  # below, words of one sentence would be torn apart
 UTTERANCE_S = (3.0, 20.0)
@@ -110,9 +113,11 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
     """The order of a live session and what to warn of. Raises Problem invalid_parameter."""
     members = Members(fields)
     default = LiveOptions()
+    encoding = members.take("encoding", _one_of(ENCODINGS), default.encoding)
+    usual_rate = TELEPHONE_RATE if encoding in TELEPHONE_ENCODINGS else default.sample_rate
     live = LiveOptions(
-        encoding=members.take("encoding", _one_of(ENCODINGS), default.encoding),
-        sample_rate=members.take("sample_rate", _whole_in(RATES), default.sample_rate),
+        encoding=encoding,
+        sample_rate=members.take("sample_rate", _whole_in(RATES), usual_rate),
         channels=members.take("channels", _whole_in(CHANNELS), default.channels),
         interim_results=members.take("interim_results", _boolean, default.interim_results),
         endpointing_ms=members.take("endpointing_ms", _whole_in(ENDPOINTING_MS), default.endpointing_ms),

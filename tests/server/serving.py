@@ -6,7 +6,6 @@ import asyncio
 import atexit
 import functools
 import io
-import socket
 import ssl
 import threading
 import time
@@ -32,7 +31,7 @@ from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
 from server.app import LIVE_RULES, Bench, Service, build
 from server.clock import now_ms
-from server.commands.serve import transport
+from server.commands.serve import listen, transport
 from server.config import PREFIX, Config
 from server.jobs.offer import Offer
 from server.limits_file import read_limits
@@ -132,6 +131,7 @@ class Served:
     storage: Storage
     service: Service
     batch: ScriptedBatch
+    answering: uvicorn.Server = field(repr=False)
     loop: asyncio.AbstractEventLoop = field(repr=False)
 
     def wait(self, work: Coroutine[Any, Any, T], *, most_s: float = 20) -> T:
@@ -217,11 +217,12 @@ def served(
 async def _serving(
     folder: Path, limits: Limits, live: LiveRules, admission: Admission | None, variables: Mapping[str, str]
 ) -> AsyncIterator[Served]:
-    settings = config(**{"EGRESS_ALLOW_CIDRS": "127.0.0.0/8", "ALLOW_HTTP_SOURCES": "1", "WORKERS": "2", **variables})
+    usual = {"PORT": "0", "EGRESS_ALLOW_CIDRS": "127.0.0.0/8", "ALLOW_HTTP_SOURCES": "1", "WORKERS": "2"}
+    settings = config(**{**usual, **variables})
     batch, engine = ScriptedBatch(), ScriptedEngine()
     storage = open_storage(folder / "data", clock=now_ms)
     with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
+        listen(settings) as listening,
         ThreadPoolExecutor(4) as threads,
         closing(Scheduler(engine)) as scheduler,
     ):
@@ -263,7 +264,7 @@ async def _serving(
                 serving = asyncio.create_task(answering._serve(sockets=[listening]))
                 while not answering.started:  # noqa: ASYNC110  uvicorn has no event for it
                     await asyncio.sleep(0.005)
-                yield Served(base, storage, service, batch, asyncio.get_running_loop())
+                yield Served(base, storage, service, batch, answering, asyncio.get_running_loop())
                 service.close_doors()
                 answering.should_exit = True
                 await serving

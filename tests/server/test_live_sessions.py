@@ -12,6 +12,7 @@ import soundfile
 from websockets.exceptions import ConnectionClosed
 
 from pipeline.ingest.recording import Recording
+from server.client import Client
 from tests.server.receiving import receiver
 from tests.server.running import CLIP
 from tests.server.storing import in_a_loop
@@ -200,6 +201,30 @@ async def test_every_raw_encoding_keeps_time(me, encoding, rate, channels, bytes
     job = await me.job(record["job_id"])
     assert job["duration"] == pytest.approx(3, abs=0.01)
     assert job["live"]["received_seconds"] == job["duration"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "rate", "bytes_per_s"),
+    [("mulaw", 8_000, 8_000), ("alaw", 8_000, 8_000), ("pcm_s16le", 16_000, 32_000), ("pcm_f32le", 16_000, 64_000)],
+)
+@in_a_loop
+async def test_without_a_rate_telephone_encodings_have_8000_samples_a_second_and_others_16000(
+    me, encoding, rate, bytes_per_s
+):
+    async with Client(me.served.base, me.secret) as client, client.live(encoding=encoding) as stream:
+        await stream.send(bytes(3 * bytes_per_s))
+        stream.close()
+        frames = [event async for event in stream.events()]
+    assert [frame["word"] for frame in frames if frame["type"] == "word"] == spoken(3)
+    job = await me.job(stream.job_id)
+    assert job["live"]["sample_rate"] == rate
+    assert job["duration"] == pytest.approx(3, abs=0.01)
+
+
+def test_the_description_says_which_rate_is_meant(live_server):
+    said = live_server.description.document["components"]["schemas"]["LiveRequest"]["properties"]["sample_rate"]
+    assert said["description"] == "Of raw audio; 16000 if left out, and 8000 for mulaw and alaw"
+    assert "default" not in said, "there is no single one"
 
 
 @in_a_loop

@@ -15,11 +15,11 @@ from tests.server.running import CLIP, ROOT, Server, environment, free_port
 BEGINNING = " ".join(TEXT[:5])
 
 
-def typed(server: Server, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+def typed(server: Server, *words: str, stdin: bytes = b"", cwd: Path = ROOT) -> "subprocess.CompletedProcess[bytes]":
     """`scribewire transcribe` with *words*, on a machine with the server's settings."""
     return subprocess.run(
         [sys.executable, "-m", "server", "transcribe", *words],
-        cwd=ROOT, env=environment(server.data_dir, **server.variables), input=stdin, capture_output=True, timeout=60,
+        cwd=cwd, env=environment(server.data_dir, **server.variables), input=stdin, capture_output=True, timeout=60,
         check=False,
     )  # fmt: skip
 
@@ -61,13 +61,36 @@ def test_a_pipe_is_read_to_its_end(small_server: Server, *, by_server: bool) -> 
     assert done.stdout.decode().startswith(BEGINNING)
 
 
+def test_several_formats_become_files_in_the_current_folder(
+    small_server: Server, elsewhere: str, tmp_path: Path
+) -> None:
+    for source, stem in ((str(CLIP), CLIP.stem), ("-", "transcript"), (f"{elsewhere}/{CLIP.name}#t=0", CLIP.stem)):
+        folder = tmp_path / {"-": "pipe", "h": "address", "/": "file"}[source[0]]
+        folder.mkdir()
+        done = typed(small_server, source, "--formats", "json,srt", cwd=folder, stdin=CLIP.read_bytes())
+        assert (done.returncode, done.stdout) == (0, b""), done.stderr
+        assert sorted(path.name for path in folder.iterdir()) == [f"{stem}.json", f"{stem}.srt"]
+        assert json.loads((folder / f"{stem}.json").read_bytes())["text"].startswith(BEGINNING)
+        assert done.stderr.decode().splitlines() == [f"scribewire: wrote {stem}.{kind}" for kind in ("json", "srt")]
+
+
+@pytest.mark.parametrize("formats", ["json,srt", "srt"])
+def test_the_input_is_never_written_over(small_server: Server, tmp_path: Path, formats: str) -> None:
+    (tmp_path / "talk.srt").write_bytes(CLIP.read_bytes())
+    words = () if "," in formats else ("--out", ".")
+    done = typed(small_server, str(tmp_path / "talk.srt"), "--formats", formats, *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert "talk.srt is not the input" in done.stderr.decode()
+    assert (tmp_path / "talk.srt").read_bytes() == CLIP.read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["talk.srt"]
+
+
 def test_what_cannot_be_done_is_one_sentence(small_server: Server, elsewhere: str, tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     (tmp_path / "notes.mp3").write_text("no sound here")
     for words, status, said in (
         ((str(tmp_path / "none.wav"),), 2, "FILE must be an existing file"),
         ((str(CLIP), "--formats", "doc"), 2, "--formats must be a comma list"),
-        ((str(CLIP), "--formats", "srt,vtt"), 2, "--out must be given"),
         ((str(tmp_path / "notes.mp3"),), 2, "no audio container we know"),
         ((f"{elsewhere}/none.flac",), 1, "source_http_error (404)"),
         ((f"{nobody}/a.flac",), 1, "cannot be reached"),

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 
 import httpx
 import pytest
@@ -63,6 +64,22 @@ def test_the_metrics_count_routes_not_paths_and_no_invented_methods(server):
     assert 'method="other"' in page
     assert "BREW" not in page
     assert "job_1" not in page
+
+
+def test_every_answer_leaves_at_once(server):
+    """No answer waits until the client has acknowledged the one before it (Nagle's algorithm)."""
+
+    def delaying() -> list[bool]:
+        sockets = [
+            connection.transport.get_extra_info("socket") for connection in server.answering.server_state.connections
+        ]
+        return [not one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets]
+
+    with server.client() as client:
+        client.get("/healthz")
+        found = server.call(delaying)
+    assert found
+    assert not any(found)
 
 
 # --- CORS ----------------------------------------------------------------------------------------------------------
