@@ -7,11 +7,12 @@ and *c*. The silero_vad package is never imported: that would import torch.
 
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import onnxruntime
 
-from pipeline.audio import WINDOW, Samples
+from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest.framer import Windows
 
@@ -19,6 +20,13 @@ CONTEXT = 64
 MEMORY = (1, 1, 128)
 MOST_WINDOWS = 32
 """Windows of one call of the model: more cost the same per window, and a call should hold nobody up for long."""
+
+CALM = RATE // WINDOW
+"""Windows of silence, a second, that every stream is taken to begin after. A detector that remembers nothing misses
+words at the start of a recording that begins in the middle of speech."""
+
+Memory: TypeAlias = tuple[Samples, Samples]
+"""The two arrays, of shape MEMORY, that carry what was heard."""
 
 MODEL = "silero_vad_16k_sequence.onnx"
 
@@ -45,20 +53,28 @@ class VoiceDetector:
         self._session = onnxruntime.InferenceSession(
             str(model_path()), sess_options=options, providers=["CPUExecutionProvider"]
         )
+        calm = VoiceStream(self._session)
+        calm(np.zeros((CALM, WINDOW), np.float32))
+        self._calm = calm.memory
 
     def stream(self) -> "VoiceStream":
-        """A listener for one stream, with a memory of its own."""
-        return VoiceStream(self._session)
+        """A listener for one stream, with a memory of its own, as if the stream began after a second of silence."""
+        return VoiceStream(self._session, self._calm)
 
 
 class VoiceStream:
     """Hears one stream, in order. Not for two threads at once."""
 
-    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+    def __init__(self, session: onnxruntime.InferenceSession, memory: Memory | None = None) -> None:
+        """*memory* is what another stream remembered; None: nothing."""
         self._session = session
         self._context = np.zeros(CONTEXT, np.float32)
-        self._h = np.zeros(MEMORY, np.float32)
-        self._c = np.zeros(MEMORY, np.float32)
+        self._h, self._c = memory or (np.zeros(MEMORY, np.float32), np.zeros(MEMORY, np.float32))
+
+    @property
+    def memory(self) -> Memory:
+        """What is remembered of the windows so far, for a stream that is to go on from here."""
+        return self._h, self._c
 
     def __call__(self, windows: Windows) -> list[float]:
         """The speech probability of each of the next windows. How many come in one call changes no result."""

@@ -189,6 +189,7 @@ class StreamCore:
             previous=written(self._context),
             hint=self._options.hint,
             final=ask.aim is not _Aim.PARTIAL,
+            voiced=self._window.voiced(ask.end, self._options.turns.enter),
         )
 
     def withdraw(self) -> None:

@@ -54,6 +54,16 @@ class Window:
         """The audio from the start up to *end*, rounded up to a whole frame. At least one frame must be there."""
         return np.concatenate(list(islice(self._frames, -(-end // WINDOW) - self._first)))
 
+    def voiced(self, end: int, least: float) -> tuple[tuple[int, int], ...]:
+        """The spans of samples(end) in which the probability of speech is at least *least*; positions, in order."""
+        spans: list[tuple[int, int]] = []
+        for number, speech in enumerate(self.speech(end), start=self._first):
+            if speech < least:
+                continue
+            first, last = number * WINDOW, (number + 1) * WINDOW
+            spans = [*spans[:-1], (spans[-1][0], last)] if spans and spans[-1][1] == first else [*spans, (first, last)]
+        return tuple(spans)
+
     def speech(self, end: int) -> list[float]:
         """The speech probabilities of the frames that samples(end) has."""
         return list(islice(self._speech, -(-end // WINDOW) - self._first))
