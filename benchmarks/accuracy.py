@@ -1,174 +1,160 @@
-"""How well files are heard: word errors, word times, languages, and words where nobody speaks.
+"""How well files are heard: word errors, word times, and words out of nothing, beside faster-whisper's transcribe().
 
-    .venv/bin/python -m benchmarks.accuracy                        # writes benchmarks/results/accuracy.json
-    .venv/bin/python -m benchmarks.accuracy --clips DIR --clips DIR2   # other folders made by tests/speech/tools
+    .venv/bin/python -m benchmarks.accuracy                   # people in every condition; writes results/accuracy.json
+    .venv/bin/python -m benchmarks.accuracy --conditions clean telephone --no-write
+    .venv/bin/python -m benchmarks.accuracy --clips DIR       # other people: a folder with manifest.json
+    .venv/bin/python -m benchmarks.accuracy --model tests/speech/tiny-whisper --speech made
 
-Files go the way a user's upload goes: decode, voice detection, packing, scheduler, engine. The clips of espeak-ng are
-heard by the tiny model, and by faster-whisper's own transcribe() too (beam 5); the model does not know flite's voices.
+Files go the way a user's upload goes: decode, voice detection, packing, scheduler, engine. transcribe() hears the same
+files with beam 5. People are heard in the conditions of benchmarks/conditions.py, of which "short alone" are utterances
+of 1 to 4 s; made clips are grouped by what they are.
 """
 
 import argparse
 import asyncio
-import json
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
+import soundfile
 
+from benchmarks.choices import Choices, add_choices, chosen
+from benchmarks.conditions import CONDITIONS, FIXED
+from benchmarks.file_scores import Heard, row
+from benchmarks.live_scores import Shown
 from benchmarks.measure import write
-from benchmarks.tracks import MODEL, SPEECH
+from benchmarks.tracks import Track, clips, listed, wordless
 from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.scheduler import Scheduler
-from pipeline.recognition.scoring import matches, spoken, word_errors
 
+OURS, THEIRS = "scribewire", "faster-whisper transcribe()"
 LONG_S = 15.0
+NOTHING = "nobody speaks"
+
+Groups: TypeAlias = Mapping[str, Sequence[Track]]
 
 
-@dataclass(frozen=True, slots=True)
-class Clip:
-    path: Path
-    row: dict[str, Any]  # of manifest.json
-
-    @property
-    def group(self) -> str:
-        kind = Path(self.row["file"]).parent.name
-        if kind != "espeak":
-            return kind
-        if self.row["seconds"] > LONG_S:
-            return "espeak long"
-        return f"espeak {self.row['language']}" if self.row["noise_snr_db"] is None else "espeak noisy"
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What one system made of one clip: (word, start_s, end_s)."""
-
-    words: Sequence[tuple[str, float, float]]
-    language: str | None
-
-
-Hears: TypeAlias = Callable[[Sequence[Clip]], list[Said]]
+Hears: TypeAlias = Callable[[Sequence[Path]], list[Heard]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clips", type=Path, action="append", help="folder with manifest.json (default: tests/speech)")
+    add_choices(parser)
+    parser.add_argument("--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS), metavar="NAME")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of what is random; more give more words")
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
-    clips = [clip for folder in given.clips or [SPEECH] for clip in in_folder(folder)]
-    known = [clip for clip in clips if clip.group != "flite"]
-    result = {
-        "tiny-whisper": scores(known, heard_by(EngineSettings(engine="whisper", model=MODEL))),
-        "faster-whisper transcribe()": scores(known, by_transcribe),
+    choices = chosen(given)
+    groups = dict(people(choices, given.conditions, given.seeds) if choices.speech == "people" else made(choices))
+    systems = {
+        OURS: scores(groups, by_us(choices.model)),
+        THEIRS: scores(groups, by_transcribe(choices.model)),
     }
-    for system, groups in result.items():
-        for group, row in groups.items():
-            print(f"{system:28} {group:14}", "  ".join(f"{name} {value}" for name, value in row.items()))
+    result = {**choices.about(), "seeds": given.seeds, "word errors": beside(systems), "systems": systems}
+    for system, rows in {"word errors": result["word errors"], **systems}.items():
+        for group, figures in rows.items():
+            print(f"{system:28} {group:20}", "  ".join(f"{name} {value}" for name, value in figures.items()))
     if not given.no_write:
-        print(write("accuracy", {"clips": len(clips), "systems": result}))
+        print(write(choices.result("accuracy"), result))
 
 
-def in_folder(folder: Path) -> list[Clip]:
-    """The clips that its manifest names; paths there are relative to the folder, or to the one above."""
-    rows = json.loads((folder / "manifest.json").read_text())
-    places = [folder / row["file"] if (folder / row["file"]).exists() else folder.parent / row["file"] for row in rows]
-    return [Clip(place, row) for place, row in zip(places, rows, strict=True)]
+def people(choices: Choices, names: Sequence[str], seeds: Sequence[int]) -> Iterator[tuple[str, Sequence[Track]]]:
+    """Their clips in each condition, and sounds without words."""
+    spoken = choices.clips()
+    for name in names:
+        several = seeds[:1] if name in FIXED else seeds
+        yield name, [track for seed in several for track in CONDITIONS[name](spoken, seed)]
+    yield NOTHING, wordless()
 
 
-def heard_by(settings: EngineSettings) -> Hears:
-    """What this project hears with the engine of *settings*, four files at a time."""
+def made(choices: Choices) -> Iterator[tuple[str, Sequence[Track]]]:
+    """The made clips by language, noise and length, and sounds without words."""
+    rows = {row["file"]: row for folder in choices.folders for row, _ in listed(folder)}
+    groups: dict[str, list[Track]] = {}
+    known = (track for folder in choices.folders for track in clips(folder))
+    for track in known:
+        if track.language != "en" and choices.name.endswith(".en"):
+            continue
+        kind = f"made {track.language}" if rows[track.name]["noise_snr_db"] is None else "made, noisy"
+        groups.setdefault("made, long" if track.seconds > LONG_S else kind, []).append(track)
+    yield from groups.items()
+    yield NOTHING, wordless()
 
-    def hear(clips: Sequence[Clip]) -> list[Said]:
+
+def by_us(model: str) -> Hears:
+    """What this project hears with *model*, four files at a time."""
+
+    def hear(paths: Sequence[Path]) -> list[Heard]:
         with ExitStack() as stack:
-            engine = stack.enter_context(closing(load(settings)))
+            engine = stack.enter_context(closing(load(EngineSettings(engine="whisper", model=model))))
             isolation = stack.enter_context(closing(Isolation()))
             threads = stack.enter_context(ThreadPoolExecutor(4))
-            return asyncio.run(_batch(clips, engine, isolation, threads))
+            return asyncio.run(_batch(paths, engine, isolation, threads))
 
     return hear
 
 
-async def _batch(clips: Sequence[Clip], engine: Any, isolation: Isolation, threads: ThreadPoolExecutor) -> list[Said]:
+async def _batch(paths: Sequence[Path], engine: Any, isolation: Isolation, threads: ThreadPoolExecutor) -> list[Heard]:
     room = asyncio.Semaphore(4)
     with closing(Scheduler(engine)) as scheduler:
         batch = Batch(engine=engine, recognition=scheduler, voice=VoiceDetector(), isolation=isolation, threads=threads)
 
-        async def one(clip: Clip) -> Said:
+        async def one(path: Path) -> Heard:
             async with room:
-                chunks = [chunk async for chunk in batch.transcribe(clip.path, BatchOptions(tenant=str(clip.path)))]
+                chunks = [chunk async for chunk in batch.transcribe(path, BatchOptions(tenant=str(path)))]
             words = [word for chunk in chunks for segment in chunk.segments for word in segment.words]
-            return Said([(word.text, word.start / RATE, word.end / RATE) for word in words], chunks[-1].language)
+            return Heard([Shown(word.text, word.start / RATE, word.end / RATE) for word in words], chunks[-1].language)
 
-        return list(await asyncio.gather(*map(one, clips)))
-
-
-def by_transcribe(clips: Sequence[Clip]) -> list[Said]:
-    from faster_whisper import WhisperModel  # noqa: PLC0415  (load() has prepared the process for it by now)
-
-    model = WhisperModel(MODEL, device="cpu", compute_type="int8")
-    answers = []
-    for clip in clips:
-        segments, info = model.transcribe(str(clip.path), beam_size=5, word_timestamps=True)
-        words = [
-            (word.word, float(word.start), float(word.end)) for segment in segments for word in segment.words or []
-        ]
-        answers.append(Said(words, info.language))
-    return answers
+        return list(await asyncio.gather(*map(one, paths)))
 
 
-def scores(clips: Sequence[Clip], hears: Hears) -> dict[str, dict[str, Any]]:
-    """One row a group, and one for all spoken clips under 15 s."""
-    answers = list(zip(clips, hears(clips), strict=True))
-    groups = dict.fromkeys(clip.group for clip in clips)
-    rows = {group: _row([pair for pair in answers if pair[0].group == group]) for group in groups}
-    short = [pair for pair in answers if pair[0].row["seconds"] <= LONG_S and pair[0].row["text"]]
-    return {**rows, "all under 15 s": _row(short)}
+def by_transcribe(model: str) -> Hears:
+    """What WhisperModel.transcribe() hears with *model* and beam 5."""
+
+    def hear(paths: Sequence[Path]) -> list[Heard]:
+        from faster_whisper import WhisperModel  # noqa: PLC0415  (load() has prepared the process for it by now)
+
+        whisper = WhisperModel(model, device="cpu", compute_type="int8")
+        answers = []
+        for path in paths:
+            segments, info = whisper.transcribe(str(path), beam_size=5, word_timestamps=True)
+            words = [Shown(word.word, word.start, word.end) for segment in segments for word in segment.words or []]
+            answers.append(Heard(words, info.language))
+        return answers
+
+    return hear
 
 
-def _row(answers: Sequence[tuple[Clip, Said]]) -> dict[str, Any]:
-    errors = words = wrong = 0
-    starts: list[float] = []
-    ends: list[float] = []
-    for clip, said in answers:
-        heard = [(part, start, end) for word, start, end in said.words for part in spoken(word)]
-        truth = spoken(clip.row["text"])
-        errors += word_errors(truth, [word for word, _, _ in heard])
-        words += len(truth)
-        wrong += clip.row["language"] is not None and said.language != clip.row["language"]
-        for start, end in _time_errors(clip.row["words"] or [], heard):
-            starts.append(start)
-            ends.append(end)
-    if not words:
-        return {"clips": len(answers), "words out of nothing": errors}
-    row: dict[str, Any] = {
-        "clips": len(answers),
-        "words": words,
-        "wer": round(errors / words, 4),
-        "wrong languages": wrong,
+def scores(groups: Groups, hears: Hears) -> dict[str, dict[str, Any]]:
+    """One row a group."""
+    with tempfile.TemporaryDirectory() as folder:
+        tracks = [track for group in groups.values() for track in group]
+        paths = [Path(folder) / f"{number}.flac" for number in range(len(tracks))]
+        for track, path in zip(tracks, paths, strict=True):
+            soundfile.write(path, track.samples, RATE)
+        answers = iter(hears(paths))
+        return {name: row([(track, next(answers)) for track in group]) for name, group in groups.items()}
+
+
+def beside(systems: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Word errors of both systems, and their difference in points, group by group."""
+    return {
+        group: {
+            "words": ours["words"],
+            OURS: ours["wer"],
+            THEIRS: systems[THEIRS][group]["wer"],
+            "points more": round(100 * (ours["wer"] - systems[THEIRS][group]["wer"]), 2),
+        }
+        for group, ours in systems[OURS].items()
+        if "wer" in ours
     }
-    if starts:
-        for name, values in (("start", starts), ("end", ends)):
-            row |= {f"{name} p{share} ms": round(1000 * float(np.percentile(values, share))) for share in (50, 95)}
-    return row
-
-
-def _time_errors(
-    truth: Sequence[tuple[str, float, float]], heard: Sequence[tuple[str, float, float]]
-) -> list[tuple[float, float]]:
-    """Of each matched word, how far its start and end are from the truth, in seconds."""
-    said = [(part, start, end) for word, start, end in truth for part in spoken(word)]
-    return [
-        (abs(heard[right][1] - said[left][1]), abs(heard[right][2] - said[left][2]))
-        for left, right in matches([word for word, _, _ in said], [word for word, _, _ in heard])
-    ]
 
 
 if __name__ == "__main__":

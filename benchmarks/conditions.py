@@ -12,14 +12,12 @@ from functools import partial
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-import av.filter
 import numpy as np
 from numpy.random import Generator
 
 from benchmarks.live_scores import Truth
 from benchmarks.tracks import Track
 from pipeline.audio import RATE, Samples
-from pipeline.ingest.pcm import MULAW
 
 Condition: TypeAlias = Callable[[Sequence[Track], int], list[Track]]
 
@@ -137,6 +135,10 @@ CONDITIONS: Mapping[str, Condition] = {
 
 PIECES = ("short alone", "cut anywhere")
 """Conditions that take clips apart. The others change how a clip sounds, or join clips."""
+
+
+FIXED = ("clean", "pace 0.9", "pace 1.1", "telephone")
+"""Conditions in which nothing is random: every seed gives the same."""
 
 
 def strung(clips: Sequence[Track], seed: int, length_s: float, *, pauses_s: tuple[float, float] = PAUSES_S) -> Track:
@@ -297,6 +299,8 @@ def _quick(length: int) -> int:
 
 
 def _stretched(samples: Samples, factor: float) -> Samples:
+    import av.filter  # noqa: PLC0415  (a process whose memory is measured imports this module, and not FFmpeg with it)
+
     graph = av.filter.Graph()
     source = graph.add("abuffer", sample_rate=f"{RATE}", sample_fmt="flt", channel_layout="mono", time_base=f"1/{RATE}")
     tempo, sink = graph.add("atempo", f"{factor}"), graph.add("abuffersink")
@@ -325,6 +329,8 @@ def _band(hz: np.ndarray) -> np.ndarray:
 
 def _by_mulaw(samples: Samples) -> Samples:
     """Each sample as the nearest of the 256 values of G.711."""
+    from pipeline.ingest.pcm import MULAW  # noqa: PLC0415  (as in _stretched)
+
     values = np.sort(MULAW)
     return values[np.searchsorted((values[1:] + values[:-1]) / 2, samples)]
 

@@ -1,20 +1,22 @@
-"""Many speakers at once on one server: python -m benchmarks.crowd [--sessions 24] [--seconds 180] [--overload 240]
+"""Many speakers at once on one server: python -m benchmarks.crowd [--sessions 8] [--seconds 180] [--overload 80]
+
+    .venv/bin/python -m benchmarks.crowd --sessions 24 --overload 240 --model tests/speech/tiny-whisper --speech made
 
 First so many sessions speak together for some minutes: none may be dropped, and the event loop has to stay quick. Then
 far more want to: steps widen, new sessions are refused once the model is full, and whoever was admitted finishes.
-Writes benchmarks/results/crowd.json.
+Writes benchmarks/results/crowd.json, for made speech crowd-made.json.
 """
 
 import argparse
 import asyncio
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any
 
+from benchmarks.choices import add_choices, chosen
 from benchmarks.driving import FRAME_S, Crowd, staggered
 from benchmarks.measure import rss_mb, write
 from benchmarks.serving import Serving, buckets, percentile, serving
-from benchmarks.tracks import MODEL, WARM_UP_S, Track, clips, long_tracks
+from benchmarks.tracks import WARM_UP_S, Track
 from benchmarks.wires import Scribewire, Wire
 
 MANY = {"live_sessions = 100\n": "live_sessions = 1000\n"}
@@ -46,26 +48,31 @@ async def crowd(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=24)
+    add_choices(parser)
+    parser.add_argument("--sessions", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=180)
-    parser.add_argument("--overload", type=int, default=240)
-    parser.add_argument("--model", default=MODEL, help="folder or name of a Whisper model")
+    parser.add_argument("--overload", type=int, default=80, help="how many sessions want in then; 0: not measured")
+    parser.add_argument("--overload-seconds", type=float, default=OVERLOAD_S, help="length of each of these")
     parser.add_argument("--result", default="crowd", help="name of the result file")
+    parser.add_argument("--no-write", action="store_true", help="print only")
     args = parser.parse_args()
-    spoken = clips()
+    choices = chosen(args)
+    settings = {"ENGINE": "whisper", "WHISPER_MODEL": choices.model}
     rows: dict[str, dict[str, Any]] = {}
     memory_mb: dict[str, list[float]] = {}
-    with serving(MANY, ENGINE="whisper", WHISPER_MODEL=args.model) as server:
-        tracks = long_tracks(spoken, args.sessions, args.seconds)
+    with serving(MANY, **settings) as server:
+        tracks = choices.tracks(args.sessions, args.seconds)
         speaking = crowd(server, tracks, staggered(args.sessions), since_s=WARM_UP_S)
         rows["together"], memory_mb["together"] = asyncio.run(speaking)
     if args.overload:
-        with serving(MANY, ENGINE="whisper", WHISPER_MODEL=args.model) as server:
-            tracks = list(islice(cycle(long_tracks(spoken, VOICES, OVERLOAD_S)), args.overload))
+        with serving(MANY, **settings) as server:
+            voices = choices.tracks(min(VOICES, args.overload), args.overload_seconds)
+            tracks = list(islice(cycle(voices), args.overload))
             apart = [ARRIVAL_S * number for number in range(args.overload)]
             speaking = crowd(server, tracks, apart, frame_s=OVERLOAD_FRAME_S)
             rows["overload"], memory_mb["overload"] = asyncio.run(speaking)
-    print(write(args.result, {"model": Path(args.model).name, **rows, "memory_mb": memory_mb}))
+    if not args.no_write:
+        print(write(choices.result(args.result), {**choices.about(), **rows, "memory_mb": memory_mb}))
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ class Crowd:
         self.unfinished += not finished
         self.audio_s += len(track.samples) / RATE
         self.retractions += wire.retractions
-        self.scores.add(track.truth, seen, offline=track.offline, since=self.since_s)
+        self.scores.add(track.truth, seen, offline=track.offline, since=self.since_s, language=track.language)
 
     async def _speak(
         self, connection: ClientConnection, wire: Wire, track: Track, seen: list[Seen], sent: asyncio.Event

@@ -1,20 +1,26 @@
 """What the front page says of all that was measured: a few figures, taken from results/*.json."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Result = Mapping[str, Any]
 Figures = Iterator[tuple[str, str]]
 
+FINAL_AFTER = "a live word is final after its end"
+
 
 def rows(results: Mapping[str, Result]) -> Iterator[tuple[str, str, str]]:
-    """(what, figure, where and when) of every result that is there."""
-    for name, told in TOLD.items():
-        if name in results:
-            machine = results[name]["machine"]
-            for what, figure in told(results[name]):
-                yield what, figure, f"{machine['cores']} cores, {machine['cpu'].replace('(R)', '')}, {machine['date']}"
+    """(what, figure, where and when): of people, and of the small test model only what was not measured on people."""
+    for kind, mark in (("", ""), ("-made", " (small test model)")):
+        for name, told in TOLD.items():
+            if name + kind in results and not (kind and name in results):
+                result = results[name + kind]
+                machine = result["machine"]
+                for what, figure in told(result):
+                    cpu = machine["cpu"].replace("(R)", "")
+                    yield what + mark, figure, f"{machine['cores']} cores, {cpu}, {machine['date']}"
 
 
 def _peers(result: Result) -> Figures:
@@ -22,22 +28,44 @@ def _peers(result: Result) -> Figures:
         if row["system"] == "scribewire":
             others = [other for other in result["systems"] if other["sessions"] == row["sessions"] and other is not row]
             best = min((other["commit_s"]["p95"] for other in others), default=math.nan)
-            beside = (
-                f"; the best of {len(others)} others (WhisperLive, WhisperLiveKit, LocalAgreement) {best:.2f} s (95 %)"
-            )
+            names = ", ".join(dict.fromkeys(name for other in others for name in _brand(other["system"])))
+            beside = f"; the best of {len(others)} others ({names}) {best:.2f} s (95 %)"
             yield (
-                f"a live word is final after its end, {_sessions(row['sessions'])}",
+                f"{FINAL_AFTER}, {_sessions(row['sessions'])}",
                 _commit(row) + beside * bool(others),
             )
 
 
+def _brand(system: str) -> list[str]:
+    known = {"whisper-live": "WhisperLive", "whisperlivekit": "WhisperLiveKit", "LocalAgreement": "LocalAgreement"}
+    return [brand for name, brand in known.items() if re.match(rf"{name}\b", system)]
+
+
+def _live(result: Result) -> Figures:
+    for name, row in result.get("conditions", {}).items():
+        if name in TOLD_CONDITIONS:
+            beside = f"of the whole recording {row['wer_offline']:.1%}"
+            yield f"word errors of live words, {name}", f"{row['wer']:.1%}; {beside}; {_commit(row)}"
+
+
+def _half_hour(result: Result) -> Figures:
+    for name, row in result.get("conditions", {}).items():
+        lost = f"{row['lost_first_s'] + row['lost_last_s']} lost in the first or last second of an utterance"
+        yield (
+            f"{result['length_s'] / 60:.0f} min of people, live, {name}: {row['words']} words",
+            (f"{row['said_twice']} said twice ({row['said_twice_offline']} in the whole recording's answer), {lost}"),
+        )
+
+
 def _crowd(result: Result) -> Figures:
-    together, overload = result["together"], result["overload"]
+    together = result["together"]
     lag_ms = together["loop_lag_p99_ms_at_most"]
     beside = f"; {together['unfinished']} dropped, event loop late by at most {lag_ms:g} ms (99 %)"
-    yield f"the same, {_sessions(together['sessions'])} on one server", _commit(together) + beside
-    beside = f"; {overload['refused']} refused, {overload['finished']} finished, {overload['unfinished']} dropped"
-    yield f"the same, while {overload['sessions']} want in", _commit(overload) + beside
+    yield f"{FINAL_AFTER}, {_sessions(together['sessions'])} on one server", _commit(together) + beside
+    if "overload" in result:
+        overload = result["overload"]
+        beside = f"; {overload['refused']} refused, {overload['finished']} finished, {overload['unfinished']} dropped"
+        yield f"{FINAL_AFTER}, while {overload['sessions']} sessions want in", _commit(overload) + beside
 
 
 def _long(result: Result) -> Figures:
@@ -48,28 +76,36 @@ def _long(result: Result) -> Figures:
 
 def _doctor(result: Result) -> Figures:
     together = result["together"]
-    yield f"the same, as many as doctor admits, {_sessions(together['sessions'])}", _commit(together)
+    yield f"{FINAL_AFTER}, as many as doctor admits, {_sessions(together['sessions'])}", _commit(together)
 
 
 def _page(result: Result) -> Figures:
-    for engine, row in result["engines"].items():
-        yield f"first text on the page after speech began, {engine}", f"{row['first_text_s']['p50']:.2f} s"
+    yield "first text on the page after speech began", f"{result['first_text_s']['p50']:.2f} s"
 
 
 def _accuracy(result: Result) -> Figures:
-    ours, theirs = result["systems"]["tiny-whisper"], result["systems"]["faster-whisper transcribe()"]
-    for group, named in {"all under 15 s": "clips", "espeak long": "a long one"}.items():
-        errors = f"{ours[group]['wer']:.1%}; faster-whisper's transcribe() {theirs[group]['wer']:.1%}"
-        yield f"word errors of files, small test model, {named}", errors
+    for group, row in result["word errors"].items():
+        if group in TOLD_CONDITIONS:
+            theirs = f"faster-whisper's transcribe() {row['faster-whisper transcribe()']:.1%}"
+            yield f"word errors of files, {group}", f"{row['scribewire']:.1%}; {theirs}"
 
 
 def _throughput(result: Result) -> Figures:
-    rate = f"{result['systems']['ours']['audio_s_per_cpu_s']:.0f} s of audio per CPU second"
-    ratios = (
-        f"{result['ours_to_batched']:.2f} x BatchedInferencePipeline, {result['ours_to_sequential']:.2f} x transcribe()"
+    ours = result["systems"]["ours"]
+    rate = (
+        f"{result['audio_s'] / ours['wall_s']:.0f} s of audio a second, {ours['audio_s_per_cpu_s']:.0f} s a CPU second"
     )
-    memory = f"each with its default threads; memory {result['peak_rss_long_to_5_min']:.2f} x that of 5 min"
-    yield f"{result['audio_s'] / 60:.0f} min of speech as a file", f"{rate}: {ratios}; {memory}"
+    batched = (
+        f"{result['cpu_batched_to_ours']:.2f} x the CPU time and {1 / result['wall_ours_to_batched']:.2f} x the time"
+    )
+    sequential = (
+        f"transcribe() {result['cpu_sequential_to_ours']:.2f} x and {1 / result['wall_ours_to_sequential']:.2f} x"
+    )
+    beside = f"BatchedInferencePipeline takes {batched}, {sequential}; each with its default threads"
+    yield (
+        f"{result['audio_s'] / 60:.0f} min of speech as a file",
+        f"{rate}: {beside}; memory {ours['peak_rss_mb']:.0f} MB",
+    )
 
 
 def _load(result: Result) -> Figures:
@@ -88,14 +124,21 @@ def _sessions(count: int) -> str:
     return f"{count} session{'s' * (count > 1)}"
 
 
+TOLD_CONDITIONS = (
+    "clean", "joined", "short alone", "cut anywhere", "pink noise, 10 dB", "small room", "telephone",
+    "made en", "made, long",
+)  # fmt: skip
 TOLD: Mapping[str, Callable[[Result], Figures]] = {
+    "accuracy": _accuracy,
+    "latency": _live,
+    "latency-half-hour": _half_hour,
     "peers": _peers,
     "crowd": _crowd,
     "crowd-long": _long,
     "crowd-epyc": _crowd,
     "crowd-doctor": _doctor,
     "page": _page,
-    "accuracy": _accuracy,
     "throughput": _throughput,
     "load": _load,
 }
+"""Names of results of people, and what is told of each; those of the small test model have "-made" behind it."""

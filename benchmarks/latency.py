@@ -1,5 +1,15 @@
 """How soon live words are final, and how many sessions one core carries: python -m benchmarks.latency --help
 
+    .venv/bin/python -m benchmarks.latency                               # people, in every condition
+    .venv/bin/python -m benchmarks.latency --conditions clean --length 1800 --result latency-half-hour
+    .venv/bin/python -m benchmarks.latency --clock real --conditions clean --result latency-real
+    .venv/bin/python -m benchmarks.latency --sessions search --result latency-search
+    .venv/bin/python -m benchmarks.latency --model tests/speech/tiny-whisper --speech made
+
+People are heard in each condition of benchmarks/conditions.py: short utterances and cut clips each in a session of its
+own, otherwise one joined track a condition. wer_gap is what live words get wrong beyond what the same engine gets wrong
+when it has the whole track. Made clips are heard one after the other.
+
 The sender gives 32 ms of audio at the moment they would have been spoken, and the clock of the one who reads the
 events decides. --clock simulated counts the model's CPU time only and is not disturbed by what else the machine does;
 --clock real is the whole truth, and void when the sender itself was late.
@@ -11,7 +21,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +29,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from benchmarks.choices import Choices, add_choices, chosen
+from benchmarks.conditions import CONDITIONS, PIECES, strung_in
 from benchmarks.live_scores import Scores, Seen, Shown, Truth
 from benchmarks.measure import cpu_s, rss_mb, spread, write
-from benchmarks.tracks import MODEL, SPEECH, WARM_UP_S, Track, long_tracks, recordings
+from benchmarks.tracks import WARM_UP_S, Track, recordings, wordless
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.events import Partial, SegmentClosed, WordsCommitted
@@ -42,6 +54,9 @@ TIMELESS = partial(VirtualTimeLoop, lambda: 0.0)
 
 LATEST_SENDER_S = 0.05
 LEAST_COVERAGE = 0.95
+LENGTH_S = 120.0  # of a joined track
+LIVE_CONDITIONS = tuple(name for name in CONDITIONS if name != "joined")  # tracks are joined in any of them
+NOTHING_TIMES = 3  # each sound without speech is played so often
 
 
 Clock: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
@@ -83,7 +98,7 @@ def placed(text: str, heard: Sequence[Word]) -> tuple[Truth, ...]:
     None when less than half of them were: this engine does not know these words, or this voice.
     """
     said = spoken(text)
-    pairs = matches(said, [spoken(word.text)[0] for word in heard])
+    pairs = matches(said, [" ".join(spoken(word.text)) for word in heard])
     if 2 * len(pairs) < len(said):
         return ()
     rows = [row for row, _ in pairs]
@@ -116,7 +131,7 @@ async def stream(track: Track, session: Session, run: Run, *, delay_s: float, si
         tasks.create_task(read())
         tasks.create_task(send())
     _count(run, session, track)
-    run.scores.add(track.truth, seen, offline=track.offline, since=since)
+    run.scores.add(track.truth, seen, offline=track.offline, since=since, language=track.language, edges=track.edges)
 
 
 def _seen(happened: Happened, at: float) -> tuple[Seen, ...]:
@@ -177,10 +192,9 @@ class Bench:
     def languages(self) -> frozenset[str]:
         return self._engine.languages
 
-    def offline(self, samples: Samples) -> tuple[Word, ...]:
+    def offline(self, samples: Samples, language: str | None = None) -> tuple[Word, ...]:
         """What the engine says of a whole recording, packed as files are."""
         words: tuple[Word, ...] = ()
-        language = None
         for item in speech_jobs([samples], self._voice.stream(), PackingOptions(target=self._engine.job)):
             if isinstance(item, Job):
                 [heard] = self._engine.hear([DecodeRequest(samples=item.samples, start=item.start, language=language)])
@@ -210,7 +224,7 @@ class Bench:
         return {"sessions": len(tracks), **self._run(main)}
 
     def _session(self, scheduler: Scheduler, name: str) -> Session:
-        return Session(StreamCore(self._options), vad=self._voice.stream(), listener=scheduler, tenant=name)
+        return Session(StreamCore(self._options, name=name), vad=self._voice.stream(), listener=scheduler, tenant=name)
 
     def _run(self, main: Callable[[Run, Scheduler], Any]) -> dict[str, Any]:
         run = Run()
@@ -248,7 +262,39 @@ class Bench:
         }
 
 
-def most_sessions(bench: Bench, tracks: Sequence[Track], limit_s: float, alone: float) -> dict[str, Any]:
+def in_condition(name: str, clips: Sequence[Track], seed: int, length_s: float) -> list[Track]:
+    """What is streamed to judge one condition: each piece alone, or one joined track."""
+    if name in PIECES:
+        return CONDITIONS[name](clips, seed)
+    return [strung_in(name, clips, seed, length_s)]
+
+
+def by_condition(
+    bench: Bench, names: Sequence[str], clips: Sequence[Track], seed: int, length_s: float
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What live words of people give, condition by condition."""
+    for name in names:
+        tracks = [
+            replace(track, offline=written(bench.offline(track.samples, track.language)))
+            for track in in_condition(name, clips, seed, length_s)
+        ]
+        yield name, bench.one_by_one(tracks)
+
+
+def out_of_nothing(bench: Bench) -> dict[str, Any]:
+    """What comes of sounds in which nobody speaks."""
+    tracks = [replace(track, samples=np.tile(track.samples, NOTHING_TIMES)) for track in wordless()]
+    scores = bench.one_by_one(tracks)
+    return {
+        "audio_s": scores["audio_s"],
+        "words_out_of_nothing": scores["errors"],
+        "calls_per_audio_s": scores["calls_per_audio_s"],
+    }
+
+
+def most_sessions(
+    bench: Bench, tracks: Callable[[int], Sequence[Track]], limit_s: float, alone: float
+) -> dict[str, Any]:
     """The largest number of sessions with a 95th percentile of commit latency of at most *limit_s*.
 
     A simulated clock counts the model alone; that everything together fits into one core is asked for beside it.
@@ -257,7 +303,7 @@ def most_sessions(bench: Bench, tracks: Sequence[Track], limit_s: float, alone: 
 
     def holds(count: int) -> bool:
         if count not in runs:
-            runs[count] = bench.together(long_tracks(tracks, count))
+            runs[count] = bench.together(tracks(count))
             _say(f"{count} sessions", runs[count])
         result = runs[count]
         p95 = result["commit_s"].get("p95", float("inf"))
@@ -274,49 +320,66 @@ def most_sessions(bench: Bench, tracks: Sequence[Track], limit_s: float, alone: 
 
 
 def _say(what: str, result: dict[str, Any]) -> None:
-    shown = ("wer", "wer_gap", "coverage_of_offline", "commit_s", "first_seen_s", "erasure", "cores_used")
-    print(f"{what:>14}  " + "  ".join(f"{key} {result[key]}" for key in shown if key in result), flush=True)
+    shown = (
+        "words", "wer", "wer_gap", "said_twice", "lost_first_s", "lost_last_s", "commit_s", "first_seen_s", "erasure",
+        "cores_used",
+    )  # fmt: skip
+    print(f"{what:>18}  " + "  ".join(f"{key} {result[key]}" for key in shown if key in result), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default=MODEL, help="a Whisper model's folder or name")
-    parser.add_argument("--clips", type=Path, nargs="+", default=[SPEECH], help="folders with a manifest.json")
-    parser.add_argument("--only", default="", help="clips whose path begins so, such as espeak: voices the model knows")
+    add_choices(parser)
+    parser.add_argument("--conditions", nargs="+", choices=LIVE_CONDITIONS, default=LIVE_CONDITIONS, metavar="NAME")
+    parser.add_argument("--length", type=float, default=LENGTH_S, help="seconds of a joined track")
+    parser.add_argument("--seed", type=int, default=1, help="of all that is random in a condition")
     parser.add_argument("--clock", default="simulated", choices=("simulated", "real"))
     parser.add_argument("--threads", type=int, default=1, help="of one model call")
     parser.add_argument("--step", type=float, help="seconds between partials")
-    parser.add_argument("--sessions", default="1", help="1: clip after clip. N: so many at once. search: how many fit")
+    parser.add_argument(
+        "--sessions", default="1", help="1: one after the other. N: so many at once. search: how many fit"
+    )
     parser.add_argument("--limit", type=float, default=2.5, help="of the 95th percentile of commit latency, for search")
     parser.add_argument("--result", help="name of the result file")
     args = parser.parse_args()
+    choices = chosen(args)
 
-    engine = load(EngineSettings(engine="whisper", model=args.model, device="cpu", threads=args.threads))
+    engine = load(EngineSettings(engine="whisper", model=choices.model, device="cpu", threads=args.threads))
     voice = VoiceDetector()
     simulated = partial(VirtualTimeLoop, time.process_time)
     bench = Bench(engine, voice, clock=simulated if args.clock == "simulated" else None, step_s=args.step)
-    heard = (track for folder in args.clips for track in heard_clips(folder, bench))
-    tracks = [track for track in heard if track.name.startswith(args.only)]
-    result: dict[str, Any] = {
-        "engine": engine.name,
-        "model": engine.model,
-        "clock": args.clock,
-        "threads": args.threads,
-    }
-    if args.sessions == "1":
-        unaware = Bench(engine, voice, clock=TIMELESS, step_s=args.step).one_by_one(tracks)
-        result["one"] = {**bench.one_by_one(tracks), "laal_unaware_s": unaware["laal_s"]}
-        _say("one session", result["one"])
-    elif args.sessions == "search":
-        alone = bench.together(long_tracks(tracks, 1))
+    result: dict[str, Any] = {**choices.about(), "clock": args.clock, "threads": args.threads}
+    if args.sessions == "search":
+        alone = bench.together(choices.tracks(1))
         _say("alone", alone)
-        result["search"] = most_sessions(bench, tracks, args.limit, alone["coverage"])
-    else:
-        result["together"] = bench.together(long_tracks(tracks, int(args.sessions)))
+        result["search"] = most_sessions(bench, choices.tracks, args.limit, alone["coverage"])
+    elif args.sessions != "1":
+        result["together"] = bench.together(choices.tracks(int(args.sessions)))
         _say(f"{args.sessions} sessions", result["together"])
+    else:
+        result |= one_session(bench, Bench(engine, voice, clock=TIMELESS, step_s=args.step), choices, args)
     engine.close()
     if args.result:
-        print(write(args.result, result))
+        print(write(choices.result(args.result), result))
+
+
+def one_session(bench: Bench, unaware: Bench, choices: Choices, args: argparse.Namespace) -> dict[str, Any]:
+    """People condition by condition, or made clip after made clip; and sounds in which nobody speaks."""
+    result: dict[str, Any] = {}
+    if choices.speech == "people":
+        result["length_s"], result["seed"] = args.length, args.seed
+        rows = result["conditions"] = {}
+        for name, row in by_condition(bench, args.conditions, choices.clips(), args.seed, args.length):
+            rows[name] = row
+            _say(name, row)
+    else:
+        tracks = [track for folder in choices.folders for track in heard_clips(folder, bench)]
+        laal_s = unaware.one_by_one(tracks)["laal_s"]
+        result["one"] = {**bench.one_by_one(tracks), "laal_unaware_s": laal_s}
+        _say("clip after clip", result["one"])
+    result["nothing"] = out_of_nothing(bench)
+    print(result["nothing"])
+    return result
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
 """What a reader of live words saw and when -> latency, accuracy and steadiness. Pure; the same for every server.
 
-The definitions are those of benchmarks/README.md. Words are matched to the reference by text alone, because not every
-server gives times.
+The definitions are those of benchmarks/README.md. Words are matched to the reference by how they sound, as
+pipeline/recognition/normalising.py says, and not by time, because not every server gives times.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.measure import spread
 from pipeline.audio import RATE
+from pipeline.recognition.normalising import tokens
 from pipeline.recognition.scoring import matches, spoken, word_errors
 from pipeline.recognition.turns import TurnOptions
 
@@ -21,6 +22,12 @@ LAST_S = 1.5
 
 PAUSE_S = 0.5
 """Silence between two words that makes them belong to two utterances."""
+
+EDGE_S = 1.0
+"""The beginning and the end of an utterance, where a live recogniser loses words most easily."""
+
+ALIKE_LETTERS = 3
+"""A shorter word is said twice only when it is the very same."""
 
 ENDPOINTING_S = TurnOptions().endpointing / RATE
 """The silence after which our sessions close an utterance: no server can close it sooner."""
@@ -64,6 +71,10 @@ class Scores:
     matched: int = 0
     offline_matched: int = 0
     lost_at_end: int = 0
+    lost_first: int = 0
+    lost_last: int = 0
+    said_twice: int = 0
+    offline_said_twice: int = 0
     finals: int = 0
     erased: int = 0
     commit: list[float] = field(default_factory=list)
@@ -75,13 +86,24 @@ class Scores:
     end_error: list[float] = field(default_factory=list)
     laal: list[float] = field(default_factory=list)
 
-    def add(self, truth: Sequence[Truth], seen: Sequence[Seen], *, offline: str, since: float = 0.0) -> None:
+    def add(
+        self,
+        truth: Sequence[Truth],
+        seen: Sequence[Seen],
+        *,
+        offline: str,
+        since: float = 0.0,
+        language: str | None = None,
+        edges: tuple[int, int] = (0, 0),
+    ) -> None:
         """Score one stream; words that end before *since* count for accuracy alone.
 
-        *offline* is what the same engine says of the whole recording.
+        *offline* is what the same engine says of the whole recording. *edges* are words that were cut through at the
+        beginning and the end of the stream: hearing them is no error.
         """
-        stream = _Stream(truth, seen)
-        self._accuracy(stream, spoken(offline))
+        stream = _Stream(truth, seen, language, edges)
+        whole = spoken(offline, language)
+        self._accuracy(stream, whole[within_edges(stream.said, whole, edges)])
         self.finals += len(stream.finals)
         self.erased += _erased(seen)
         self._words(stream, since)
@@ -93,12 +115,16 @@ class Scores:
             "wer_offline": _share(self.offline_errors, self.said),
             "wer_gap": round((self.errors - self.offline_errors) / max(1, self.said), 4),
             "coverage_of_offline": _share(self.matched, self.offline_matched),
+            "said_twice_offline": self.offline_said_twice,
+            "lost_first_s": self.lost_first,
+            "lost_last_s": self.lost_last,
         }
         return {
             "words": self.said,
             "errors": self.errors,
             "wer": _share(self.errors, self.said),
             "coverage": _share(self.matched, self.said),
+            "said_twice": self.said_twice,
             **(offline if self.offline_matched else {}),
             "lost_at_end": self.lost_at_end,
             "commit_s": spread(self.commit),
@@ -117,11 +143,19 @@ class Scores:
         matched = set(stream.column)
         offline_matched = {row for row, _ in matches(stream.said, offline)}
         self.said += len(stream.said)
-        self.errors += word_errors(stream.said, [text for _, text, _ in stream.finals])
+        self.errors += word_errors(stream.said, stream.heard)
         self.offline_errors += word_errors(stream.said, offline)
+        self.said_twice += said_twice(stream.said, stream.heard)
+        self.offline_said_twice += said_twice(stream.said, offline)
         self.matched += len(matched)
         self.offline_matched += len(offline_matched)
         self.lost_at_end += stream.lost_at_end(offline_matched)
+        for rows in stream.utterances():
+            first, last = stream.truth[rows[0]].start, stream.truth[rows[-1]].end
+            opening = [row for row in rows if stream.truth[row].start < first + EDGE_S]
+            closing = [row for row in rows if stream.truth[row].end > last - EDGE_S]
+            self.lost_first += stream.lost(opening, offline_matched)
+            self.lost_last += stream.lost(closing, offline_matched)
 
     def _words(self, stream: "_Stream", since: float) -> None:
         shown_at = stream.first_shown()
@@ -129,12 +163,15 @@ class Scores:
             word = stream.truth[row]
             if word.end < since:
                 continue
-            at, _, shown = stream.finals[column]
-            self.commit.append(at - word.end)
-            self.first_seen.append(min(at, shown_at.get(row, at)) - word.end)
-            if shown.start is not None and shown.end is not None:
-                self.start_error.append(abs(shown.start - word.start))
-                self.end_error.append(abs(shown.end - word.end))
+            final = stream.finals[column]
+            self.commit.append(final.at - word.end)
+            self.first_seen.append(min(final.at, shown_at.get(row, final.at)) - word.end)
+            for errors, known, heard in (
+                (self.start_error, stream.exact[row].start, final.shown.start),
+                (self.end_error, stream.exact[row].end, final.shown.end),
+            ):
+                if known is not None and heard is not None:
+                    errors.append(abs(heard - known))
 
     def _utterances(self, stream: "_Stream", since: float) -> None:
         closings = [one.at for one in stream.seen if one.closed]
@@ -143,40 +180,118 @@ class Scores:
             known = [row for row in rows if row in stream.column]
             if first.start < since or not known:
                 continue
-            self.first_commit.append(stream.finals[stream.column[known[0]]][0] - first.start)
+            self.first_commit.append(stream.finals[stream.column[known[0]]].at - first.start)
             delays = [at - first.start for at in stream.times(rows)]
             self.laal.append(_laal(delays, len(rows), last.end - first.start))
             partial = next((one.at for one in stream.seen if one.at > first.start and (one.partial or one.final)), None)
             if partial is not None:
                 self.first_partial.append(partial - first.start)
-            closed = next((at for at in closings if at >= stream.finals[stream.column[known[-1]]][0]), None)
+            closed = next((at for at in closings if at >= stream.finals[stream.column[known[-1]]].at), None)
             if closed is not None and known[-1] == rows[-1]:
                 self.final.append(closed - last.end)
+
+
+def within_edges(said: Sequence[str], heard: Sequence[str], edges: tuple[int, int]) -> slice:
+    """The part of *heard* to compare: without up to so many words at each end, where that makes fewer errors."""
+    parts = [
+        slice(before, max(0, len(heard) - after)) for before in range(edges[0] + 1) for after in range(edges[1] + 1)
+    ]
+    return min(parts, key=lambda part: word_errors(said, heard[part]))
+
+
+def said_twice(said: Sequence[str], heard: Sequence[str]) -> int:
+    """How many words of *heard* repeat those next to them, exactly or nearly, and were not said."""
+    matched = {column for _, column in matches(said, heard)}
+    count = at = 0
+    while at < len(heard):
+        free = next((to for to in range(at, len(heard)) if to in matched), len(heard)) - at
+        repeated = next((size for size in range(free, 0, -1) if _repeats(heard, at, size)), 0)
+        count += repeated
+        at += repeated or 1
+    return count
+
+
+def _repeats(heard: Sequence[str], at: int, size: int) -> bool:
+    """Are the *size* words from *at* on the same as those before them, or as those behind them?"""
+    these = heard[at : at + size]
+    before, behind = heard[max(0, at - size) : at], heard[at + size : at + 2 * size]
+    return any(len(these) == len(those) and all(map(_alike, these, those)) for those in (before, behind))
+
+
+def _alike(one: str, other: str) -> bool:
+    """The same word, or one that differs in a letter: "than" and "then"."""
+    if one == other or min(len(one), len(other)) < ALIKE_LETTERS or one.isdecimal() or other.isdecimal():
+        return one == other
+    return word_errors(one, other) <= 1
+
+
+def timed(words: Sequence[Truth] | Sequence[Shown], language: str | None) -> list[Shown]:
+    """The tokens of *words*. A start or end is None where no word starts or ends there: "$20" is two tokens."""
+    found = tokens([word.text for word in words], language)
+    starts = [not at or found[at - 1].last < token.first for at, token in enumerate(found)]
+    ends = [at + 1 == len(found) or token.last < found[at + 1].first for at, token in enumerate(found)]
+    return [
+        Shown(token.text, words[token.first].start if starts[at] else None, words[token.last].end if ends[at] else None)
+        for at, token in enumerate(found)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Final:
+    """One token of the final words."""
+
+    shown: Shown
+    at: float  # when all of it was final
+    words: int  # final words up to it, itself included
 
 
 class _Stream:
     """The words of one stream beside its truth. *column* maps rows of the truth to the final words that say them."""
 
-    def __init__(self, truth: Sequence[Truth], seen: Sequence[Seen]) -> None:
-        self.truth = [replace(word, text=text) for word in truth for text in spoken(word.text)]
+    def __init__(
+        self, truth: Sequence[Truth], seen: Sequence[Seen], language: str | None, edges: tuple[int, int]
+    ) -> None:
+        said = tokens([word.text for word in truth], language)
+        self.truth = [Truth(token.text, truth[token.first].start, truth[token.last].end) for token in said]
         self.said = [word.text for word in self.truth]
+        self.exact = timed(truth, language)
         self.seen = seen
-        self.finals = [(one.at, text, word) for one in seen for word in one.final for text in spoken(word.text)]
-        self.column = dict(matches(self.said, [text for _, text, _ in self.finals]))
+        self._language = language
+        words = [(one.at, word) for one in seen for word in one.final]
+        heard = tokens([word.text for _, word in words], language)
+        finals = [
+            _Final(shown, words[token.last][0], token.last + 1)
+            for token, shown in zip(heard, timed([word for _, word in words], language), strict=True)
+        ]
+        self.finals = finals[within_edges(self.said, [token.text for token in heard], edges)]
+        self.heard = [final.shown.text for final in self.finals]
+        self.column = dict(matches(self.said, self.heard))
 
     def first_shown(self) -> dict[int, float]:
         """When each word of the truth was first part of a partial, where it is expected after the final words."""
         rows = {column: row for row, column in self.column.items()}
         shown: dict[int, float] = {}
-        finals = expected = 0
+        words = column = expected = 0
         for one in self.seen:
-            for _ in (text for word in one.final for text in spoken(word.text)):
-                expected = max(expected, rows.get(finals, -1) + 1)
-                finals += 1
-            partial = [text for word in one.partial or () for text in spoken(word)]
+            words += len(one.final)
+            while column < len(self.finals) and self.finals[column].words <= words:
+                expected = max(expected, rows.get(column, -1) + 1)
+                column += 1
+            partial = [token.text for token in tokens(one.partial or (), self._language)]
             for row, _ in matches(self.said[expected : expected + len(partial) + AHEAD], partial):
                 shown.setdefault(expected + row, one.at)
         return shown
+
+    def lost(self, rows: Sequence[int], heard: set[int]) -> int:
+        """How many of the neighbouring *rows* are *heard* in the whole recording and have no word here.
+
+        A word that was misheard is not lost.
+        """
+        before = max((row for row in self.column if row < rows[0]), default=-1)
+        behind = min((row for row in self.column if row > rows[-1]), default=len(self.truth))
+        said_between = behind - before - 1
+        heard_between = self.column.get(behind, len(self.finals)) - self.column.get(before, -1) - 1
+        return max(0, min(sum(row in heard and row not in self.column for row in rows), said_between - heard_between))
 
     def lost_at_end(self, heard: set[int]) -> int:
         """How many words fewer came out after LAST_S before the end than were *heard* there, rows of the truth."""
@@ -189,10 +304,10 @@ class _Stream:
         """When the final words of an utterance came: those that say its words, and what was heard between them."""
         said_by = {column: row for row, column in self.column.items()}
         row, found = 0, []
-        for column, (at, _, _) in enumerate(self.finals):
+        for column, final in enumerate(self.finals):
             row = said_by.get(column, row)
             if rows[0] <= row <= rows[-1]:
-                found.append(at)
+                found.append(final.at)
         return found
 
     def utterances(self) -> list[list[int]]:

@@ -1,29 +1,31 @@
 """How soon somebody who speaks into the page sees words: python -m benchmarks.page [--rounds 5]
 
-Chromium's microphone plays a clip from its beginning whenever it is opened. Counted are the seconds from the first
-sound of speech in it to the first text that the page shows, and to the first final word, with the small Whisper model.
-Needs chromium and chromium-driver. Writes benchmarks/results/page.json.
+    .venv/bin/python -m benchmarks.page --model tests/speech/tiny-whisper --speech made
+
+Chromium's microphone plays a clip from its beginning whenever it is opened: a person's by default. Counted are the
+seconds from the first sound of speech in it to the first text that the page shows, and to the first final word; and the
+word errors of all that the page shows at the end. Needs chromium and chromium-driver. Writes
+benchmarks/results/page.json, for made speech page-made.json.
 """
 
 import argparse
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import soundfile
 
+from benchmarks.choices import Choices, add_choices, chosen
 from benchmarks.measure import spread, write
 from benchmarks.serving import serving
-from benchmarks.tracks import MODEL, SPEECH
+from benchmarks.tracks import PEOPLE, SPEECH, listed
+from pipeline.recognition.scoring import spoken, word_errors
 from tests.web.browsing import Page, chromium
 
-ENGINES = {
-    "whisper": (
-        SPEECH / "espeak" / "en_05.flac",
-        {"ENGINE": "whisper", "WHISPER_MODEL": MODEL},
-    ),
-}
+CLIPS = {"people": (PEOPLE, "jfk.flac"), "made": (SPEECH, "espeak/en_05.flac")}
+END_S = 0.8  # after the clip, in the pause before the microphone plays it again
 LOUD = 0.02  # of full scale: speech has begun
 WATCH = """
   const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
@@ -49,12 +51,17 @@ def onset_s(clip: Path) -> float:
     return float(np.argmax(np.abs(samples) > LOUD)) / rate
 
 
-def measured(engine: str, rounds: int) -> dict[str, Any]:
-    clip, settings = ENGINES[engine]
+def measured(choices: Choices, rounds: int) -> dict[str, Any]:
+    folder_of_clips, name = CLIPS[choices.speech]
+    text, seconds, clip = next(
+        (row["text"], row["seconds"], path) for row, path in listed(folder_of_clips) if row["file"] == name
+    )
+    said = spoken(text, "en")
     seen: dict[str, list[float]] = {"first": [], "final": []}
+    errors = 0
     with (
         tempfile.TemporaryDirectory() as folder,
-        serving(**settings) as server,
+        serving(ENGINE="whisper", WHISPER_MODEL=choices.model) as server,
         chromium(Path(folder), clip) as browser,
     ):
         page = Page(browser, server.base)
@@ -67,18 +74,30 @@ def measured(engine: str, rounds: int) -> dict[str, Any]:
             )
             for what, values in seen.items():
                 values.append((times[what] - times["began"]) / 1000 - onset_s(clip))
+            time.sleep(max(0.0, seconds + END_S - (times["final"] - times["began"]) / 1000))
             page.click("#speak-toggle")
             page.until_text("#speak-standing", "Done")
-    return {"clip": clip.name, "first_text_s": spread(seen["first"]), "first_final_word_s": spread(seen["final"])}
+            errors += word_errors(said, spoken(page.text("#speak-text"), "en"))
+    return {
+        "clip": name,
+        "rounds": rounds,
+        "first_text_s": spread(seen["first"]),
+        "first_final_word_s": spread(seen["final"]),
+        "wer": round(errors / (rounds * len(said)), 4),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_choices(parser)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--no-write", action="store_true", help="print only")
     args = parser.parse_args()
-    result = {"rounds": args.rounds, "engines": {name: measured(name, args.rounds) for name in ENGINES}}
+    choices = chosen(args)
+    result = {**choices.about(), **measured(choices, args.rounds)}
     print(result)
-    print(write("page", result))
+    if not args.no_write:
+        print(write(choices.result("page"), result))
 
 
 if __name__ == "__main__":

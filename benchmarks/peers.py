@@ -1,5 +1,8 @@
 """Live words beside other servers: python -m benchmarks.peers [--sessions 1 8] [--systems ...] [--rounds 1]
 
+    .venv/bin/python -m benchmarks.peers --systems scribewire "LocalAgreement over transcribe()"
+    .venv/bin/python -m benchmarks.peers --model tests/speech/tiny-whisper --speech made
+
 Each server runs as its own users start it, on the same model, machine and audio, one after the other, and is spoken
 to over its own WebSocket at the pace of speech. Peers are installed into virtual environments of their own under
 --venvs when they are not there. Writes benchmarks/results/peers.json.
@@ -21,10 +24,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.choices import Choices, add_choices, chosen
 from benchmarks.driving import Crowd, Opener, staggered
 from benchmarks.measure import ROOT, write
 from benchmarks.serving import serving
-from benchmarks.tracks import MODEL, WARM_UP_S, Track, clips, long_tracks
+from benchmarks.tracks import LONG_S, WARM_UP_S, Track
 from benchmarks.wires import LocalAgreement, Scribewire, WhisperLive, WhisperLiveKit, Wire
 
 START_S = 120.0
@@ -152,14 +156,13 @@ def installed(venvs: Path, name: str) -> Path:
     return python
 
 
-async def measure(started: Started, sessions: int) -> dict[str, Any]:
+async def measure(started: Started, choices: Choices, sessions: int, length_s: float) -> dict[str, Any]:
     """One run: one long track alone, or so many at once, of which the first seconds only warm up."""
-    spoken = clips()
-    await Crowd(started.open, started.pid).run(long_tracks(spoken, 1, WARMING_S), [0.0])
+    await Crowd(started.open, started.pid).run(choices.tracks(1, WARMING_S), [0.0])
     if sessions == 1:
-        return await Crowd(started.open, started.pid).run(long_tracks(spoken, 1), [0.0])
+        return await Crowd(started.open, started.pid).run(choices.tracks(1, length_s), [0.0])
     crowd = Crowd(started.open, started.pid, since_s=WARM_UP_S)
-    return await crowd.run(long_tracks(spoken, sessions), staggered(sessions))
+    return await crowd.run(choices.tracks(sessions, length_s), staggered(sessions))
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -200,21 +203,25 @@ def _ratios(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default=MODEL, help="folder of a Whisper model")
+    add_choices(parser)
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS), metavar="NAME")
     parser.add_argument("--sessions", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=LONG_S, help="length of each session")
+    parser.add_argument("--no-write", action="store_true", help="print only")
     parser.add_argument("--venvs", type=Path, default=Path(tempfile.gettempdir()) / "scribewire-peers")
     args = parser.parse_args()
+    choices = chosen(args)
 
     rows: list[dict[str, Any]] = []
     for _, sessions, name in itertools.product(range(args.rounds), args.sessions, args.systems):
-        with SYSTEMS[name](args.model, args.venvs) as started:
-            row = asyncio.run(measure(started, sessions))
+        with SYSTEMS[name](choices.model, args.venvs) as started:
+            row = asyncio.run(measure(started, choices, sessions, args.seconds))
         rows.append({"system": name, **row})
-        shown = ("sessions", "commit_s", "first_seen_s", "wer", "coverage", "cpu_per_audio_s", "rss_mb", "void")
+        shown = ("sessions", "commit_s", "first_seen_s", "wer", "said_twice", "cpu_per_audio_s", "rss_mb", "void")
         print(f"{name:>34}  " + "  ".join(f"{key} {row[key]}" for key in shown), flush=True)
-        write("peers", {"model": Path(args.model).name, **summary(rows)})  # a run takes long: what is measured is kept
+        if not args.no_write:  # after each run, because a run takes long: what is measured is kept
+            write(choices.result("peers"), {**choices.about(), **summary(rows)})
 
 
 if __name__ == "__main__":

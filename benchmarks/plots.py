@@ -1,7 +1,8 @@
-"""Pictures of the results: python -m benchmarks.plots writes benchmarks/results/peers.svg from peers.json."""
+"""Pictures of the results: python -m benchmarks.plots writes benchmarks/results/peers*.svg from peers*.json."""
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -20,16 +21,22 @@ def main() -> None:
     mpl.rcParams.update(
         {"svg.fonttype": "none", "svg.hashsalt": "scribewire", "font.size": 9}
     )  # the same file each time
-    rows = json.loads((RESULTS / "peers.json").read_text())["systems"]
+    for result in sorted(RESULTS.glob("peers*.json")):
+        print(draw(result))
+
+
+def draw(result: Path) -> Path:
+    """The picture of one result, beside it."""
+    rows = json.loads(result.read_text())["systems"]
     counts = sorted({row["sessions"] for row in rows})
     figure, axes = plt.subplots(1, len(counts) + 1, figsize=(11, 3.4), sharey=True, layout="constrained")
     for axis, count in zip(axes, counts, strict=False):
         latency(axis, [row for row in rows if row["sessions"] == count], count)
     cost(axes[-1], [row for row in rows if row["sessions"] == counts[0]])
     axes[0].invert_yaxis()
-    path = RESULTS / "peers.svg"
+    path = result.with_suffix(".svg")
     figure.savefig(path, metadata={"Date": None})
-    print(path)
+    return path
 
 
 def latency(axis: Axes, rows: Sequence[dict[str, Any]], count: int) -> None:

