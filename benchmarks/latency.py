@@ -224,7 +224,7 @@ class Bench:
         return {"sessions": len(tracks), **self._run(main)}
 
     def _session(self, scheduler: Scheduler, name: str) -> Session:
-        return Session(StreamCore(self._options, name=name), vad=self._voice.stream(), listener=scheduler, tenant=name)
+        return Session(StreamCore(self._options), vad=self._voice.stream(), listener=scheduler, tenant=name)
 
     def _run(self, main: Callable[[Run, Scheduler], Any]) -> dict[str, Any]:
         run = Run()
