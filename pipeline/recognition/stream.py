@@ -12,9 +12,9 @@ positions alone, so the same audio in other chunks, or at another speed, gives t
 comes before the next request is due. The numbers below are measured: see the README of this package.
 """
 
-from collections import deque
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from itertools import pairwise
 
 from pipeline.audio import LONGEST_JOB, WINDOW, Samples, position
 from pipeline.events import (
@@ -32,7 +32,7 @@ from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.turns import Turn, TurnOptions, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import Window
-from pipeline.words import Segment, Word, written
+from pipeline.words import Segment, Word
 
 ATTEMPTS = 3
 """Failed decodes of one final before the words of the last good hypothesis are taken instead."""
@@ -53,10 +53,8 @@ class StreamOptions:
     hush: int = position(0.1)  # ... and silence before which a partial is still worth asking
     lead: int = position(0.4)  # audio kept before speech was noticed: first sounds are soft
     speech: float = 0.3  # frames with this speech probability hold words
-    trim_above: int = position(4)  # a window longer than this is cut at a pause between committed words ...
-    trim_anyway: int = position(6)  # ... and one longer than this between any two of them
-    anchors: int = 2  # committed words that a window always keeps, to find the place again
-    context: int = 40  # words of this turn, said before the window, that the engine is told
+    partial: int = position(9)  # audio that a partial is heard in, as far as it goes: speech that was decided before ...
+    final: int = position(14)  # ... and the same of a final; less leaves a model's window half empty
     known: float = 0.5  # probability that settles the language ...
     known_after: int = position(1.5)  # ... of so much speech, or of any that ended: of less, languages sound alike
 
@@ -109,10 +107,10 @@ class StreamCore:
         self._events: list[Event] = []
         self._step = options.step
         self._language = options.language
-        self._context: deque[Word] = deque(maxlen=options.context)
         self._in_flight: _Ask | None = None
         self._answered: _Ask | None = None  # the last ask about the first turn that was answered
         self._last_words: Heard | None = None  # the answer to it, when it was a final
+        self._asked_from = 0
         self._failed = 0  # in a row
         self._segment: list[Word] = []
         self._segment_start = 0
@@ -163,7 +161,7 @@ class StreamCore:
         if idle and self._turns.first is not None:
             self._begin(self._turns.first)
         elif idle:
-            self._forget(self.position - self._options.lead - self._options.turns.onset)
+            self._forget(self.position - self._options.final)
 
     def finalize(self) -> None:
         """Decide everything heard so far as if the speaker had stopped here. The stream goes on."""
@@ -180,16 +178,15 @@ class StreamCore:
         ask = self._next() if self._in_flight is None else None
         if ask is None:
             return None
-        self._trim()
         self._in_flight = ask
+        start = self._asked_from = self._start(ask)
         return DecodeRequest(
-            samples=self._window.samples(ask.end),
-            start=self._window.start,
+            samples=self._window.samples(start, ask.end),
+            start=start,
             language=self._language,
-            previous=written(self._context),
             hint=self._options.hint,
             final=ask.aim is not _Aim.PARTIAL,
-            voiced=self._window.voiced(ask.end, self._options.turns.enter),
+            voiced=self._window.voiced(start, ask.end, self._options.turns.enter),
         )
 
     def withdraw(self) -> None:
@@ -280,7 +277,7 @@ class StreamCore:
         self._commit(self._agreement.conclude(heard.words, until=self._until(ask)))
         self._close(heard, forced=False)
         self._agreement.settle(ask.end)
-        self._forget(ask.end)
+        self._forget(ask.end - self._options.final)
         self._turns.done()
         if self._turns.first is not None:
             self._begin(self._turns.first)
@@ -295,15 +292,14 @@ class StreamCore:
         self._agreement.settle(min(edge, max(rest[0].start, edge - position(2))) if rest else edge)
         self._close(heard, forced=True)
         self._segment_start = self._agreement.end
-        self._forget(max(self._anchor(0), self._agreement.end - position(2)))
+        self._forget(self._agreement.end - self._options.final)
         self._show()
 
     def _begin(self, turn: Turn) -> None:
         """*turn* is the first one now."""
         self._answered = self._last_words = None
         self._segment_start = max(turn.start, self._agreement.end)
-        self._forget(turn.start - self._options.lead)
-        self._context.clear()
+        self._agreement.settle(turn.start - self._options.lead)
 
     def _close(self, heard: Heard, *, forced: bool) -> None:
         """Close the segment, if it has words. Its numbers are those of its last hypothesis."""
@@ -338,11 +334,15 @@ class StreamCore:
 
     def _spoken(self, ask: _Ask, heard: Heard) -> tuple[Word, ...]:
         """The words of *heard* that somebody spoke, where the voice was."""
-        speech = self._window.speech(ask.end)
-        voicing = Voicing(self._window.start, [probability >= self._options.speech for probability in speech])
+        start = self._asked_from
+        speech = self._window.speech(start, ask.end)
+        voicing = Voicing(start, [probability >= self._options.speech for probability in speech])
         words = tuple(voicing.placed(heard.words))
         self.counts.unvoiced += len(heard.words) - len(words)
-        return words
+        turn = self._turns.first
+        assert turn is not None
+        edge = turn.start - self._options.lead
+        return tuple(word for word in words if word.start + word.end >= 2 * edge)  # earlier turns are decided
 
     def _learn_language(self, heard: Heard, ask: _Ask) -> None:
         """Settle the language on a final, or once enough speech was heard, if the engine is sure of it."""
@@ -354,26 +354,24 @@ class StreamCore:
             self._language = heard.language
             self._events.append(LanguageDetected(heard.language, probability))
 
-    def _trim(self) -> None:
-        """Cut a long window between committed words: at the last pause, or anywhere when it grew too long."""
-        length = self.position - self._window.start
-        if length > self._options.trim_above:
-            self._forget(self._anchor(self._options.pause))
-        if self.position - self._window.start > self._options.trim_anyway:
-            self._forget(self._anchor(0))
-
-    def _anchor(self, pause: int) -> int:
-        """The last place between two committed words, *pause* apart or more, that leaves enough of them behind it."""
+    def _start(self, ask: _Ask) -> int:
+        """Where the audio of a request begins: as early as its length allows, between two words that were decided."""
+        length = self._options.partial if ask.aim is _Aim.PARTIAL else self._options.final
         kept = self._agreement.kept
-        for index in range(len(kept) - self._options.anchors, 0, -1):
-            if kept[index].start - kept[index - 1].end >= pause:
-                return (kept[index - 1].end + kept[index].start) // 2
-        return self._window.start
+        turn = self._turns.first
+        assert turn is not None
+        gaps = [(after.start - before.end, (before.end + after.start) // 2) for before, after in pairwise(kept)]
+        if not kept or kept[-1].end <= turn.start:
+            gaps.append((self._options.pause, turn.start - self._options.lead))
+        within = [(pause, at) for pause, at in gaps if ask.end - at <= length]
+        if ask.end - self._window.start <= length:
+            return self._window.start
+        return next((at for pause, at in within if pause >= self._options.pause), within[0][1] if within else (gaps[-1][1] if gaps else self._window.start))
 
     def _forget(self, position: int) -> None:
         """Cut the window; the words whose audio is gone become context."""
         self._window.cut(position)
-        self._context.extend(self._agreement.release(self._window.start))
+        self._agreement.release(self._window.start)
 
 
 def _whole(position: int) -> int:

@@ -1,11 +1,15 @@
 """The audio that is still undecided: frames with their speech probability, appended at one end, cut at the other."""
 
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
 from pipeline.audio import LONGEST_JOB, WINDOW, Samples
+
+T = TypeVar("T")
 
 MOST_FRAMES = LONGEST_JOB // WINDOW
 """Frames that one decode job can hold, and therefore all that a window keeps: just under 30 s."""
@@ -50,20 +54,23 @@ class Window:
             self._speech.popleft()
             self._first += 1
 
-    def samples(self, end: int) -> Samples:
-        """The audio from the start up to *end*, rounded up to a whole frame. At least one frame must be there."""
-        return np.concatenate(list(islice(self._frames, -(-end // WINDOW) - self._first)))
+    def samples(self, start: int, end: int) -> Samples:
+        """The audio between two positions, rounded out to whole frames. At least one frame must be there."""
+        return np.concatenate(list(self._between(self._frames, start, end)))
 
-    def voiced(self, end: int, least: float) -> tuple[tuple[int, int], ...]:
-        """The spans of samples(end) in which the probability of speech is at least *least*; positions, in order."""
+    def speech(self, start: int, end: int) -> list[float]:
+        """The speech probabilities of the frames that samples(start, end) has."""
+        return list(self._between(self._speech, start, end))
+
+    def voiced(self, start: int, end: int, least: float) -> tuple[tuple[int, int], ...]:
+        """The spans of samples(start, end) in which the probability of speech is at least *least*, in order."""
         spans: list[tuple[int, int]] = []
-        for number, speech in enumerate(self.speech(end), start=self._first):
+        for number, speech in enumerate(self.speech(start, end), start=max(start // WINDOW, self._first)):
             if speech < least:
                 continue
             first, last = number * WINDOW, (number + 1) * WINDOW
             spans = [*spans[:-1], (spans[-1][0], last)] if spans and spans[-1][1] == first else [*spans, (first, last)]
         return tuple(spans)
 
-    def speech(self, end: int) -> list[float]:
-        """The speech probabilities of the frames that samples(end) has."""
-        return list(islice(self._speech, -(-end // WINDOW) - self._first))
+    def _between(self, values: deque[T], start: int, end: int) -> Iterator[T]:
+        return islice(values, max(0, start // WINDOW - self._first), -(-end // WINDOW) - self._first)
