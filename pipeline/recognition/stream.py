@@ -28,6 +28,7 @@ from pipeline.events import (
     WordsCommitted,
 )
 from pipeline.recognition.agreement import Agreement, AgreementOptions
+from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.turns import Turn, TurnOptions, Turns
 from pipeline.recognition.voicing import Voicing
@@ -110,7 +111,8 @@ class StreamCore:
         self._in_flight: _Ask | None = None
         self._answered: _Ask | None = None  # the last ask about the first turn that was answered
         self._last_words: Heard | None = None  # the answer to it, when it was a final
-        self._asked_from = 0
+        self._asked_from = 0  # where the audio of the request in flight, or of the last one, begins
+        self._alone = False  # the turn is heard without the speech before it, of which the model made an end
         self._failed = 0  # in a row
         self._segment: list[Word] = []
         self._segment_start = 0
@@ -215,6 +217,9 @@ class StreamCore:
             self.counts.rejected += 1
             heard = replace(heard, words=())
         heard = replace(heard, words=self._spoken(ask, heard))
+        if ask.aim is _Aim.PARTIAL and not self._alone and self._missed(ask, heard):
+            self._alone = True  # and the next request is for the same audio, with nothing before it
+            return
         self._learn_language(heard, ask)
         self._answer(ask, heard)
 
@@ -298,6 +303,7 @@ class StreamCore:
     def _begin(self, turn: Turn) -> None:
         """*turn* is the first one now."""
         self._answered = self._last_words = None
+        self._alone = False
         self._segment_start = max(turn.start, self._agreement.end)
         self._agreement.settle(turn.start - self._options.lead)
 
@@ -355,18 +361,33 @@ class StreamCore:
             self._events.append(LanguageDetected(heard.language, probability))
 
     def _start(self, ask: _Ask) -> int:
-        """Where the audio of a request begins: as early as its length allows, between two words that were decided."""
-        length = self._options.partial if ask.aim is _Aim.PARTIAL else self._options.final
-        kept = self._agreement.kept
+        """Where the audio of a request begins: as early as its length allows, between two words that are decided."""
         turn = self._turns.first
         assert turn is not None
-        gaps = [(after.start - before.end, (before.end + after.start) // 2) for before, after in pairwise(kept)]
-        if not kept or kept[-1].end <= turn.start:
-            gaps.append((self._options.pause, turn.start - self._options.lead))
+        kept = [word for word in self._agreement.kept if word.end > turn.start]
+        alone = turn.start - self._options.lead
+        before = self._agreement.kept[: -len(kept)] if kept else self._agreement.kept
+        gaps = [(after.start - word.end, (word.end + after.start) // 2) for word, after in pairwise(kept)]
+        if not self._alone:
+            gaps = [(after.start - word.end, (word.end + after.start) // 2) for word, after in pairwise(before)] + [(self._options.pause, alone), *gaps]
+        else:
+            gaps = [(self._options.pause, alone), *gaps]
+        length = self._options.partial if ask.aim is _Aim.PARTIAL else self._options.final
+        earliest = self._window.start if not self._alone else alone
+        if ask.end - earliest <= length:
+            return max(earliest, self._window.start)
         within = [(pause, at) for pause, at in gaps if ask.end - at <= length]
-        if ask.end - self._window.start <= length:
-            return self._window.start
-        return next((at for pause, at in within if pause >= self._options.pause), within[0][1] if within else (gaps[-1][1] if gaps else self._window.start))
+        if within:
+            return next((at for pause, at in within if pause >= self._options.pause), within[0][1])
+        return gaps[-1][1]
+
+    def _missed(self, ask: _Ask, heard: Heard) -> bool:
+        """Whether there is speech in the first turn that *heard* has no words for."""
+        turn = self._turns.first
+        assert turn is not None
+        begin = max(turn.start, self._asked_from)
+        voiced = self._window.voiced(begin, ask.end - self._options.agreement.guard, self._options.turns.enter)
+        return bool(unheard(heard.words, voiced))
 
     def _forget(self, position: int) -> None:
         """Cut the window; the words whose audio is gone become context."""
