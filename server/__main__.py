@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from pipeline.errors import PipelineError
 from server import __version__
-from server.accounts.limits import BadLimits
 from server.commands import COMMANDS
 from server.config import Config, ConfigError
-from server.storage.interfaces import StorageError
+from server.model.errors import BadLimits, StorageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

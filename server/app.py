@@ -21,7 +21,6 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.scheduler import SchedulerStatistics
 from server.accounts.limits import Limits
 from server.accounts.plans import Plans
-from server.accounts.signed import SigningKeys
 from server.clock import now_ms
 from server.config import Config
 from server.delivery.egress import Egress
@@ -29,10 +28,8 @@ from server.delivery.following import Following
 from server.delivery.partials import Partials
 from server.delivery.webhooks import Courier, Deliveries
 from server.door import Door
-from server.ids import CHANCE_BYTES, Prefix, new_id
 from server.jobs.fetch import Fetcher
 from server.jobs.holding import Holding
-from server.jobs.offer import Offer
 from server.jobs.probing import Prober
 from server.jobs.running import Transcriber, WorkerRules
 from server.jobs.sweeping import Sweeper
@@ -43,6 +40,8 @@ from server.live.desk import Desk, DeskParts
 from server.live.hearing import Hearing
 from server.live.session import LiveRules
 from server.metrics import Metrics
+from server.model.ids import CHANCE_BYTES, Prefix, new_id
+from server.model.offers import Offer
 from server.records import Records
 from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
@@ -56,7 +55,7 @@ from server.routes.ops import Ops
 from server.routes.pages import Pages
 from server.routes.transcriptions import Transcriptions, Waiting
 from server.routes.webhooks import Webhooks
-from server.storage.open import Storage
+from server.storage.ports import Storage
 from server.transport import dressed
 
 LIVE_RULES = LiveRules()
@@ -143,7 +142,7 @@ def build(
     for environment, bench in benches.items():
         metrics.watch_model(environment, bench.statistics)
     closing = asyncio.Event()
-    keys = SigningKeys(storage.secrets.by_kid, storage.secrets.current)
+    keys = storage.signing_keys
     links = Links(public_base_url, keys)
     plans = Plans(storage.accounts, limits)
     partials = Partials()

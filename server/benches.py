@@ -15,8 +15,8 @@ from pipeline.recognition.scheduler import Scheduler
 from server.app import Bench
 from server.capacity import sessions_of
 from server.config import Config
-from server.jobs.offer import Offer
 from server.live.hearing import Hearing
+from server.model.offers import Offer
 
 
 @contextmanager

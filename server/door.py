@@ -11,23 +11,16 @@ from starlette.requests import HTTPConnection, Request
 
 from server.accounts.addresses import Network, address_key, client_address
 from server.accounts.keys import digest, environment_of
-from server.accounts.limits import (
-    DAY_S,
-    MONTH_S,
-    Limits,
-    Plan,
-    RateTable,
-    Standing,
-    limit_headers,
-    month_of,
-)
-from server.accounts.signed import Scope, SigningKeys, check_token
+from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, Standing, limit_headers, month_of
+from server.accounts.signed import Scope, check_token
 from server.clock import now_ms
 from server.errors import Problem
 from server.logs import log
+from server.model.accounts import Account, ApiKey, Plan, SigningKeys
+from server.model.errors import DiskFull, QuotaExceeded, StorageBusy
 from server.problems import rate_limited
 from server.routes.operation import Auth, Operation
-from server.storage.interfaces import Account, AccountStore, ApiKey, Counter, DiskFull, QuotaExceeded, StorageBusy
+from server.storage.ports import AccountStore, Counter
 from server.wire import idempotency_key
 
 MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are not by the day

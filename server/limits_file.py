@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from server.accounts.limits import BadLimits, Limits
+from server.accounts.limits import Limits
 from server.config import PREFIX, Config
+from server.model.errors import BadLimits
 
 BUILT_IN = Path(__file__).parent / "limits.toml"
 

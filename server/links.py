@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from server.accounts.signed import Scope, SigningKeys, check_link, link_query, make_token
+from server.accounts.signed import Scope, check_link, link_query, make_token
 from server.clock import now_ms
-from server.jobs.states import Job
+from server.model.accounts import SigningKeys
+from server.model.jobs import Job
 
 DOWNLOAD_TTL_S = 3600
 WEBHOOK_TTL_S = 24 * 3600

@@ -6,9 +6,10 @@ from typing import Any
 from pipeline.errors import AudioTooLong
 from server.accounts.limits import Standing, seconds_until
 from server.accounts.signed import WrongScope
-from server.clock import iso, now_ms
+from server.clock import now_ms
 from server.errors import CHALLENGES, CODES, Problem
-from server.storage import interfaces as storage
+from server.model import errors as storage
+from server.model.instants import iso
 
 SOON = {"Retry-After": "5"}
 UNAVAILABLE = 503

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 from pipeline.documents.formats import SCHEMA, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import Word
-from server.clock import iso, iso_or_none
-from server.jobs.states import AUDIO, CONTAINER, Job, JobError, LiveOptions, Source, Standing, State
 from server.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
-from server.storage.interfaces import JobStore
+from server.model.instants import iso, iso_or_none
+from server.model.jobs import Job, JobError, LiveProgress, State
+from server.model.orders import AUDIO, CONTAINER, LiveOptions, Source
+from server.storage.ports import JobStore
 
 MOST_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
 
@@ -19,7 +20,7 @@ MOST_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
 class Standings(Protocol):
     """What knows how far live jobs are: the desk."""
 
-    async def standing(self, job: Job) -> Standing: ...
+    async def standing(self, job: Job) -> LiveProgress: ...
 
 
 class Records:
@@ -109,7 +110,7 @@ def _live(job: Job, options: LiveOptions) -> dict[str, Any]:
     shown: dict[str, Any] = asdict(options)
     if options.encoding == CONTAINER:
         del shown["sample_rate"], shown["channels"]
-    return shown | Standing(job.source.bytes, job.duration_s, settled_bytes=job.source.bytes).to_json()
+    return shown | LiveProgress(job.source.bytes, job.duration_s, settled_bytes=job.source.bytes).to_json()
 
 
 def _source(source: Source) -> Mapping[str, Any]:

@@ -24,7 +24,8 @@ from server.jobs.orders import (
     UTTERANCE_S,
     WEBHOOK_EVENTS,
 )
-from server.jobs.states import LiveOptions, State
+from server.model.jobs import State
+from server.model.orders import LiveOptions
 
 
 def ref(name: str) -> dict[str, str]:

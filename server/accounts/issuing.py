@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from server.accounts.keys import CHANCE_BYTES, digest, display_prefix, last4, make_key, make_webhook_secret
 from server.clock import now_ms
-from server.ids import CHANCE_BYTES as ID_CHANCE_BYTES
-from server.ids import Prefix, new_id
-from server.storage.interfaces import Account, AccountStore, ApiKey, WebhookSecret
+from server.model.accounts import Account, ApiKey, WebhookSecret
+from server.model.ids import CHANCE_BYTES as ID_CHANCE_BYTES
+from server.model.ids import Prefix, new_id
+from server.storage.ports import AccountStore
 
 
 @dataclass(frozen=True, slots=True)

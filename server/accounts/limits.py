@@ -10,6 +10,9 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from server.model.accounts import Plan
+from server.model.errors import BadLimits
+
 MINUTE_MS = 60_000
 DAY_S = 24 * 3600
 MONTH_S = 30 * DAY_S  # what RateLimit-Policy says of a calendar month; resets are exact
@@ -17,47 +20,7 @@ MONTH_S = 30 * DAY_S  # what RateLimit-Policy says of a calendar month; resets a
 T = TypeVar("T")
 
 
-class BadLimits(Exception):
-    """A number of the plans that cannot be used. The message names it, what it got and what it takes."""
-
-
 # --- the numbers -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What one account may use; None is unlimited."""
-
-    requests_per_minute: int
-    estimates_per_day: int | None
-    transcriptions_per_month: int | None
-    audio_hours_per_month: int | None
-    audio_minutes_per_file: int
-    upload_mib: int
-    active_jobs: int | None
-    live_sessions: int | None
-    retention_hours: int
-    weight: float
-
-    def __post_init__(self) -> None:
-        if self.weight <= 0:
-            raise BadLimits(f"weight must be more than 0, got {self.weight}: a queue divides by it")
-
-    @property
-    def audio_seconds_per_month(self) -> int | None:
-        return None if self.audio_hours_per_month is None else self.audio_hours_per_month * 3600
-
-    @property
-    def audio_s_per_file(self) -> int:
-        return self.audio_minutes_per_file * 60
-
-    @property
-    def upload_bytes(self) -> int:
-        return self.upload_mib * 1024 * 1024
-
-    @property
-    def retention_ms(self) -> int:
-        return self.retention_hours * 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Which plan holds for an account now: its plan's numbers with its own overrides."""
 
-from server.accounts.limits import Limits, Plan
-from server.storage.interfaces import Account, AccountStore
+from server.accounts.limits import Limits
+from server.model.accounts import Account, Plan
+from server.storage.ports import AccountStore
 
 
 class Plans:

@@ -8,10 +8,10 @@ compared in constant time, and before anything else of the text is judged.
 import base64
 import hmac
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
+
+from server.model.accounts import SigningKeys
 
 TAG_BYTES = 16  # of the 32 that HMAC-SHA256 gives: enough (RFC 2104, section 5), and the text stays short
 
@@ -63,18 +63,6 @@ class InvalidCursor(Exception):
     """Not a cursor this server gave to this caller. Start again from the first page."""
 
     code: ClassVar[str] = "invalid_cursor"
-
-
-@dataclass(frozen=True, slots=True)
-class SigningKeys:
-    """The server's secrets by their ids. All are believed; *current* signs. Ids are letters and digits."""
-
-    secrets: Mapping[str, bytes] = field(repr=False)
-    current: str
-
-    def __post_init__(self) -> None:
-        if self.current not in self.secrets or not all(kid.isascii() and kid.isalnum() for kid in self.secrets):
-            raise ValueError("a key ring needs its current key, and ids of ASCII letters and digits")
 
 
 class Scope(StrEnum):

@@ -31,9 +31,9 @@ from server.commands.models import pull_hint
 from server.commands.serve import SAMPLE
 from server.config import Config
 from server.logs import configure
-from server.storage.folder import make_private
-from server.storage.interfaces import StorageError
-from server.storage.open import open_storage
+from server.model.errors import StorageError
+from server.storage.sqlite.folder import make_private
+from server.storage.sqlite.open import open_storage
 
 LEAST_FREE_BYTES = 1 << 30
 LEAST_MEMORY_BYTES = 1 << 30

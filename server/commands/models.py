@@ -18,8 +18,8 @@ from pipeline.recognition.engines.hub import Tell
 from pipeline.recognition.engines.load import AUTO, preferred
 from server.benches import settings
 from server.config import PREFIX, Config
-from server.jobs.offer import PULL
 from server.logs import configure
+from server.model.offers import PULL
 
 GIGABYTE = 1000  # megabytes
 PLAIN_EVERY_S = 5.0

@@ -26,11 +26,12 @@ from server.clock import now_ms
 from server.commands.models import pull_hint
 from server.commands.websocket import PatientWebSocket
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
-from server.jobs.offer import Offer
 from server.limits_file import read_limits
 from server.logs import configure, log
-from server.storage.folder import PRIVATE_FILE, claim_folder
-from server.storage.open import Storage, open_storage
+from server.model.offers import Offer
+from server.storage.ports import Storage
+from server.storage.sqlite.folder import PRIVATE_FILE, claim_folder
+from server.storage.sqlite.open import open_storage
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
 OPERATOR_KEY = "operator-key"  # file in the data folder

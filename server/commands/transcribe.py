@@ -28,11 +28,12 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.words import Chunk, Transcript
 from server.benches import open_benches
 from server.client import Client, ServiceError
-from server.clock import iso, now_ms
+from server.clock import now_ms
 from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
-from server.ids import CHANCE_BYTES, Prefix, new_id
 from server.logs import configure
+from server.model.ids import CHANCE_BYTES, Prefix, new_id
+from server.model.instants import iso
 
 
 def add(commands: Any) -> None:

@@ -20,7 +20,7 @@ from server.jobs.worker import Workers
 from server.limits_file import read_limits
 from server.logs import configure, log
 from server.metrics import Metrics
-from server.storage.open import open_storage
+from server.storage.sqlite.open import open_storage
 
 
 def add(commands: Any) -> None:

@@ -13,8 +13,9 @@ import orjson
 from server.clock import now_ms
 from server.delivery.partials import Partial, Partials
 from server.metrics import Metrics
+from server.model.events import Event
 from server.records import Records
-from server.storage.interfaces import Event, EventLog, JobStore
+from server.storage.ports import EventLog, JobStore
 
 TERMINAL_EVENTS = frozenset({"job.completed", "job.failed", "job.canceled"})
 

@@ -18,8 +18,10 @@ from server.delivery.signing import signed_headers
 from server.delivery.targets import TargetNotAllowed
 from server.logs import log
 from server.metrics import Metrics
+from server.model.accounts import Account
+from server.model.deliveries import Attempt, Crowding, Delivery
 from server.records import Records
-from server.storage.interfaces import Account, AccountStore, Attempt, Crowding, Delivery, JobStore, Outbox
+from server.storage.ports import AccountStore, JobStore, Outbox
 from server.waiting import set_within
 
 MOST_AT_ONCE = 64

@@ -8,8 +8,8 @@ import httpx
 
 from server.delivery.egress import Egress, Patience, Unresolvable
 from server.delivery.targets import Target, TargetNotAllowed
-from server.jobs.states import Source
-from server.storage.interfaces import BlobStore
+from server.model.orders import Source
+from server.storage.ports import BlobStore
 from server.wire import clean_filename
 
 MOST_REDIRECTS = 3

@@ -3,8 +3,8 @@
 import asyncio
 import time
 
-from server.jobs.states import Job
-from server.storage.interfaces import JobStore
+from server.model.jobs import Job
+from server.storage.ports import JobStore
 
 
 class Holding:

@@ -11,8 +11,8 @@ from typing import TypeAlias, TypeVar
 import orjson
 
 from server.errors import FieldError, Problem, invalid
-from server.jobs.offer import Offer
-from server.jobs.states import CONTAINER, LiveOptions, Order
+from server.model.offers import Offer
+from server.model.orders import CONTAINER, LiveOptions, Order
 
 Fields: TypeAlias = Mapping[str, Sequence[object]]
 """Member name -> every value given for it: text from forms, any JSON value from JSON."""

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pipeline.audio import seconds
 from pipeline.documents.formats import FORMATS, Heading
 from pipeline.words import Transcript
-from server.clock import iso
-from server.jobs.states import Job, State
-from server.storage.interfaces import Artifact, BlobStore, Outcome
+from server.model.instants import iso
+from server.model.jobs import Job, State
+from server.model.outcomes import Artifact, Outcome
+from server.storage.ports import BlobStore
 
 
 async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: int, blobs: BlobStore) -> Artifact:

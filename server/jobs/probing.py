@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pipeline.errors import AudioTooLong
 from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
-from server.storage.interfaces import BlobStore
+from server.storage.ports import BlobStore
 
 MOST_AT_ONCE = 8  # each costs a process for some 20 ms, a hostile one seconds; more wait
 SLACK_S = 1.0  # of an encoder's padding; decoding stops as far behind the limit

@@ -21,12 +21,15 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_event
 from pipeline.documents.stored import restored, stored
 from pipeline.words import Chunk, Transcript
-from server.accounts.limits import Plan
 from server.jobs.fetch import Fetcher
 from server.jobs.outputs import completed, write_output
 from server.jobs.probing import Prober
 from server.jobs.sandbox import rehearsed
-from server.storage.interfaces import Artifact, BlobStore, JobStore, Lease, NewEvent, Outcome, Renewal
+from server.model.accounts import Plan
+from server.model.events import NewEvent
+from server.model.leases import Lease, Renewal
+from server.model.outcomes import Artifact, Outcome
+from server.storage.ports import BlobStore, JobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

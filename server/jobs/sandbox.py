@@ -9,8 +9,8 @@ from pipeline.errors import PipelineError
 from pipeline.words import Chunk
 from server.accounts.limits import MINUTE_MS, Standing, month_of
 from server.clock import now_ms
+from server.model.errors import QuotaExceeded
 from server.problems import rate_limited
-from server.storage.interfaces import QuotaExceeded
 
 SLOW_S = 20.0
 """Longer than the keep-alive of event streams, shorter than the usual 30 s of a long poll: both can be tried."""

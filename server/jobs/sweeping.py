@@ -4,7 +4,7 @@ import asyncio
 
 from server.clock import now_ms
 from server.logs import log
-from server.storage.interfaces import BlobStore, JobStore
+from server.storage.ports import BlobStore, JobStore
 from server.waiting import set_within
 
 EVERY_S = 600.0

@@ -13,7 +13,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from server.errors import FieldError, Problem, invalid
-from server.storage.interfaces import BlobStore, Sink
+from server.storage.ports import BlobStore, Sink
 from server.wire import clean_filename
 
 MULTIPART = "multipart/form-data"

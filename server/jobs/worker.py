@@ -11,10 +11,13 @@ from server.jobs.fetch import Fetcher, FetchError
 from server.jobs.probing import Prober
 from server.jobs.running import LeaseLost, Running, Stopped, Transcriber, Verdict, WorkerRules, source_key
 from server.jobs.sandbox import Canceled
-from server.jobs.states import Job, JobError, State, returns_quota
 from server.logs import log
 from server.metrics import Metrics
-from server.storage.interfaces import BlobStore, DiskFull, JobStore, Lease, Outcome
+from server.model.errors import DiskFull
+from server.model.jobs import Job, JobError, State, returns_quota
+from server.model.leases import Lease
+from server.model.outcomes import Outcome
+from server.storage.ports import BlobStore, JobStore
 from server.waiting import set_within
 
 

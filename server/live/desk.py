@@ -13,7 +13,6 @@ from server.accounts.plans import Plans
 from server.delivery.partials import Partials
 from server.errors import Problem
 from server.jobs.running import LeaseLost
-from server.jobs.states import CONTAINER, Job, LiveOptions, Standing
 from server.live.ending import Endings, Heard
 from server.live.hearing import Hearing
 from server.live.intake import bytes_up_to
@@ -22,7 +21,11 @@ from server.live.resuming import Past, past
 from server.live.session import LiveRules, LiveSession, finished
 from server.logs import log
 from server.metrics import Metrics
-from server.storage.interfaces import BlobStore, Event, EventLog, JobStore, Lease
+from server.model.events import Event
+from server.model.jobs import Job, LiveProgress
+from server.model.leases import Lease
+from server.model.orders import CONTAINER, LiveOptions
+from server.storage.ports import BlobStore, EventLog, JobStore
 from server.waiting import set_within
 
 PAGE = 500  # events of a log that are read at once
@@ -107,17 +110,17 @@ class Desk:
             live = self._lives.get(job.id)
             return await self._opened(job) if live is None or live.over.is_set() else live
 
-    async def standing(self, job: Job) -> Standing:
+    async def standing(self, job: Job) -> LiveProgress:
         """How far the job's audio has come: what the next writer is told."""
         assert job.order.live is not None
         live = self._lives.get(job.id)
         if live is not None and not live.over.is_set():
             return live.standing()
         if job.terminal:
-            return Standing(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
+            return LiveProgress(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
         before = await self._past(job.id, await self._parts.jobs.chunks(job.id))
         reached = _bytes_up_to(before, job.order.live)
-        return Standing(reached, seconds(before.origin.position), settled_bytes=reached)
+        return LiveProgress(reached, seconds(before.origin.position), settled_bytes=reached)
 
     async def _opened(self, job: Job) -> LiveSession:
         self.admit(job.environment)

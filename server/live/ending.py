@@ -12,13 +12,17 @@ from pipeline.documents.stored import restored, stored
 from pipeline.words import Chunk, Transcript
 from server.jobs.outputs import completed, write_output
 from server.jobs.running import LeaseLost
-from server.jobs.states import JobError, Source, State, returns_quota
 from server.live.hearing import Hearing
 from server.live.resuming import Past
 from server.live.telling import closed_segment
 from server.logs import log
 from server.metrics import Metrics
-from server.storage.interfaces import Artifact, BlobStore, JobStore, Lease, NewEvent, Outcome
+from server.model.events import NewEvent
+from server.model.jobs import JobError, State, returns_quota
+from server.model.leases import Lease
+from server.model.orders import Source
+from server.model.outcomes import Artifact, Outcome
+from server.storage.ports import BlobStore, JobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import Listener, Session
 from pipeline.words import Word
-from server.jobs.states import Order
+from server.model.orders import Order
 
 
 class Admission(Protocol):

@@ -14,7 +14,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation, LiveDecoding
 from pipeline.ingest.pcm import Encoding, PcmDecoder
-from server.jobs.states import LiveOptions
+from server.model.orders import LiveOptions
 
 PIECE_S = 0.5  # of raw audio that is taken at once: more would hold up the event loop
 PIECE_BYTES = 64 * 1024  # of a container: what a pipe holds

@@ -15,7 +15,8 @@ from server.jobs.running import LeaseLost
 from server.live.resuming import Past
 from server.live.telling import Told, told
 from server.metrics import Metrics
-from server.storage.interfaces import EventLog, JobStore, Lease, Renewal
+from server.model.leases import Lease, Renewal
+from server.storage.ports import EventLog, JobStore
 
 
 @dataclass(slots=True)

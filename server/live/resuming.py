@@ -15,7 +15,7 @@ from pipeline.audio import position
 from pipeline.documents.stored import restored
 from pipeline.words import Chunk, Segment, Word
 from server.live.telling import Origin
-from server.storage.interfaces import Event
+from server.model.events import Event
 
 LEAD = position(0.3)
 """Audio before the end of the last word that is heard again: where a word ends is known to a tenth of a second or two,

@@ -15,10 +15,8 @@ from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.session import Session
-from server.accounts.limits import Plan
 from server.errors import Problem
 from server.jobs.running import LeaseLost
-from server.jobs.states import CONTAINER, JobError, LiveOptions, Standing
 from server.live.ending import Endings, Heard
 from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
 from server.live.journal import Held, Journal
@@ -26,7 +24,12 @@ from server.live.resuming import Past, resumed_at
 from server.live.taping import Tape
 from server.logs import log
 from server.metrics import Metrics
-from server.storage.interfaces import Artifact, Renewal, StorageError
+from server.model.accounts import Plan
+from server.model.errors import StorageError
+from server.model.jobs import JobError, LiveProgress
+from server.model.leases import Renewal
+from server.model.orders import CONTAINER, LiveOptions
+from server.model.outcomes import Artifact
 from server.waiting import set_within
 
 
@@ -166,10 +169,10 @@ class LiveSession:
             self.ended_by = why
             self._ending.set()
 
-    def standing(self) -> Standing:
+    def standing(self) -> LiveProgress:
         statistics = self._session.statistics()
         raw = self.options.encoding != CONTAINER
-        return Standing(
+        return LiveProgress(
             self._intake.received_bytes,
             seconds(self._heard),
             settled_bytes=bytes_up_to(resumed_at(self._journal.settled), self.options) if raw else None,

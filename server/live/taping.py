@@ -8,9 +8,11 @@ import numpy as np
 
 from pipeline.audio import Samples
 from pipeline.ingest.recording import EXTENSION, Recording
-from server.jobs.states import AUDIO
 from server.logs import log
-from server.storage.interfaces import Artifact, BlobStore, DiskFull
+from server.model.errors import DiskFull
+from server.model.orders import AUDIO
+from server.model.outcomes import Artifact
+from server.storage.ports import BlobStore
 
 PIECE_BYTES = 256 * 1024
 

@@ -19,8 +19,8 @@ from pipeline.events import (
 )
 from pipeline.session import Happened
 from pipeline.words import Segment, Word, written
-from server.clock import iso
-from server.storage.interfaces import NewEvent
+from server.model.events import NewEvent
+from server.model.instants import iso
 
 
 @dataclass(frozen=True, slots=True)

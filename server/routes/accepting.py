@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 
-from server.accounts.limits import Plan, month_of
+from server.accounts.limits import month_of
 from server.clock import now_ms
 from server.delivery.egress import Egress
 from server.door import Caller
 from server.errors import FieldError, Problem
-from server.jobs.offer import Offer
-from server.jobs.states import Order
-from server.storage.interfaces import IdempotencyKey, JobStore, Outbox, Quota
+from server.model.accounts import Plan, Quota
+from server.model.jobs import IdempotencyKey
+from server.model.offers import Offer
+from server.model.orders import Order
+from server.storage.ports import JobStore, Outbox
 from server.wire import idempotency_key
 
 

@@ -11,15 +11,18 @@ from starlette.responses import Response
 from server.accounts.addresses import counted_as
 from server.accounts.issuing import Issued, issue_key, issue_webhook_secret, open_account
 from server.accounts.limits import Calendar, Limits, day_of, month_of
-from server.accounts.signed import Scope, SigningKeys, make_token
-from server.clock import iso, iso_or_none, now_ms
+from server.accounts.signed import Scope, make_token
+from server.clock import now_ms
 from server.door import Caller, Door, bearer
 from server.errors import FieldError, Problem, invalid
 from server.jobs.uploads import JSON, body_of, json_object
+from server.model.accounts import Account, ApiKey, Quota, SigningKeys
+from server.model.errors import QuotaExceeded
+from server.model.instants import iso, iso_or_none
 from server.routes.jobs import own_job
 from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
 from server.schemas import ref
-from server.storage.interfaces import Account, AccountStore, ApiKey, Counter, JobStore, Quota, QuotaExceeded
+from server.storage.ports import AccountStore, Counter, JobStore
 
 MOST_BODY = 10_000
 MOST_NAME_CHARS = 100

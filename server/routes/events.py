@@ -18,11 +18,12 @@ from server.delivery.partials import Partial
 from server.delivery.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
 from server.door import Caller, Door
 from server.errors import Problem
-from server.jobs.states import Job
 from server.metrics import Metrics
+from server.model.events import Event
+from server.model.jobs import Job
 from server.routes.jobs import JOB_ID, no_such_job, own_job
 from server.routes.operation import Answer, Auth, Operation, Parameter
-from server.storage.interfaces import Event, EventLog, JobStore
+from server.storage.ports import EventLog, JobStore
 
 MEDIA_TYPE = "text/event-stream"
 EXAMPLE = """retry: 3000

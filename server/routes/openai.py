@@ -22,14 +22,15 @@ from server.delivery.sse import KEEP_ALIVE, event
 from server.door import Caller
 from server.errors import CODES, FieldError, Problem, invalid
 from server.jobs.holding import Holding
-from server.jobs.offer import Offer
 from server.jobs.orders import Asked, Members, common_order
-from server.jobs.states import Job, State
 from server.jobs.uploads import MULTIPART, Received
+from server.model.events import Event
+from server.model.jobs import Job, State
+from server.model.offers import Offer
 from server.routes.operation import Answer, Operation, json_response
 from server.routes.transcriptions import Transcriptions
 from server.schemas import ref
-from server.storage.interfaces import BlobStore, Event, JobStore
+from server.storage.ports import BlobStore, JobStore
 
 ALIAS = "whisper-1"
 HOLD_S = 600

@@ -15,7 +15,7 @@ from server.metrics import Metrics
 from server.openapi import document
 from server.routes.operation import Answer, Auth, Operation, json_response
 from server.schemas import ref
-from server.storage.interfaces import JobStore, Outbox
+from server.storage.ports import JobStore, Outbox
 
 DAY = {"Cache-Control": "public, max-age=86400"}
 

@@ -33,11 +33,12 @@ from server.app import LIVE_RULES, Bench, Service, build
 from server.clock import now_ms
 from server.commands.serve import listen, transport
 from server.config import PREFIX, Config
-from server.jobs.offer import Offer
 from server.limits_file import read_limits
 from server.live.hearing import Admission, Hearing
 from server.live.session import LiveRules
-from server.storage.open import Storage, open_storage
+from server.model.offers import Offer
+from server.storage.ports import Storage
+from server.storage.sqlite.open import open_storage
 from tests.server.conforming import Description
 
 T = TypeVar("T")

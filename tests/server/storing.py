@@ -9,9 +9,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from server.jobs.states import JobError, LiveOptions, Order, Source, State
-from server.storage.interfaces import Lease, NewEvent, NewJob, Outcome, Quota, Renewal
-from server.storage.open import Storage, open_storage
+from server.model.accounts import Quota
+from server.model.events import NewEvent
+from server.model.jobs import JobError, NewJob, State
+from server.model.leases import Lease, Renewal
+from server.model.orders import LiveOptions, Order, Source
+from server.model.outcomes import Outcome
+from server.storage.ports import Storage
+from server.storage.sqlite.open import open_storage
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 RESET = NOON + 10 * 24 * 60 * 60 * 1000

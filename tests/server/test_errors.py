@@ -8,12 +8,13 @@ from pipeline import errors as pipeline_errors
 from pipeline.errors import AudioTooLong, PipelineError
 from server.accounts.keys import MalformedKey
 from server.accounts.signed import InvalidCursor, LinkExpired, MalformedToken, WrongJob
-from server.clock import now_ms, parse_iso
+from server.clock import now_ms
 from server.delivery.sse import InvalidLastEventId
 from server.delivery.targets import TargetNotAllowed
 from server.errors import CODES, JOB_CODES, FieldError, Problem, invalid
+from server.model import errors as storage
+from server.model.instants import parse_iso
 from server.problems import problem_of
-from server.storage import interfaces as storage
 from server.wire import InvalidIdempotencyKey, RangeNotSatisfiable
 
 

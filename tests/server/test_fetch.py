@@ -12,9 +12,9 @@ from server.delivery.egress import Egress
 from server.delivery.targets import parse_target
 from server.jobs import fetch as fetch_module
 from server.jobs.fetch import Fetcher, FetchError
-from server.jobs.states import Source
-from server.storage.interfaces import DiskFull
-from server.storage.open import Storage
+from server.model.errors import DiskFull
+from server.model.orders import Source
+from server.storage.ports import Storage
 from tests.server.peers import Asked, answer, peer, saying, silence
 from tests.server.storing import in_a_loop, stored
 

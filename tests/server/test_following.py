@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from server.accounts.signed import SigningKeys
 from server.delivery.following import Following
 from server.delivery.partials import Partial, Partials
 from server.links import Links
 from server.metrics import Metrics
+from server.model.accounts import SigningKeys
+from server.model.events import Event, NewEvent
 from server.records import Records
-from server.storage.interfaces import Event, NewEvent
 from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit
 
 QUIET_S = 30.0

@@ -3,7 +3,7 @@
 import asyncio
 
 from server.jobs.holding import Holding
-from server.jobs.states import State
+from server.model.jobs import State
 from tests.server.storing import CANCELED, checkpoint, claim, completed, in_a_loop, stored, submit
 
 MOST_S = 30

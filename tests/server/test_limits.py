@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from server.accounts.limits import (
     MINUTE_MS,
-    BadLimits,
     Calendar,
     Limits,
-    Plan,
     RateTable,
     SlidingWindow,
     Standing,
@@ -24,6 +22,8 @@ from server.accounts.limits import (
     overridden,
     seconds_until,
 )
+from server.model.accounts import Plan
+from server.model.errors import BadLimits
 
 BUILT_IN = files("server").joinpath("limits.toml").read_text()
 LIMITS = Limits.from_toml(BUILT_IN)

@@ -18,14 +18,16 @@ from pipeline.words import Chunk, Segment, Word
 from server.accounts.plans import Plans
 from server.delivery.partials import Partials
 from server.errors import Problem
-from server.jobs.states import LiveOptions, Order, State
 from server.live.desk import WEIGHED_S, Desk, DeskParts
 from server.live.hearing import Admission, Hearing
 from server.live.resuming import LEAD
 from server.live.session import LiveRules
 from server.metrics import Metrics
-from server.storage.interfaces import LIVE_GRACE_MS, Lease, NewEvent
-from server.storage.open import Storage
+from server.model.events import NewEvent
+from server.model.jobs import LIVE_GRACE_MS, State
+from server.model.leases import Lease
+from server.model.orders import LiveOptions, Order
+from server.storage.ports import Storage
 from tests.server.serving import LIMITS, isolation
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
 from tests.server.talking import spoken

@@ -14,8 +14,8 @@ from pipeline.audio import RATE, Samples
 from pipeline.errors import EmptyAudio, UndecodableAudio
 from pipeline.ingest import pcm
 from server.jobs import orders
-from server.jobs.states import CONTAINER, LiveOptions
 from server.live.intake import FRAME_BYTES, ContainerIntake, RawIntake, bytes_up_to, raw_frame_bytes
+from server.model.orders import CONTAINER, LiveOptions
 from tests.server.running import CLIP
 from tests.server.serving import isolation
 from tests.server.storing import in_a_loop

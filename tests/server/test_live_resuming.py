@@ -22,7 +22,7 @@ from pipeline.session import Happened
 from pipeline.words import Chunk, Segment, Word
 from server.live.resuming import LEAD, Past, past
 from server.live.telling import Origin, Told, told
-from server.storage.interfaces import Event
+from server.model.events import Event
 
 AT_S = 1_795_176_000.25
 WORDS = (Word("Guten", 1600, 8000, 0.9), Word("日", 8000, 16_000, 0.51239, spaced=False))

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.errors import Problem
-from server.jobs.offer import Offer
 from server.jobs.orders import Asked, parse_order
-from server.jobs.states import Order
+from server.model.offers import Offer
+from server.model.orders import Order
 
 OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de"}))
 URL = "https://x.test/a.mp3"

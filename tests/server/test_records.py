@@ -6,9 +6,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pipeline.documents.stored import stored as stored_chunk
-from server.accounts.signed import SigningKeys
-from server.jobs.states import Job, JobError, Order, Source, Standing, State
 from server.links import Links
+from server.model.accounts import SigningKeys
+from server.model.jobs import Job, JobError, LiveProgress, State
+from server.model.orders import Order, Source
 from server.records import Records, record
 from server.schemas import SCHEMAS
 from tests.server.serving import chunk
@@ -31,7 +32,7 @@ DONE = replace(
 
 
 class NobodyLive:
-    async def standing(self, job: Job) -> Standing:
+    async def standing(self, job: Job) -> LiveProgress:
         raise AssertionError(f"{job.id} is not live")
 
 

@@ -13,8 +13,8 @@ from server.errors import Problem
 from server.jobs import sandbox
 from server.jobs.orders import SCENARIOS
 from server.jobs.sandbox import Canceled, OrderedFailure, refuse_at_the_door, rehearsed
+from server.model.errors import QuotaExceeded
 from server.problems import problem_of
-from server.storage.interfaces import QuotaExceeded
 from tests.server.serving import chunk
 from tests.server.storing import in_a_loop
 

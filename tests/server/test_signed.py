@@ -15,7 +15,6 @@ from server.accounts.signed import (
     LinkExpired,
     MalformedToken,
     Scope,
-    SigningKeys,
     TokenExpired,
     WrongJob,
     WrongScope,
@@ -26,6 +25,7 @@ from server.accounts.signed import (
     make_token,
     read_cursor,
 )
+from server.model.accounts import SigningKeys
 
 OLD = SigningKeys({"1": b"first secret"}, "1")
 KEYS = SigningKeys({"1": b"first secret", "2": b"second secret"}, "2")

@@ -4,15 +4,9 @@ import asyncio
 
 import pytest
 
-from server.jobs.states import Order, State
-from server.storage.interfaces import (
-    ConcurrencyLimited,
-    IdempotencyInProgress,
-    IdempotencyKey,
-    IdempotencyReused,
-    QueueFull,
-    QuotaExceeded,
-)
+from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull, QuotaExceeded
+from server.model.jobs import IdempotencyKey, State
+from server.model.orders import Order
 from tests.server.storing import (
     HOUR,
     NOON,

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from server.storage.interfaces import Account, ApiKey, Count, StorageError, WebhookSecret
+from server.model.accounts import Account, ApiKey, Count, WebhookSecret
+from server.model.errors import StorageError
 from tests.server.storing import HOUR, NOON, RESET, ManualClock, in_a_loop, quota, stored
 
 ACCOUNT = Account(

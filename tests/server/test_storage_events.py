@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.storage.interfaces import NewEvent
+from server.model.events import NewEvent
 from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completed, in_a_loop, stored, submit
 
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from server.jobs.states import JobError, Source, State
-from server.storage.interfaces import Artifact, Renewal
+from server.model.jobs import JobError, State
+from server.model.leases import Renewal
+from server.model.orders import Source
+from server.model.outcomes import Artifact
 from tests.server.storing import (
     CANCELED,
     HOUR,

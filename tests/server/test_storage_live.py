@@ -1,7 +1,6 @@
 """Live jobs in the store: taken by name, waiting for their writer, never forgotten."""
 
-from server.jobs.states import State
-from server.storage.interfaces import LIVE_GRACE_MS
+from server.model.jobs import LIVE_GRACE_MS, State
 from tests.server.storing import HOUR, LEASE_S, ManualClock, completed, in_a_loop, refusals, stored, submit
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.jobs.states import Order, Source, State
-from server.storage.interfaces import JobFilter
-from server.storage.open import Storage
+from server.model.jobs import JobFilter, State
+from server.model.orders import Order, Source
+from server.storage.ports import Storage
 from tests.server.storing import (
     HOUR,
     LEASE_S,

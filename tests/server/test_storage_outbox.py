@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from server.jobs.states import Order
-from server.storage.interfaces import Attempt, Crowding, Delivery
-from server.storage.open import Storage
+from server.model.deliveries import Attempt, Crowding, Delivery
+from server.model.orders import Order
+from server.storage.ports import Storage
 from tests.server.storing import HOOK, NOON, ManualClock, claim, completed, failed, in_a_loop, stored, submit
 
 BUSY_S = 30.0

@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 import pytest
 
-from server.storage import leases
-from server.storage.open import Storage
+from server.storage.ports import Storage
+from server.storage.sqlite import leases
 from tests.server.storing import (
     LEASE_S,
     NOON,

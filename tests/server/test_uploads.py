@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from server.errors import Problem
 from server.jobs import uploads
 from server.jobs.uploads import MOST_FIELD_BYTES, MOST_FIELDS, MOST_FORM_BYTES, Received, Uploads
-from server.storage.files import FileBlobs
+from server.storage.sqlite.files import FileBlobs
 from tests.server.storing import in_a_loop
 
 BOUNDARY = "c0ffee"

@@ -14,18 +14,19 @@ from jsonschema import Draft202012Validator
 from standardwebhooks import Webhook
 
 from server.accounts.issuing import issue_webhook_secret, open_account
-from server.accounts.signed import SigningKeys
 from server.clock import now_ms
 from server.delivery import webhooks as webhooks_module
 from server.delivery.egress import Egress
 from server.delivery.webhooks import Courier, Deliveries, signing_secrets
-from server.jobs.states import Job, Order, Standing
 from server.links import Links
 from server.metrics import Metrics
+from server.model.accounts import Account, SigningKeys, WebhookSecret
+from server.model.deliveries import Crowding, Delivery
+from server.model.jobs import Job, LiveProgress
+from server.model.orders import Order
 from server.records import Records
 from server.schemas import SCHEMAS
-from server.storage.interfaces import Account, Crowding, Delivery, WebhookSecret
-from server.storage.open import Storage
+from server.storage.ports import Storage
 from tests.server.peers import Asked, Peer, answer, holding, peer, saying, silence
 from tests.server.serving import LIMITS
 from tests.server.storing import ManualClock, claim, completed, failed, in_a_loop, stored, submit
@@ -38,7 +39,7 @@ EVENTS = ("job.completed", "job.failed")
 class NobodyLive:
     """The desk of a server without live sessions."""
 
-    async def standing(self, job: Job) -> Standing:
+    async def standing(self, job: Job) -> LiveProgress:
         raise AssertionError(f"{job.id} is not live")
 
 

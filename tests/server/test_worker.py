@@ -19,11 +19,13 @@ from server.delivery.egress import Egress
 from server.jobs.fetch import Fetcher
 from server.jobs.probing import Prober
 from server.jobs.running import WorkerRules, chunk_events
-from server.jobs.states import Job, Order, Source, State
 from server.jobs.worker import Workers
 from server.metrics import Metrics
-from server.storage.interfaces import DiskFull, JobFilter, Lease
-from server.storage.open import Storage
+from server.model.errors import DiskFull
+from server.model.jobs import Job, JobFilter, State
+from server.model.leases import Lease
+from server.model.orders import Order, Source
+from server.storage.ports import Storage
 from tests.server.serving import LIMITS, ScriptedBatch, chunk, config, isolation, wav
 from tests.server.storing import ManualClock, in_a_loop, new_job, quota, stored
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from server.storage.folder import PRIVATE_FILE
-from server.storage.interfaces import DiskFull, StorageBusy, StorageError
-from server.storage.schema import MIGRATIONS
+from server.model.errors import DiskFull, StorageBusy, StorageError
+from server.storage.sqlite.folder import PRIVATE_FILE
+from server.storage.sqlite.schema import MIGRATIONS
 from server.waiting import set_within
 
 Clock: TypeAlias = Callable[[], int]

@@ -1,21 +1,12 @@
 """Accepting a job: everything that may refuse it, and everything that must be true with it, in one transaction."""
 
-from server.jobs.states import State
-from server.storage.counters import take
-from server.storage.database import Row, Transaction
-from server.storage.endings import QUEUE_TOPIC
-from server.storage.events import append, status_event
-from server.storage.interfaces import (
-    ConcurrencyLimited,
-    IdempotencyInProgress,
-    IdempotencyKey,
-    IdempotencyReused,
-    NewJob,
-    QueueFull,
-    QuotaExceeded,
-    Submitted,
-)
-from server.storage.rows import BATCH, LIVE, job_of, text_of
+from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull, QuotaExceeded
+from server.model.jobs import IdempotencyKey, NewJob, State, Submitted
+from server.storage.sqlite.counters import take
+from server.storage.sqlite.database import Row, Transaction
+from server.storage.sqlite.endings import QUEUE_TOPIC
+from server.storage.sqlite.events import append, status_event
+from server.storage.sqlite.rows import BATCH, LIVE, job_of, text_of
 
 KEY_KEPT_MS = 24 * 60 * 60 * 1000
 ASSUMED_AUDIO_S = 300.0  # of a source whose length nobody knows yet: its place in the queue

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import orjson
 
-from server.storage.database import Database, Row, Transaction
-from server.storage.interfaces import Account, ApiKey, WebhookSecret
-from server.storage.rows import text_of
+from server.model.accounts import Account, ApiKey, WebhookSecret
+from server.storage.sqlite.database import Database, Row, Transaction
+from server.storage.sqlite.rows import text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is known to the minute, and costs a commit a minute, not one per request
 MOST_TOUCHED = 10_000  # keys whose last write is remembered; then all are written once more

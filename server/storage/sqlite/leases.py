@@ -9,13 +9,16 @@ from collections.abc import Sequence
 
 import orjson
 
-from server.jobs.states import Cause, JobError, Source, State, step
-from server.storage.database import Row, Transaction
-from server.storage.endings import MAX_ATTEMPTS, cancel, end, fail, lapse, put_back
-from server.storage.events import append, progress_event, status_event
-from server.storage.interfaces import LIVE_GRACE_MS, Event, Lease, NewEvent, Outcome, Renewal
-from server.storage.rows import BATCH, LIVE, job_of, text_of
-from server.storage.submission import remember_claimed
+from server.model.events import Event, NewEvent
+from server.model.jobs import LIVE_GRACE_MS, Cause, JobError, State, step
+from server.model.leases import Lease, Renewal
+from server.model.orders import Source
+from server.model.outcomes import Outcome
+from server.storage.sqlite.database import Row, Transaction
+from server.storage.sqlite.endings import MAX_ATTEMPTS, cancel, end, fail, lapse, put_back
+from server.storage.sqlite.events import append, progress_event, status_event
+from server.storage.sqlite.rows import BATCH, LIVE, job_of, text_of
+from server.storage.sqlite.submission import remember_claimed
 
 FENCE = "SELECT * FROM jobs WHERE id = :id AND lease_id = :lease_id AND state = 'processing' AND lease_until > :now"
 """The job's row while the lease is still its own. One that has run out is refused even before it was reaped."""

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from server.jobs.states import Job
-from server.storage.database import Transaction
-from server.storage.interfaces import JobFilter
-from server.storage.rows import job_of
+from server.model.jobs import Job, JobFilter
+from server.storage.sqlite.database import Transaction
+from server.storage.sqlite.rows import job_of
 
 
 def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:

@@ -6,28 +6,20 @@ import base64
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import orjson
 
-from server.storage.interfaces import FolderInUse, StorageError
+from server.model.accounts import SigningKeys
+from server.model.errors import FolderInUse, StorageError
 
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 SECRET_BYTES = 32
-
-
-@dataclass(frozen=True, slots=True)
-class SigningSecrets:
-    """What this installation signs its URLs and tokens with: *current* names the one for new signatures."""
-
-    current: str
-    by_kid: Mapping[str, bytes] = field(repr=False)
 
 
 class FolderClaim:
@@ -93,7 +85,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def signing_secrets(folder: Path) -> SigningSecrets:
+def signing_keys(folder: Path) -> SigningKeys:
     """The secrets in *folder*, made on first use. Call inside one_opener(). Raises StorageError for a spoilt file."""
     path = folder / "secrets.json"
     if not path.exists():
@@ -106,7 +98,7 @@ def signing_secrets(folder: Path) -> SigningSecrets:
         raise StorageError(f"{path} cannot be used ({type(error).__name__}): restore it from a backup") from None
     if current not in by_kid or any(len(secret) < SECRET_BYTES for secret in by_kid.values()):
         raise StorageError(f"{path} must name a current secret, and each must have {SECRET_BYTES} bytes")
-    return SigningSecrets(current, by_kid)
+    return SigningKeys(by_kid, current)
 
 
 def _write_first_secret(path: Path) -> None:

@@ -2,13 +2,13 @@
 
 import math
 
-from server.jobs.states import Cause, ImpossibleStep, JobError, State, returns_quota, step
-from server.storage.counters import change
-from server.storage.database import Row, Transaction
-from server.storage.events import append, status_event, terminal_event
-from server.storage.interfaces import Outcome
-from server.storage.outbox import enqueue
-from server.storage.rows import BATCH, error_of, job_of, quotas_of, text_of
+from server.model.jobs import Cause, ImpossibleStep, JobError, State, returns_quota, step
+from server.model.outcomes import Outcome
+from server.storage.sqlite.counters import change
+from server.storage.sqlite.database import Row, Transaction
+from server.storage.sqlite.events import append, status_event, terminal_event
+from server.storage.sqlite.outbox import enqueue
+from server.storage.sqlite.rows import BATCH, error_of, job_of, quotas_of, text_of
 
 MAX_ATTEMPTS = 4  # a file that breaks its worker cannot eat the fleet
 QUEUE_TOPIC = "queue"

@@ -14,8 +14,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from server.storage.folder import PRIVATE_FILE, PRIVATE_FOLDER, sync_folder
-from server.storage.interfaces import BlobExists, DiskFull, NoSuchBlob, Sink
+from server.model.errors import BlobExists, DiskFull, NoSuchBlob
+from server.storage.ports import Sink
+from server.storage.sqlite.folder import PRIVATE_FILE, PRIVATE_FOLDER, sync_folder
 
 PIECE_BYTES = 256 * 1024  # what a read holds in memory
 THREADS = 8  # waiting for disks, not computing

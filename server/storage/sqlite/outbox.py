@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from server.ids import CHANCE_BYTES, Prefix, new_id
-from server.jobs.states import Job, State
-from server.storage.database import Database, Row, Transaction
-from server.storage.interfaces import Attempt, Crowding, Delivery
+from server.model.deliveries import Attempt, Crowding, Delivery
+from server.model.ids import CHANCE_BYTES, Prefix, new_id
+from server.model.jobs import Job, State
+from server.storage.sqlite.database import Database, Row, Transaction
 
 TOPIC = "outbox"
 UNBOUNDED = 2**62

@@ -7,24 +7,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from server.jobs.states import TERMINAL, Job, JobError, Source, State
-from server.storage import leases, listing, submission
-from server.storage.database import Database, Transaction
-from server.storage.endings import QUEUE_TOPIC, cancel
-from server.storage.interfaces import (
-    Artifact,
-    Event,
-    IdempotencyKey,
-    JobFilter,
-    Lease,
-    NewEvent,
-    NewJob,
-    Outcome,
-    Renewal,
-    StorageError,
-    Submitted,
-)
-from server.storage.rows import job_of
+from server.model.errors import StorageError
+from server.model.events import Event, NewEvent
+from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobError, JobFilter, NewJob, State, Submitted
+from server.model.leases import Lease, Renewal
+from server.model.orders import Source
+from server.model.outcomes import Artifact, Outcome
+from server.storage.sqlite import leases, listing, submission
+from server.storage.sqlite.database import Database, Transaction
+from server.storage.sqlite.endings import QUEUE_TOPIC, cancel
+from server.storage.sqlite.rows import job_of
 
 MOST_QUEUED = 10_000  # waiting batch jobs; more are refused with QueueFull
 CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second

@@ -3,21 +3,22 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from server.storage.accounts import SqliteAccounts
-from server.storage.counters import SqliteCounter
-from server.storage.database import Clock, Database
-from server.storage.events import SqliteEvents
-from server.storage.files import FileBlobs
-from server.storage.folder import SigningSecrets, make_private, one_opener, signing_secrets
-from server.storage.interfaces import AccountStore, BlobStore, Counter, EventLog, JobStore, Outbox
-from server.storage.jobs import MOST_QUEUED, SqliteJobs
-from server.storage.outbox import SqliteOutbox
+from server.model.accounts import SigningKeys
+from server.storage.ports import AccountStore, BlobStore, Counter, EventLog, JobStore, Outbox
+from server.storage.sqlite.accounts import SqliteAccounts
+from server.storage.sqlite.counters import SqliteCounter
+from server.storage.sqlite.database import Clock, Database
+from server.storage.sqlite.events import SqliteEvents
+from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.folder import make_private, one_opener, signing_keys
+from server.storage.sqlite.jobs import MOST_QUEUED, SqliteJobs
+from server.storage.sqlite.outbox import SqliteOutbox
 
 FILE_NAME = "scribewire.db"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class SqliteStorage:
     """Every store of one data folder, until close()."""
 
     jobs: JobStore
@@ -26,7 +27,7 @@ class Storage:
     counters: Counter
     outbox: Outbox
     blobs: BlobStore
-    secrets: SigningSecrets
+    signing_keys: SigningKeys
     _database: Database = field(repr=False)
     _files: FileBlobs = field(repr=False)
 
@@ -36,24 +37,24 @@ class Storage:
         await self._files.close()
 
 
-def open_storage(folder: Path, *, clock: Clock, most_queued: int = MOST_QUEUED) -> Storage:
+def open_storage(folder: Path, *, clock: Clock, most_queued: int = MOST_QUEUED) -> SqliteStorage:
     """The storage in *folder*, made on first use. Any number of processes may have it open; it blocks for a moment.
 
     Raises StorageError when the folder's content cannot be used.
     """
     make_private(folder)
     with one_opener(folder):
-        secrets = signing_secrets(folder)
+        keys = signing_keys(folder)
         files = FileBlobs(folder)
         database = Database(folder / FILE_NAME, clock)
-    return Storage(
+    return SqliteStorage(
         jobs=SqliteJobs(database, most_queued=most_queued),
         events=SqliteEvents(database),
         accounts=SqliteAccounts(database),
         counters=SqliteCounter(database),
         outbox=SqliteOutbox(database),
         blobs=files,
-        secrets=secrets,
+        signing_keys=keys,
         _database=database,
         _files=files,
     )

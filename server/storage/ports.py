@@ -1,4 +1,4 @@
-"""What the service asks of its storage. The embedded form (SQLite and files) stands beside this file.
+"""What the service asks of its storage. Each backend is a folder beside this file: sqlite/ is SQLite and files.
 
 The promise: a job runs at least once, its effects (state, usage, events, webhooks) happen exactly once. It rests on the
 *fence*: every write of a worker names its lease, and a write under a lease that is no longer the job's is refused. The
@@ -9,197 +9,16 @@ Instants are milliseconds since 1970 UTC.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from server.jobs.states import Job, JobError, Order, Source, State
-
-# --- errors: each says what the caller can do --------------------------------------------------------------------
-
-
-class StorageError(Exception):
-    """Base of all errors of storage."""
-
-
-class QuotaExceeded(StorageError):
-    """The account has used up a counted allowance. Wait until *resets_at*."""
-
-    def __init__(self, name: str, *, limit: int, used: int, resets_at: int) -> None:
-        super().__init__(f"{name}: {used} of {limit} used")
-        self.name, self.limit, self.used, self.resets_at = name, limit, used, resets_at
-
-
-class ConcurrencyLimited(StorageError):
-    """The account has as many unfinished jobs as its plan allows. Wait for one to end."""
-
-    def __init__(self, name: str, *, limit: int, used: int) -> None:
-        super().__init__(f"{name}: {used} of {limit} in use")
-        self.name, self.limit, self.used = name, limit, used
-
-
-class QueueFull(StorageError):
-    """The server has as many waiting jobs as it is willing to hold. Try again later."""
-
-
-class IdempotencyReused(StorageError):
-    """The Idempotency-Key was used before for another request."""
-
-
-class IdempotencyInProgress(StorageError):
-    """The first request with this Idempotency-Key is still arriving. Try again shortly."""
-
-
-class DiskFull(StorageError):
-    """No room left for what was to be written; nothing of it was kept."""
-
-
-class StorageBusy(StorageError):
-    """Another process has kept the storage for itself for too long; nothing was written. Try again."""
-
-
-class BlobExists(StorageError):
-    """A blob of that name is already there. Blobs never change: choose another name (workers put the epoch in it)."""
-
-
-class NoSuchBlob(StorageError):
-    """Nothing is stored under that key."""
-
-
-class FolderInUse(StorageError):
-    """Another server already works in this folder; the message is one sentence for the operator."""
-
-
-# --- jobs --------------------------------------------------------------------------------------------------------
-
-LIVE_GRACE_MS = 90_000  # the writer's 60 s to come (back), and 30 s for a server to restart
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
-    """One counted allowance that accepting a job takes *amount* from. *limit* None counts without refusing."""
-
-    name: str  # "transcriptions", "audio_seconds"
-    window: str  # the calendar window's name: "2026-11" or "2026-11-20"
-    limit: int | None
-    amount: int
-    resets_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewJob:
-    """A job about to be accepted. Its audio is already durable under *blob* unless the source is a URL or live."""
-
-    id: str
-    account: str
-    environment: str
-    order: Order
-    source: Source
-    blob: str | None  # key in the BlobStore
-    audio_s: float | None  # as probed; None when unknown
-    weight: float = 1.0  # the plan's share in the queue's fairness
-    retention_ms: int  # how long record and outputs are kept after the job ended
-    quotas: tuple[Quota, ...] = ()
-    most_active: int | None = None  # the plan's bound on unfinished jobs of this kind; None: unbounded
-    state: State = State.QUEUED  # live sessions start as QUEUED too and are never claimed by batch workers
-    warnings: tuple[Mapping[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdempotencyKey:
-    """(account, path, key) names the first request; *fingerprint* tells a repeat from another request."""
-
-    account: str
-    path: str
-    key: str
-    fingerprint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    job: Job
-    replayed: bool  # True: the job of an earlier request with the same key; nothing was counted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """The right to work on a job until *until*. Everything a worker writes names it."""
-
-    job: Job
-    lease_id: str
-    epoch: int
-    until: int
-    blob: str | None
-    chunks: tuple[bytes, ...]  # bodies already checkpointed, in order: where to go on
-
-
-@dataclass(frozen=True, slots=True)
-class NewEvent:
-    """An event about to be logged; its sequence number is given by the log."""
-
-    type: str
-    body: bytes  # JSON object without seq
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    stream: str
-    seq: int  # 1, 2, 3, ... without holes
-    at: int
-    type: str
-    body: bytes
-
-
-class Renewal(StrEnum):
-    OK = "ok"
-    LOST = "lost"  # stop; write nothing, delete nothing
-    CANCEL_REQUESTED = "cancel requested"  # finish with State.CANCELED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
-    """One finished output file."""
-
-    kind: str  # json | srt | vtt | txt | audio
-    blob: str
-    sha256: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a job ended. Written with its usage, outbox rows and terminal event in one commit."""
-
-    state: State  # a terminal one
-    error: JobError | None = None
-    duration_s: float | None = None
-    language: str | None = None
-    language_probability: float | None = None
-    engine: str | None = None
-    model: str | None = None
-    text: str | None = None
-    artifacts: tuple[Artifact, ...] = ()
-    warnings: tuple[Mapping[str, str], ...] = ()
-    return_quota: bool = False  # True: the allowance goes back (canceled while queued, our own fault)
-    events: tuple[NewEvent, ...] = ()  # logged before the terminal event
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter:
-    """Which jobs of one account to list. Empty members do not filter."""
-
-    account: str
-    environment: str
-    states: frozenset[State] = frozenset()
-    created_after: int | None = None
-    created_before: int | None = None
-    source: str | None = None
-    language: str | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    text: str | None = None  # case-insensitive substring
-    descending: bool = True
-    after: tuple[int, str] | None = None  # (created_at, id) of the last row of the page before
+from server.model.accounts import Account, ApiKey, Count, Quota, SigningKeys, WebhookSecret
+from server.model.deliveries import Attempt, Crowding, Delivery
+from server.model.events import Event, NewEvent
+from server.model.jobs import IdempotencyKey, Job, JobError, JobFilter, NewJob, Submitted
+from server.model.leases import Lease, Renewal
+from server.model.orders import Source
+from server.model.outcomes import Artifact, Outcome
 
 
 class JobStore(Protocol):
@@ -346,9 +165,6 @@ class EventLog(Protocol):
         ...
 
 
-# --- bytes -------------------------------------------------------------------------------------------------------
-
-
 class Sink(Protocol):
     async def write(self, data: bytes) -> None:
         """Raises DiskFull."""
@@ -387,41 +203,6 @@ class BlobStore(Protocol):
         ...
 
 
-# --- accounts ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookSecret:
-    current: str  # whsec_...
-    created_at: int
-    previous: str | None = None
-    previous_expires_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    id: str
-    plan: str
-    created_at: int
-    webhook_secret: WebhookSecret
-    limits: Mapping[str, object] = field(default_factory=dict)  # overrides of the plan's numbers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
-    id: str
-    account: str
-    environment: str
-    name: str | None
-    hash: bytes  # SHA-256 of the key
-    prefix: str
-    last4: str
-    created_at: int
-    last_used_at: int | None = None
-    expires_at: int | None = None
-    revoked_at: int | None = None
-
-
 class AccountStore(Protocol):
     async def create_account(self, account: Account, key: ApiKey) -> None: ...
     async def add_key(self, key: ApiKey) -> None: ...
@@ -445,19 +226,6 @@ class AccountStore(Protocol):
     async def rotate_webhook_secret(self, account_id: str, secret: WebhookSecret) -> bool: ...
 
 
-# --- counting ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """What a counted allowance stands at after the call."""
-
-    allowed: bool
-    used: int
-    limit: int | None
-    resets_at: int
-
-
 class Counter(Protocol):
     """Calendar-window allowances, durable and atomic: of accounts and of addresses."""
 
@@ -470,48 +238,6 @@ class Counter(Protocol):
     async def used(self, subject: str, windows: Sequence[tuple[str, str]]) -> list[int]:
         """How much of each (name, window) is used."""
         ...
-
-
-# --- webhooks ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    n: int
-    at: int
-    status_code: int | None
-    duration_ms: int
-    error: str | None
-    next_attempt_at: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """One webhook message to one address, with its history."""
-
-    id: str  # dlv_...
-    webhook_id: str  # msg_..., equal on every attempt and redelivery
-    job_id: str
-    account: str
-    environment: str
-    event: str
-    url: str
-    host: str  # of the url, with its port
-    state: str  # pending | delivered | failed | disabled
-    created_at: int
-    next_at: int | None
-    tried: int = 0  # attempts of the present schedule; redeliver() starts a new one, *attempts* keeps them all
-    attempts: tuple[Attempt, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crowding:
-    """How many deliveries may be on their way to one host, and of one account; and how many are, as of now."""
-
-    per_host: int
-    per_account: int
-    hosts: Mapping[str, int] = field(default_factory=dict)
-    accounts: Mapping[str, int] = field(default_factory=dict)
 
 
 class Outbox(Protocol):
@@ -554,3 +280,28 @@ class Outbox(Protocol):
         ...
 
     async def backlog(self) -> int: ...
+
+
+class Storage(Protocol):
+    """All stores of one backend, open until close()."""
+
+    @property
+    def jobs(self) -> JobStore: ...
+    @property
+    def events(self) -> EventLog: ...
+    @property
+    def accounts(self) -> AccountStore: ...
+    @property
+    def counters(self) -> Counter: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def blobs(self) -> BlobStore: ...
+    @property
+    def signing_keys(self) -> SigningKeys:
+        """What this installation signs its links, tokens and cursors with."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was handed over and release threads and files. No store may be used afterwards."""
+        ...

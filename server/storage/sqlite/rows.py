@@ -4,8 +4,9 @@ from typing import Any, Protocol
 
 import orjson
 
-from server.jobs.states import Job, JobError, LiveOptions, Order, Source, State
-from server.storage.interfaces import Quota
+from server.model.accounts import Quota
+from server.model.jobs import Job, JobError, State
+from server.model.orders import LiveOptions, Order, Source
 
 LIVE, BATCH = 0, 1  # the column `class`
 

@@ -6,9 +6,9 @@ from typing import Self
 
 import orjson
 
-from server.jobs.states import TERMINAL, State
-from server.storage.database import Database, Row, Transaction
-from server.storage.interfaces import Event, NewEvent
+from server.model.events import Event, NewEvent
+from server.model.jobs import TERMINAL, State
+from server.storage.sqlite.database import Database, Row, Transaction
 
 PAGE = 500  # events that a tail holds at most
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from server.storage.database import Database, Transaction
-from server.storage.interfaces import Count, Quota
+from server.model.accounts import Count, Quota
+from server.storage.sqlite.database import Database, Transaction
 
 
 def take(tx: Transaction, subject: str, quota: Quota) -> Count:

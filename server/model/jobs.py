@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from server.model.accounts import Quota
+from server.model.orders import Order, Source
+
 
 class State(StrEnum):
     QUEUED = "queued"
@@ -53,36 +56,8 @@ def step(state: State, cause: Cause) -> State:
         raise ImpossibleStep(f"{cause} while {state}") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Where a job's audio comes from."""
-
-    type: str  # upload | url | live
-    filename: str | None = None
-    url: str | None = None
-    bytes: int | None = None
-    format: str | None = None  # as found in the bytes, never as claimed by a name
-
-
-AUDIO = "audio"  # the output that is a live session's recording
-CONTAINER = "container"  # the encoding that says itself what it is; the others are raw samples
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveOptions:
-    """How a live session's audio arrives and when its words close. Units are in the names."""
-
-    encoding: str = "pcm_s16le"
-    sample_rate: int = 16_000
-    channels: int = 1
-    interim_results: bool = True
-    endpointing_ms: int = 500
-    max_utterance_s: float = 15.0
-    record: bool = False  # keep the audio as FLAC
-
-
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LiveProgress:
     """How far a live job's audio has come. None: not known (any more)."""
 
     received_bytes: int | None
@@ -97,22 +72,6 @@ class Standing:
             "settled_bytes": self.settled_bytes,
             "lag_ms": None if self.lag_s is None else round(self.lag_s * 1000),
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What the client asked for, already parsed. Never changes after acceptance."""
-
-    output_formats: tuple[str, ...] = ("json",)  # of json, srt, vtt, txt; at least one, no twice
-    word_timestamps: bool = False
-    language: str | None = None
-    model: str | None = None
-    prompt: str = ""
-    webhook_url: str | None = None
-    webhook_events: tuple[str, ...] = ()
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    scenario: str | None = None  # sandbox only
-    live: LiveOptions | None = None
 
 
 def returns_quota(code: str) -> bool:
@@ -160,3 +119,58 @@ class Job:
     @property
     def terminal(self) -> bool:
         return self.state in TERMINAL
+
+
+LIVE_GRACE_MS = 90_000  # the writer's 60 s to come (back), and 30 s for a server to restart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job about to be accepted. Its audio is already durable under *blob* unless the source is a URL or live."""
+
+    id: str
+    account: str
+    environment: str
+    order: Order
+    source: Source
+    blob: str | None  # key in the BlobStore
+    audio_s: float | None  # as probed; None when unknown
+    weight: float = 1.0  # the plan's share in the queue's fairness
+    retention_ms: int  # how long record and outputs are kept after the job ended
+    quotas: tuple[Quota, ...] = ()
+    most_active: int | None = None  # the plan's bound on unfinished jobs of this kind; None: unbounded
+    state: State = State.QUEUED  # live sessions start as QUEUED too and are never claimed by batch workers
+    warnings: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyKey:
+    """(account, path, key) names the first request; *fingerprint* tells a repeat from another request."""
+
+    account: str
+    path: str
+    key: str
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    job: Job
+    replayed: bool  # True: the job of an earlier request with the same key; nothing was counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs of one account to list. Empty members do not filter."""
+
+    account: str
+    environment: str
+    states: frozenset[State] = frozenset()
+    created_after: int | None = None
+    created_before: int | None = None
+    source: str | None = None
+    language: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    text: str | None = None  # case-insensitive substring
+    descending: bool = True
+    after: tuple[int, str] | None = None  # (created_at, id) of the last row of the page before

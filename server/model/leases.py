@@ -1,0 +1,24 @@
+"""The right of one worker to work on a job for a while. Every write of a worker names its lease."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from server.model.jobs import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to work on a job until *until*. Everything a worker writes names it."""
+
+    job: Job
+    lease_id: str
+    epoch: int
+    until: int
+    blob: str | None
+    chunks: tuple[bytes, ...]  # bodies already checkpointed, in order: where to go on
+
+
+class Renewal(StrEnum):
+    OK = "ok"
+    LOST = "lost"  # stop; write nothing, delete nothing
+    CANCEL_REQUESTED = "cancel requested"  # finish with State.CANCELED
