@@ -7,10 +7,9 @@ that belongs to it.
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from starlette.routing import BaseRoute, Route, Router
@@ -18,58 +17,47 @@ from starlette.types import ASGIApp
 
 from estimator import Estimator
 from pipeline.ingest.isolation import Isolation
-from pipeline.recognition.scheduler import SchedulerStatistics
 from server.accounts.limits import Limits
 from server.accounts.plans import Plans
 from server.clock import now_ms
 from server.config import Config
-from server.delivery.egress import Egress
-from server.delivery.following import Following
-from server.delivery.partials import Partials
-from server.delivery.webhooks import Courier, Deliveries
-from server.door import Door
-from server.jobs.fetch import Fetcher
+from server.egress.fetch import Fetcher
+from server.egress.guard import Egress
+from server.engines import ServedEngine
+from server.http.bodies import Uploads
+from server.http.middleware import dressed
+from server.http.operation import Operation, Resource, not_found
 from server.jobs.holding import Holding
 from server.jobs.probing import Prober
-from server.jobs.running import Transcriber, WorkerRules
+from server.jobs.running import WorkerRules
 from server.jobs.sweeping import Sweeper
-from server.jobs.uploads import Uploads
 from server.jobs.worker import Workers
-from server.links import Links
 from server.live.desk import Desk, DeskParts
-from server.live.hearing import Hearing
 from server.live.session import LiveRules
 from server.metrics import Metrics
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
-from server.model.offers import Offer
-from server.records import Records
+from server.records.links import Links
+from server.records.records import Records
 from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
+from server.routes.door import Door
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams, Seats
 from server.routes.jobs import Jobs
 from server.routes.live import Live
 from server.routes.openai import OpenAI
-from server.routes.operation import Operation, Resource, not_found
 from server.routes.ops import Ops
 from server.routes.pages import Pages
 from server.routes.transcriptions import Transcriptions, Waiting
 from server.routes.webhooks import Webhooks
 from server.storage.ports import Storage
-from server.transport import dressed
+from server.streams.following import Following
+from server.streams.partials import Partials
+from server.webhooks.courier import Courier
+from server.webhooks.deliveries import Deliveries
 
 LIVE_RULES = LiveRules()
 SERVER = "server "  # how the names of workers begin that live in a server's process
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """One environment's engine: how its files and its live sessions are heard, and what may be asked of it."""
-
-    batch: Transcriber
-    hearing: Hearing
-    offer: Offer
-    statistics: Callable[[], SchedulerStatistics]
 
 
 class HasOperations(Protocol):
@@ -131,7 +119,7 @@ def build(
     *,
     limits: Limits,
     storage: Storage,
-    benches: Mapping[str, Bench],
+    benches: Mapping[str, ServedEngine],
     isolation: Isolation,
     estimator: Estimator,
     public_base_url: str,
@@ -233,7 +221,7 @@ def _resources(operations: list[Operation], door: Door) -> list[BaseRoute]:
     return [Route(path, Resource([row for row in operations if row.path == path], door)) for path in paths]
 
 
-def _running(bench: Bench) -> Mapping[str, Any]:
+def _running(bench: ServedEngine) -> Mapping[str, Any]:
     return {
         "engine": bench.offer.engine,
         "model": bench.offer.model,

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from server.accounts.limits import Limits
+from server.accounts.limits_file import BUILT_IN
 from server.config import VARIABLES
-from server.errors import CODES, JOB_CODES
-from server.limits_file import BUILT_IN
-from server.model.jobs import TERMINAL
+from server.http.codes import CODES
+from server.model.jobs import JOB_CODES, TERMINAL
 from tests.server.running import ROOT, Server, environment, running
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")

@@ -13,7 +13,8 @@ import zlib
 from collections.abc import Mapping
 from hashlib import sha256
 from types import MappingProxyType
-from typing import ClassVar
+
+from server.model.errors import RequestError
 
 ENVIRONMENT_OF: Mapping[str, str] = MappingProxyType({"sw_live_": "production", "sw_test_": "sandbox"})
 """What a key starts with -> the environment that takes it."""
@@ -27,10 +28,10 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _KEY = re.compile(f"(sw_live_|sw_test_)[0-9A-Za-z]{{{RANDOM_LENGTH + CHECK_LENGTH}}}")
 
 
-class MalformedKey(Exception):
+class MalformedKey(RequestError):
     """No key of ours looks like this: cut off, mistyped or from another service. Copy the key again."""
 
-    code: ClassVar[str] = "invalid_key"
+    code = "invalid_key"
 
 
 def make_key(environment: str, chance: bytes) -> str:

@@ -5,12 +5,12 @@ Instants are milliseconds since 1970 UTC.
 
 import tomllib
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from server.model.accounts import Plan
+from server.model.accounts import Plan, WindowUse
 from server.model.errors import BadLimits
 
 MINUTE_MS = 60_000
@@ -165,22 +165,6 @@ def _number(where: str, kind: object, value: object) -> object:
 # --- windows -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How one counted window stands after a request."""
-
-    name: str  # "minute", "transcriptions", "estimates", ...
-    limit: int
-    used: int
-    window_s: int
-    resets_at: int  # when something becomes free again
-    allowed: bool = True
-
-    @property
-    def remaining(self) -> int:
-        return max(0, self.limit - self.used)
-
-
 class SlidingWindow:
     """The instants of the requests of the last minute: never more than *limit* within any 60 s.
 
@@ -191,7 +175,7 @@ class SlidingWindow:
     def __init__(self) -> None:
         self._instants: deque[int] = deque()
 
-    def hit(self, now: int, limit: int) -> Standing:
+    def hit(self, now: int, limit: int) -> WindowUse:
         """Count a request at *now* if it fits. A clock that goes back is taken for standing still."""
         now = self._forget(now)
         allowed = len(self._instants) < limit
@@ -199,7 +183,7 @@ class SlidingWindow:
             self._instants.append(now)
         return self._standing(now, limit, allowed=allowed)
 
-    def look(self, now: int, limit: int) -> Standing:
+    def look(self, now: int, limit: int) -> WindowUse:
         """How it stands, without counting."""
         now = self._forget(now)
         return self._standing(now, limit, allowed=len(self._instants) < limit)
@@ -216,11 +200,11 @@ class SlidingWindow:
             self._instants.popleft()
         return now
 
-    def _standing(self, now: int, limit: int, *, allowed: bool) -> Standing:
+    def _standing(self, now: int, limit: int, *, allowed: bool) -> WindowUse:
         used = len(self._instants)
         # A limit that was lowered meanwhile has to see more than one request go before the next fits.
         leaves = self._instants[max(0, used - limit)] if limit > 0 and used else now
-        return Standing("minute", limit, used, MINUTE_MS // 1000, leaves + MINUTE_MS, allowed)
+        return WindowUse("minute", limit, used, MINUTE_MS // 1000, leaves + MINUTE_MS, allowed)
 
 
 class RateTable:
@@ -235,7 +219,7 @@ class RateTable:
         self._windows: dict[str, SlidingWindow] = {}
         self._sweep_at = self.SMALLEST
 
-    def hit(self, subject: str, *, now: int, limit: int) -> Standing:
+    def hit(self, subject: str, *, now: int, limit: int) -> WindowUse:
         if len(self._windows) >= self._sweep_at:
             self._windows = {who: window for who, window in self._windows.items() if not window.idle(now)}
             self._sweep_at = max(self.SMALLEST, 2 * len(self._windows))
@@ -273,26 +257,3 @@ def _ms(at: datetime) -> int:
 
 
 # --- what clients are told ---------------------------------------------------------------------------------------
-
-
-def seconds_until(instant: int, now: int) -> int:
-    """Whole seconds after which *instant* has surely passed; at least 1. What Retry-After says."""
-    return max(1, -(-(instant - now) // 1000))
-
-
-def limit_headers(standings: Sequence[Standing], *, now: int) -> dict[str, str]:
-    """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11) for all, X-RateLimit-* for the tightest.
-
-    The tightest is the one that refused, else the one with the fewest requests left. No headers for no windows.
-    """
-    if not standings:
-        return {}
-    tightest = min(standings, key=lambda standing: (standing.allowed, standing.remaining))
-    return {
-        "RateLimit-Policy": ", ".join(f'"{s.name}";q={s.limit};w={s.window_s}' for s in standings),
-        "RateLimit": ", ".join(f'"{s.name}";r={s.remaining};t={seconds_until(s.resets_at, now)}' for s in standings),
-        "X-RateLimit-Limit": str(tightest.limit),
-        "X-RateLimit-Remaining": str(tightest.remaining),
-        "X-RateLimit-Reset": str(-(-tightest.resets_at // 1000)),
-        "X-RateLimit-Resource": tightest.name,
-    }

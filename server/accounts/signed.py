@@ -9,9 +9,9 @@ import base64
 import hmac
 import re
 from enum import StrEnum
-from typing import ClassVar
 
 from server.model.accounts import SigningKeys
+from server.model.errors import RequestError, WrongScope
 
 TAG_BYTES = 16  # of the 32 that HMAC-SHA256 gives: enough (RFC 2104, section 5), and the text stays short
 
@@ -19,50 +19,40 @@ _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 _EXPIRY = re.compile(r"[0-9]{1,12}")
 
 
-class MalformedToken(Exception):
+class MalformedToken(RequestError):
     """Not a stream token that this server made. Ask POST /v1/tokens for one."""
 
-    code: ClassVar[str] = "invalid_token"
+    code = "invalid_token"
 
 
-class TokenExpired(Exception):
+class TokenExpired(RequestError):
     """A stream token of this server whose time is over. Ask for a new one."""
 
-    code: ClassVar[str] = "invalid_token"
+    code = "invalid_token"
 
 
-class WrongJob(Exception):
+class WrongJob(RequestError):
     """A valid stream token, but of another job. Ask for one of this job."""
 
-    code: ClassVar[str] = "insufficient_scope"
+    code = "insufficient_scope"
 
 
-class WrongScope(Exception):
-    """A valid stream token of this job, but for the other direction. Ask for one of the scope that is *needed*."""
-
-    code: ClassVar[str] = "insufficient_scope"
-
-    def __init__(self, message: str, *, needed: str) -> None:
-        super().__init__(message)
-        self.needed = needed
-
-
-class BadSignature(Exception):
+class BadSignature(RequestError):
     """The link was changed or is not of this server. Take it from the job record again."""
 
-    code: ClassVar[str] = "invalid_signature"
+    code = "invalid_signature"
 
 
-class LinkExpired(Exception):
+class LinkExpired(RequestError):
     """The link was good, but its time is over. Take a fresh one from the job record."""
 
-    code: ClassVar[str] = "url_expired"
+    code = "url_expired"
 
 
-class InvalidCursor(Exception):
+class InvalidCursor(RequestError):
     """Not a cursor this server gave to this caller. Start again from the first page."""
 
-    code: ClassVar[str] = "invalid_cursor"
+    code = "invalid_cursor"
 
 
 class Scope(StrEnum):

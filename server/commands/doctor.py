@@ -24,12 +24,12 @@ from pipeline.recognition.engines import models
 from pipeline.recognition.engines.load import load
 from pipeline.recognition.engines.windows import bundled_speech
 from pipeline.words import written
-from server.benches import open_benches, settings
 from server.capacity import measure, write
 from server.clock import now_ms
 from server.commands.models import pull_hint
 from server.commands.serve import SAMPLE
 from server.config import Config
+from server.engines import open_engines, settings
 from server.logs import configure
 from server.model.errors import StorageError
 from server.storage.sqlite.folder import make_private
@@ -65,7 +65,7 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 def _engine(config: Config) -> Finding:
     """The engine loads and hears the bundled sample."""
     try:
-        with ThreadPoolExecutor(2) as threads, open_benches(config, threads) as (benches, _):
+        with ThreadPoolExecutor(2) as threads, open_engines(config, threads) as (benches, _):
             bench = benches["production"]
             heard, offer = asyncio.run(_heard(bench.batch)), bench.offer
             said = [warning["message"] for warning in offer.warnings] + [pull_hint()] * offer.bundled

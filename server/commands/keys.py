@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from server.accounts.issuing import issue_key, open_account
+from server.accounts.limits_file import read_limits
 from server.clock import now_ms
 from server.config import Config, ConfigError
-from server.limits_file import read_limits
 from server.model.instants import iso_or_none
 from server.routes.accounts import new_key
 from server.storage.ports import Storage

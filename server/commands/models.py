@@ -16,8 +16,8 @@ from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.hub import Tell
 from pipeline.recognition.engines.load import AUTO, preferred
-from server.benches import settings
 from server.config import PREFIX, Config
+from server.engines import settings
 from server.logs import configure
 from server.model.offers import PULL
 

@@ -20,13 +20,13 @@ from pipeline.batch import BatchOptions
 from pipeline.words import written
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
-from server.app import SERVER, Bench, build
-from server.benches import open_benches
+from server.accounts.limits_file import read_limits
+from server.app import SERVER, build
 from server.clock import now_ms
 from server.commands.models import pull_hint
 from server.commands.websocket import PatientWebSocket
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
-from server.limits_file import read_limits
+from server.engines import ServedEngine, open_engines
 from server.logs import configure, log
 from server.model.offers import Offer
 from server.storage.ports import Storage
@@ -65,7 +65,7 @@ async def _serve(config: Config, limits: Limits) -> None:
     try:
         with (
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
-            open_benches(config, threads) as (benches, isolation),
+            open_engines(config, threads) as (benches, isolation),
         ):
             estimator = await asyncio.to_thread(open_estimator, config)
             heard = await _self_check(benches["production"])
@@ -186,7 +186,7 @@ def _address(config: Config, listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _self_check(bench: Bench) -> str:
+async def _self_check(bench: ServedEngine) -> str:
     """What the engine hears in the bundled sample: proof that decoder, model and documents work together."""
     options = BatchOptions(tenant="self-check", language="en" if "en" in bench.offer.languages else None)
     chunks = [chunk async for chunk in bench.batch.transcribe(SAMPLE, options)]

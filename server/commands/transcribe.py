@@ -26,11 +26,11 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import FORMATS, Heading
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.words import Chunk, Transcript
-from server.benches import open_benches
 from server.client import Client, ServiceError
 from server.clock import now_ms
 from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
+from server.engines import open_engines
 from server.logs import configure
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
@@ -141,7 +141,7 @@ def _here(given: argparse.Namespace, formats: Sequence[str], config: Config) -> 
 
 
 async def _transcribed(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
-    with ThreadPoolExecutor(4) as threads, open_benches(config, threads) as (benches, isolation):
+    with ThreadPoolExecutor(4) as threads, open_engines(config, threads) as (benches, isolation):
         bench = benches["production"]
         if given.language is not None and given.language not in bench.offer.languages:
             raise ConfigError(f"--language cannot be used: {bench.offer.refusal(given.language)}")

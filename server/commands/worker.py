@@ -8,16 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from server.accounts.limits import Limits
+from server.accounts.limits_file import read_limits
 from server.accounts.plans import Plans
-from server.benches import open_benches
 from server.clock import now_ms
 from server.config import PREFIX, Config, ConfigError
-from server.delivery.egress import Egress
-from server.jobs.fetch import Fetcher
+from server.egress.fetch import Fetcher
+from server.egress.guard import Egress
+from server.engines import open_engines
 from server.jobs.probing import Prober
 from server.jobs.running import WorkerRules
 from server.jobs.worker import Workers
-from server.limits_file import read_limits
 from server.logs import configure, log
 from server.metrics import Metrics
 from server.storage.sqlite.open import open_storage
@@ -42,7 +42,7 @@ async def _work(config: Config, limits: Limits) -> None:
     try:
         with (
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
-            open_benches(config, threads) as (benches, isolation),
+            open_engines(config, threads) as (benches, isolation),
         ):
             workers = Workers(
                 name=f"worker {os.uname().nodename}:{os.getpid()}",

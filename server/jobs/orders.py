@@ -10,9 +10,26 @@ from typing import TypeAlias, TypeVar
 
 import orjson
 
-from server.errors import FieldError, Problem, invalid
+from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
-from server.model.orders import CONTAINER, LiveOptions, Order
+from server.model.orders import (
+    CHANNELS,
+    ENCODINGS,
+    ENDPOINTING_MS,
+    FORMATS,
+    MOST_METADATA_CHARS,
+    MOST_METADATA_KEYS,
+    MOST_PROMPT_CHARS,
+    MOST_URL_CHARS,
+    RATES,
+    SCENARIOS,
+    TELEPHONE_ENCODINGS,
+    TELEPHONE_RATE,
+    UTTERANCE_S,
+    WEBHOOK_EVENTS,
+    LiveOptions,
+    Order,
+)
 
 Fields: TypeAlias = Mapping[str, Sequence[object]]
 """Member name -> every value given for it: text from forms, any JSON value from JSON."""
@@ -20,21 +37,6 @@ Fields: TypeAlias = Mapping[str, Sequence[object]]
 T = TypeVar("T")
 D = TypeVar("D")
 
-FORMATS = ("json", "srt", "vtt", "txt")
-WEBHOOK_EVENTS = ("job.completed", "job.failed")
-SCENARIOS = ("fail", "slow", "empty", "quota_exceeded", "rate_limited", "canceled")
-MOST_URL_CHARS = 2048
-MOST_PROMPT_CHARS = 1000
-MOST_METADATA_KEYS = 16
-MOST_METADATA_CHARS = 512
-ENCODINGS = ("pcm_s16le", "pcm_f32le", "mulaw", "alaw", CONTAINER)
-RATES = range(8_000, 48_001)
-TELEPHONE_ENCODINGS = ("mulaw", "alaw")
-TELEPHONE_RATE = 8_000
-"""Samples a second of TELEPHONE_ENCODINGS where a request names no sample_rate, as telephone lines carry them."""
-CHANNELS = range(1, 3)
-ENDPOINTING_MS = range(200, 5001)  # below, words of one sentence would be torn apart
-UTTERANCE_S = (3.0, 20.0)
 
 COMMON = frozenset({"output_formats", "language", "model", "prompt", "webhook_url", "webhook_events", "metadata"})
 LIVE_ONLY = frozenset({*LiveOptions.__slots__, "word_timestamps"})
@@ -82,12 +84,12 @@ class Members:
 
 
 def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) -> Asked:
-    """Raises Problem: missing_input, ambiguous_input, invalid_parameter."""
+    """Raises Refused: missing_input, ambiguous_input, invalid_parameter."""
     members = Members(fields)
     url, twin = members.take("url", _url, None), members.take("audio_url", _url, None)
     given = members.has("url") + members.has("audio_url") + has_file
     if given > 1:
-        raise Problem("ambiguous_input", "give exactly one of file, url and audio_url")
+        raise Refused("ambiguous_input", "give exactly one of file, url and audio_url")
     order = common_order(
         members,
         offer=offer,
@@ -99,7 +101,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     if members.errors:
         raise invalid(members.errors)
     if not given:
-        raise Problem("missing_input", "give the audio as a multipart part named file, or its address as url")
+        raise Refused("missing_input", "give the audio as a multipart part named file, or its address as url")
     known = COMMON | FILE_ONLY
     return Asked(
         order,
@@ -110,7 +112,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
 
 
 def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapping[str, str], ...]]:
-    """The order of a live session and what to warn of. Raises Problem invalid_parameter."""
+    """The order of a live session and what to warn of. Raises Refused invalid_parameter."""
     members = Members(fields)
     default = LiveOptions()
     encoding = members.take("encoding", _one_of(ENCODINGS), default.encoding)

@@ -21,7 +21,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_event
 from pipeline.documents.stored import restored, stored
 from pipeline.words import Chunk, Transcript
-from server.jobs.fetch import Fetcher
+from server.egress.fetch import Fetcher
 from server.jobs.outputs import completed, write_output
 from server.jobs.probing import Prober
 from server.jobs.sandbox import rehearsed

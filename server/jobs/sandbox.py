@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk
-from server.accounts.limits import MINUTE_MS, Standing, month_of
+from server.accounts.limits import month_of
 from server.clock import now_ms
-from server.model.errors import QuotaExceeded
-from server.problems import rate_limited
+from server.model.errors import QuotaExceeded, RateLimited
 
 SLOW_S = 20.0
 """Longer than the keep-alive of event streams, shorter than the usual 30 s of a long poll: both can be tried."""
@@ -32,7 +31,7 @@ def refuse_at_the_door(scenario: str | None) -> None:
     if scenario == "quota_exceeded":
         raise QuotaExceeded("transcriptions", limit=5, used=5, resets_at=month_of(now).resets_at)
     if scenario == "rate_limited":
-        raise rate_limited(Standing("minute", 30, 30, MINUTE_MS // 1000, now + 1000, allowed=False), now=now)
+        raise RateLimited("minute", limit=30, used=30, resets_at=now + 1000)
 
 
 async def rehearsed(scenario: str | None, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:

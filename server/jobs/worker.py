@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.errors import PipelineError
 from server.accounts.plans import Plans
-from server.jobs.fetch import Fetcher, FetchError
+from server.egress.fetch import Fetcher, FetchError
 from server.jobs.probing import Prober
 from server.jobs.running import LeaseLost, Running, Stopped, Transcriber, Verdict, WorkerRules, source_key
 from server.jobs.sandbox import Canceled

@@ -10,8 +10,6 @@ from pipeline.audio import seconds
 from pipeline.errors import PipelineError
 from pipeline.ingest.isolation import Isolation
 from server.accounts.plans import Plans
-from server.delivery.partials import Partials
-from server.errors import Problem
 from server.jobs.running import LeaseLost
 from server.live.ending import Endings, Heard
 from server.live.hearing import Hearing
@@ -21,11 +19,13 @@ from server.live.resuming import Past, past
 from server.live.session import LiveRules, LiveSession, finished
 from server.logs import log
 from server.metrics import Metrics
+from server.model.errors import Refused
 from server.model.events import Event
 from server.model.jobs import Job, LiveProgress
 from server.model.leases import Lease
 from server.model.orders import CONTAINER, LiveOptions
 from server.storage.ports import BlobStore, EventLog, JobStore
+from server.streams.partials import Partials
 from server.waiting import set_within
 
 PAGE = 500  # events of a log that are read at once
@@ -71,9 +71,9 @@ class Desk:
         return self._parts.closing.is_set()
 
     def admit(self, environment: str) -> None:
-        """Returns iff there is room for one more session. Raises Problem queue_full, shutting_down."""
+        """Returns iff there is room for one more session. Raises Refused queue_full, shutting_down."""
         if self.closing or self._tasks is None:
-            raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
+            raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
         hearing = self._parts.hearings[environment]
         now = time.monotonic()
         ages_s = [now - live.began for live in self._lives.values() if live.job.environment == environment]
@@ -85,9 +85,9 @@ class Desk:
         if hearing.most is not None and len(ages_s) >= hearing.most:
             raise self._full(f"this machine carries {hearing.most} live sessions, and has them")
 
-    def _full(self, why: str) -> Problem:
+    def _full(self, why: str) -> Refused:
         self._parts.metrics.refused.labels("queue_full").inc()
-        return Problem("queue_full", why, headers={"Retry-After": str(RETRY_AFTER_S)})
+        return Refused("queue_full", why, retry_after_s=RETRY_AFTER_S)
 
     async def run(self) -> None:
         """Sessions live, and those that nobody came back to are finished, until the server stops and all are over."""
@@ -104,7 +104,7 @@ class Desk:
     async def open(self, job: Job) -> LiveSession:
         """The job's session, a new one if it has none here.
 
-        Raises Problem: ingest_finished, ingest_busy (it is in another process), queue_full, shutting_down.
+        Raises Refused: ingest_finished, ingest_busy (it is in another process), queue_full, shutting_down.
         """
         async with self._opening:
             live = self._lives.get(job.id)
@@ -130,7 +130,7 @@ class Desk:
             now = await self._parts.jobs.get(job.id)
             if now is None or now.terminal:
                 raise finished()
-            raise Problem("ingest_busy", "the session is held elsewhere; try again soon", headers={"Retry-After": "5"})
+            raise Refused("ingest_busy", "the session is held elsewhere; try again soon", retry_after_s=5)
         before = await self._closed_past(lease)
         assert job.order.live is not None
         if job.order.live.encoding == CONTAINER and before.chunks:

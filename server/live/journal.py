@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pipeline.documents.stored import stored
 from pipeline.session import Happened
 from pipeline.words import Chunk
-from server.delivery.partials import Partials
 from server.jobs.running import LeaseLost
 from server.live.resuming import Past
 from server.live.telling import Told, told
 from server.metrics import Metrics
 from server.model.leases import Lease, Renewal
 from server.storage.ports import EventLog, JobStore
+from server.streams.partials import Partials
 
 
 @dataclass(slots=True)

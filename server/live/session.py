@@ -15,7 +15,6 @@ from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.session import Session
-from server.errors import Problem
 from server.jobs.running import LeaseLost
 from server.live.ending import Endings, Heard
 from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
@@ -25,7 +24,7 @@ from server.live.taping import Tape
 from server.logs import log
 from server.metrics import Metrics
 from server.model.accounts import Plan
-from server.model.errors import StorageError
+from server.model.errors import Refused, StorageError
 from server.model.jobs import JobError, LiveProgress
 from server.model.leases import Renewal
 from server.model.orders import CONTAINER, LiveOptions
@@ -84,7 +83,7 @@ class LiveSession:
         self.rules = rules
         self.began = time.monotonic()
         self.over = asyncio.Event()  # its job has ended, or is no longer in this process
-        self.ended_by: Problem | None = None  # why it ended, where its writer did not wish so
+        self.ended_by: Refused | None = None  # why it ended, where its writer did not wish so
         self._held = held
         self._session = session
         self._journal = journal
@@ -113,14 +112,14 @@ class LiveSession:
 
     @asynccontextmanager
     async def seat(self) -> AsyncIterator["Seat"]:
-        """The right to write while the block lasts. Raises Problem ingest_finished, ingest_busy."""
+        """The right to write while the block lasts. Raises Refused ingest_finished, ingest_busy."""
         if self._seat is not None:  # it may be the same writer, whose broken connection is still being emptied
             await set_within(self._vacant, self.rules.seat_s)
         if self.ending:
             raise finished()
         if self._seat is not None:
             if self._taking or self._silent_s < self.rules.takeover_s:
-                raise Problem("ingest_busy", "another writer is connected to this session")
+                raise Refused("ingest_busy", "another writer is connected to this session")
             self._seat.lost.set()
             self._metrics.live_takeovers.inc()
         seat = self._seat = Seat(self)
@@ -150,7 +149,7 @@ class LiveSession:
             self._taking = False
             self.keep_alive()
         if self._intake.received_bytes > self._plan.upload_bytes:
-            self.end(Problem("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
+            self.end(Refused("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
         return not self.ending
 
     def keep_alive(self) -> None:
@@ -163,7 +162,7 @@ class LiveSession:
         if not self.ending:
             self._session.finalize()
 
-    def end(self, why: Problem | None = None) -> None:
+    def end(self, why: Refused | None = None) -> None:
         """Take no more audio and finish what was heard. *why*: not because the writer said so."""
         if not self.ending:
             self.ended_by = why
@@ -196,7 +195,7 @@ class LiveSession:
             log.warning("live session lost", extra={"job": self.job.id})
         except Exception:  # noqa: BLE001  one session's surprise must not end the others
             log.exception("live session broke", extra={"job": self.job.id})
-            self.ended_by = Problem("internal", "the server failed; connect again to go on")
+            self.ended_by = Refused("internal", "the server failed; connect again to go on")
             await self._hand_back()
         finally:
             self._deaf = True
@@ -261,7 +260,7 @@ class LiveSession:
         except EmptyAudio:
             return None  # nobody said anything
         except PipelineError as error:
-            self.ended_by = Problem(error.code, str(error))  # also where the writer had ended it before
+            self.ended_by = Refused(error.code, str(error))  # also where the writer had ended it before
             return error
         finally:
             self._ending.set()
@@ -293,7 +292,7 @@ class LiveSession:
             samples = samples[:room]
             most_s = self._plan.audio_s_per_file
             self._journal.warn("audio_truncated", f"the audio was cut at {most_s} s, the plan's most")
-            self.end(Problem("audio_too_long", f"the plan takes {most_s} s of audio"))
+            self.end(Refused("audio_too_long", f"the plan takes {most_s} s of audio"))
         if len(samples):
             self._heard += len(samples)
             if self._tape is not None:
@@ -351,7 +350,7 @@ class LiveSession:
         """The server stops: raw audio goes on after its restart, a container can only be finished."""
         if self.options.encoding != CONTAINER:
             return _Verdict.CLOSING
-        self.end(Problem("shutting_down", "the server is restarting"))
+        self.end(Refused("shutting_down", "the server is restarting"))
         return None
 
     async def _look(self) -> _Verdict | None:
@@ -361,7 +360,7 @@ class LiveSession:
                 return _Verdict.LEASE_LOST
         job = await self._endings.jobs.get(self.job.id)
         if job is None:
-            self.ended_by = Problem("job_not_found", "the job was deleted")
+            self.ended_by = Refused("job_not_found", "the job was deleted")
             return _Verdict.LEASE_LOST
         return None if job.cancel_requested_at is None else _Verdict.CANCELED
 
@@ -369,9 +368,9 @@ class LiveSession:
         if self._patience_s > 0:
             return
         if self._seat is None:
-            self.end(Problem("ingest_idle", f"no writer came back within {self.rules.writerless_s:g} s"))
+            self.end(Refused("ingest_idle", f"no writer came back within {self.rules.writerless_s:g} s"))
         else:
-            self.end(Problem("ingest_idle", f"neither audio nor keep_alive came for {self.rules.idle_s:g} s"))
+            self.end(Refused("ingest_idle", f"neither audio nor keep_alive came for {self.rules.idle_s:g} s"))
 
     @property
     def _patience_s(self) -> float:
@@ -391,7 +390,7 @@ class LiveSession:
 
 
 class Seat:
-    """One writer's place at a session. Its methods raise Problem ingest_busy once another writer has it."""
+    """One writer's place at a session. Its methods raise Refused ingest_busy once another writer has it."""
 
     def __init__(self, live: LiveSession) -> None:
         self._live = live
@@ -412,9 +411,9 @@ class Seat:
 
     def _ours(self) -> LiveSession:
         if self.lost.is_set():
-            raise Problem("ingest_busy", "another writer has taken over")
+            raise Refused("ingest_busy", "another writer has taken over")
         return self._live
 
 
-def finished() -> Problem:
-    return Problem("ingest_finished", "the session takes no more audio")
+def finished() -> Refused:
+    return Refused("ingest_finished", "the session takes no more audio")

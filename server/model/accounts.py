@@ -105,3 +105,19 @@ class SigningKeys:
     def __post_init__(self) -> None:
         if self.current not in self.secrets or not all(kid.isascii() and kid.isalnum() for kid in self.secrets):
             raise ValueError("a key ring needs its current key, and ids of ASCII letters and digits")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowUse:
+    """How one counted window stands after a request."""
+
+    name: str  # "minute", "transcriptions", "estimates", ...
+    limit: int
+    used: int
+    window_s: int
+    resets_at: int  # when something becomes free again
+    allowed: bool = True
+
+    @property
+    def remaining(self) -> int:
+        return max(0, self.limit - self.used)

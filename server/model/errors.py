@@ -1,48 +1,144 @@
-"""Errors that several rooms know by name. Each docstring says what the caller can do about it."""
+"""Errors that several rooms know by name. The docstring of each says what its caller can do about it.
+
+`http/problems.py` turns a RequestError into an answer; below the routes nothing knows HTTP.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+# --- what a client is told ---------------------------------------------------------------------------------------
 
 
-class BadLimits(Exception):
-    """A number of the plans that cannot be used. The message names it, what it got and what it takes."""
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One member of a request that cannot be used."""
+
+    param: str
+    code: str  # unknown_value, invalid_type, out_of_range, ...
+    message: str
+    pointer: str | None = None
+
+    def to_json(self) -> dict[str, str]:
+        pointer = self.pointer or "/" + self.param.replace("~", "~0").replace("/", "~1")
+        return {"param": self.param, "pointer": pointer, "code": self.code, "message": self.message}
 
 
-class StorageError(Exception):
-    """Base of all errors of storage."""
+class RequestError(Exception):
+    """A request could not be fulfilled. *code* is the stable name that clients switch on; the message is for people."""
+
+    code: str
+    retry_after_s: int | None = None
 
 
-class QuotaExceeded(StorageError):
-    """The account has used up a counted allowance. Wait until *resets_at*."""
+class Refused(RequestError):
+    """A refusal that needs no class of its own. *members* are numbers that the client is told beside the text."""
 
-    def __init__(self, name: str, *, limit: int, used: int, resets_at: int) -> None:
-        super().__init__(f"{name}: {used} of {limit} used")
-        self.name, self.limit, self.used, self.resets_at = name, limit, used, resets_at
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        retry_after_s: int | None = None,
+        errors: Sequence[FieldError] = (),
+        members: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.retry_after_s = retry_after_s
+        self.errors = tuple(errors)
+        self.members = dict(members or {})
 
 
-class ConcurrencyLimited(StorageError):
-    """The account has as many unfinished jobs as its plan allows. Wait for one to end."""
+def invalid(errors: Sequence[FieldError]) -> Refused:
+    """The refusal of a request whose members in *errors* cannot be used; all of them are told at once."""
+    return Refused("invalid_parameter", "; ".join(f"{e.param}: {e.message}" for e in errors), errors=errors)
+
+
+class LimitReached(RequestError):
+    """A counted limit is used up: *used* of *limit*. *name* is the window or the allowance that was counted."""
 
     def __init__(self, name: str, *, limit: int, used: int) -> None:
-        super().__init__(f"{name}: {used} of {limit} in use")
+        super().__init__(f"{name}: {used} of {limit} used")
         self.name, self.limit, self.used = name, limit, used
 
 
-class QueueFull(StorageError):
+class RateLimited(LimitReached):
+    """Too many requests within a minute. Wait until *resets_at* (ms since 1970 UTC)."""
+
+    code = "rate_limited"
+
+    def __init__(self, name: str, *, limit: int, used: int, resets_at: int) -> None:
+        super().__init__(name, limit=limit, used=used)
+        self.resets_at = resets_at
+
+
+class QuotaExceeded(LimitReached):
+    """The account has used up an allowance of its day or month. Wait until *resets_at* (ms since 1970 UTC)."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, name: str, *, limit: int, used: int, resets_at: int) -> None:
+        super().__init__(name, limit=limit, used=used)
+        self.resets_at = resets_at
+
+
+class ConcurrencyLimited(LimitReached):
+    """The account has as many unfinished jobs as its plan allows. Wait for one to end."""
+
+    code = "concurrency_limited"
+    retry_after_s = 5
+
+
+class QueueFull(RequestError):
     """The server has as many waiting jobs as it is willing to hold. Try again later."""
 
+    code = "queue_full"
+    retry_after_s = 30
 
-class IdempotencyReused(StorageError):
+
+class IdempotencyReused(RequestError):
     """The Idempotency-Key was used before for another request."""
 
+    code = "idempotency_key_reused"
 
-class IdempotencyInProgress(StorageError):
+
+class IdempotencyInProgress(RequestError):
     """The first request with this Idempotency-Key is still arriving. Try again shortly."""
 
+    code = "idempotency_in_progress"
+    retry_after_s = 2
 
-class DiskFull(StorageError):
-    """No room left for what was to be written; nothing of it was kept."""
+
+class WrongScope(RequestError):
+    """A valid stream token of this job, but for the other direction. Ask for one of the scope that is *needed*."""
+
+    code = "insufficient_scope"
+
+    def __init__(self, message: str, *, needed: str) -> None:
+        super().__init__(message)
+        self.needed = needed
 
 
-class StorageBusy(StorageError):
+# --- storage -----------------------------------------------------------------------------------------------------
+
+
+class StorageError(Exception):
+    """Storage could not do what was asked. Of these, clients are told only those that are RequestErrors too."""
+
+
+class DiskFull(StorageError, RequestError):
+    """No room is left for what was to be written; nothing of it was kept."""
+
+    code = "disk_full"
+    retry_after_s = 60
+
+
+class StorageBusy(StorageError, RequestError):
     """Another process has kept the storage for itself for too long; nothing was written. Try again."""
+
+    code = "not_ready"
+    retry_after_s = 5
 
 
 class BlobExists(StorageError):
@@ -55,3 +151,10 @@ class NoSuchBlob(StorageError):
 
 class FolderInUse(StorageError):
     """Another server already works in this folder; the message is one sentence for the operator."""
+
+
+# --- configuration -----------------------------------------------------------------------------------------------
+
+
+class BadLimits(Exception):
+    """A number of the plans that cannot be used. The message names it, what it got and what it takes."""

@@ -174,3 +174,11 @@ class JobFilter:
     text: str | None = None  # case-insensitive substring
     descending: bool = True
     after: tuple[int, str] | None = None  # (created_at, id) of the last row of the page before
+
+
+JOB_CODES = (
+    "source_unreachable", "source_timeout", "source_http_error", "source_too_large", "source_not_allowed",
+    "unsupported_audio_format", "invalid_audio", "no_audio_stream", "audio_too_long", "decode_timeout",
+    "engine_error", "engine_timeout", "queue_timeout", "internal",
+)  # fmt: skip
+"""What job.error.code may say."""

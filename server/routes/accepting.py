@@ -10,15 +10,16 @@ from starlette.requests import Request
 
 from server.accounts.limits import month_of
 from server.clock import now_ms
-from server.delivery.egress import Egress
-from server.door import Caller
-from server.errors import FieldError, Problem
+from server.egress.guard import Egress
+from server.egress.targets import TargetNotAllowed
+from server.http.caller import Caller
+from server.http.headers import idempotency_key
 from server.model.accounts import Plan, Quota
+from server.model.errors import FieldError, Refused
 from server.model.jobs import IdempotencyKey
 from server.model.offers import Offer
 from server.model.orders import Order
 from server.storage.ports import JobStore, Outbox
-from server.wire import idempotency_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,9 @@ class Accepting:
         """Raises Problem url_not_allowed where this server may not call *url*."""
         try:
             await self.egress.check(url)
-        except Exception as error:
-            if getattr(error, "code", None) != "url_not_allowed":
-                raise
-            raise Problem(
-                "url_not_allowed", f"{param}: {error}", errors=[FieldError(param, "not_allowed", str(error))]
-            ) from None
+        except TargetNotAllowed as error:
+            fault = FieldError(param, "not_allowed", str(error))
+            raise Refused(error.code, f"{param}: {error}", errors=[fault]) from None
 
 
 def fingerprinted(key: IdempotencyKey | None, *said: bytes) -> IdempotencyKey | None:

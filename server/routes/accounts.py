@@ -13,15 +13,16 @@ from server.accounts.issuing import Issued, issue_key, issue_webhook_secret, ope
 from server.accounts.limits import Calendar, Limits, day_of, month_of
 from server.accounts.signed import Scope, make_token
 from server.clock import now_ms
-from server.door import Caller, Door, bearer
-from server.errors import FieldError, Problem, invalid
-from server.jobs.uploads import JSON, body_of, json_object
+from server.http.bodies import JSON, body_of, json_object
+from server.http.caller import Caller
+from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
 from server.model.accounts import Account, ApiKey, Quota, SigningKeys
-from server.model.errors import QuotaExceeded
+from server.model.errors import FieldError, QuotaExceeded, invalid
 from server.model.instants import iso, iso_or_none
+from server.routes.door import Door, bearer
 from server.routes.jobs import own_job
-from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
-from server.schemas import ref
 from server.storage.ports import AccountStore, Counter, JobStore
 
 MOST_BODY = 10_000

@@ -28,16 +28,16 @@ from estimator import (
 from server.accounts.addresses import counted_as
 from server.accounts.limits import Limits, day_of
 from server.clock import now_ms
-from server.door import Caller
-from server.errors import FieldError, Problem
-from server.jobs.uploads import JSON, body_of
+from server.http.bodies import JSON, body_of
+from server.http.caller import Caller
+from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
 from server.model.accounts import Count, Quota, SigningKeys
-from server.model.errors import QuotaExceeded
+from server.model.errors import FieldError, QuotaExceeded
 from server.model.instants import iso
 from server.model.jobs import State
 from server.routes.jobs import JOB_ID, own_job
-from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
-from server.schemas import ref
 from server.storage.ports import Counter, JobStore
 
 MOST_BODY = 2_000_000

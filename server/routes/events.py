@@ -13,17 +13,18 @@ from starlette.types import Scope as ASGIScope
 
 from server.accounts.limits import Streams
 from server.accounts.signed import Scope
-from server.delivery.following import Following
-from server.delivery.partials import Partial
-from server.delivery.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
-from server.door import Caller, Door
-from server.errors import Problem
+from server.http.caller import Caller
+from server.http.operation import Answer, Auth, Operation, Parameter
+from server.http.problems import Problem
+from server.http.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
 from server.metrics import Metrics
 from server.model.events import Event
 from server.model.jobs import Job
+from server.routes.door import Door
 from server.routes.jobs import JOB_ID, no_such_job, own_job
-from server.routes.operation import Answer, Auth, Operation, Parameter
 from server.storage.ports import EventLog, JobStore
+from server.streams.following import Following
+from server.streams.partials import ShownPartial
 
 MEDIA_TYPE = "text/event-stream"
 EXAMPLE = """retry: 3000
@@ -144,7 +145,7 @@ class EventStreams:
                     match seen:
                         case None:
                             yield KEEP_ALIVE
-                        case Partial():
+                        case ShownPartial():
                             yield event("partial", await self._following.body(job_id, seen))
                         case Event():
                             yield event(seen.type, await self._following.body(job_id, seen), seq=seen.seq)

@@ -12,19 +12,21 @@ from pipeline.documents.formats import FORMATS
 from pipeline.ingest import recording
 from server.accounts.signed import make_cursor, read_cursor
 from server.clock import now_ms
-from server.door import Caller, Door
-from server.errors import FieldError, Problem, invalid
+from server.http.caller import Caller
+from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
+from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.problems import Problem
 from server.jobs.holding import Holding
-from server.links import DOWNLOAD_TTL_S, MOST_TTL_S, Links
 from server.model.accounts import SigningKeys
+from server.model.errors import FieldError, invalid
 from server.model.instants import parse_iso
 from server.model.jobs import Job, JobFilter, State
 from server.model.orders import AUDIO
 from server.model.outcomes import Artifact
-from server.records import Records
-from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
+from server.records.links import DOWNLOAD_TTL_S, MOST_TTL_S, Links
+from server.records.records import Records
+from server.routes.door import Door
 from server.storage.ports import BlobStore, JobStore
-from server.wire import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
 
 POLL_S = 2  # what Retry-After advises while a job is not over
 JOB = {"$ref": "#/components/schemas/Job"}

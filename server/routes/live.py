@@ -17,14 +17,15 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from server.accounts.signed import Scope
 from server.clock import now_ms
-from server.delivery.following import Following
-from server.delivery.sse import InvalidLastEventId, last_event_id
-from server.door import Caller, Door
-from server.errors import Problem
+from server.http.bodies import JSON, body_of, json_object
+from server.http.caller import Caller
+from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
+from server.http.sockets import CLOSING_S, MessageTooBig, Socket
+from server.http.sse import InvalidLastEventId, last_event_id
 from server.jobs.holding import Holding
 from server.jobs.orders import parse_live_order
-from server.jobs.uploads import JSON, body_of, json_object
-from server.links import Links
 from server.live.desk import Desk
 from server.live.intake import raw_frame_bytes
 from server.live.session import LiveSession, Seat, finished
@@ -33,14 +34,14 @@ from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
 from server.model.jobs import Job, NewJob
 from server.model.orders import CONTAINER, Order, Source
-from server.records import Records
+from server.records.links import Links
+from server.records.records import Records
 from server.routes.accepting import Accepting, fingerprinted, job_quotas
+from server.routes.door import Door
 from server.routes.events import Seats, admitted
 from server.routes.jobs import JOB, JOB_ID, no_such_job, query_switch
-from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
-from server.routes.sockets import CLOSING_S, MessageTooBig, Socket
-from server.schemas import ref
 from server.storage.ports import EventLog, JobStore
+from server.streams.following import Following
 
 AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"
 EVENT_SOCKET = "/v1/jobs/{job_id}/stream"

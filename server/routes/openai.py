@@ -17,20 +17,22 @@ from starlette.responses import Response, StreamingResponse
 from pipeline.documents.formats import FORMATS, segment_object, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import Segment
-from server.delivery.following import Following
-from server.delivery.sse import KEEP_ALIVE, event
-from server.door import Caller
-from server.errors import CODES, FieldError, Problem, invalid
+from server.http.bodies import MULTIPART, Received
+from server.http.caller import Caller
+from server.http.codes import CODES
+from server.http.operation import Answer, Operation, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
+from server.http.sse import KEEP_ALIVE, event
 from server.jobs.holding import Holding
 from server.jobs.orders import Asked, Members, common_order
-from server.jobs.uploads import MULTIPART, Received
+from server.model.errors import FieldError, Refused, invalid
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.model.offers import Offer
-from server.routes.operation import Answer, Operation, json_response
 from server.routes.transcriptions import Transcriptions
-from server.schemas import ref
 from server.storage.ports import BlobStore, JobStore
+from server.streams.following import Following
 
 ALIAS = "whisper-1"
 HOLD_S = 600
@@ -218,7 +220,7 @@ def _choice(fields: Mapping[str, list[object]], name: str, allowed: tuple[str, .
     return str(value)
 
 
-def _wrong(name: str, message: str) -> Problem:
+def _wrong(name: str, message: str) -> Refused:
     return invalid([FieldError(name, "unknown_value", message)])
 
 

@@ -9,12 +9,12 @@ from starlette.responses import Response
 from pipeline.documents.schema import service_v1_schema
 from pipeline.ingest.containers import FORMATS
 from server import __version__
-from server.door import Caller
-from server.errors import Problem
+from server.http.caller import Caller
+from server.http.openapi import document
+from server.http.operation import Answer, Auth, Handler, Operation, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
 from server.metrics import Metrics
-from server.openapi import document
-from server.routes.operation import Answer, Auth, Operation, json_response
-from server.schemas import ref
 from server.storage.ports import JobStore, Outbox
 
 DAY = {"Cache-Control": "public, max-age=86400"}
@@ -42,7 +42,7 @@ class Ops:
         self._description = document(operations, base_url=self._base_url)
 
     def operations(self) -> list[Operation]:
-        def free(path: str, handle: Any, name: str, summary: str, **more: Any) -> Operation:
+        def free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> Operation:
             answers = {200: Answer(description=summary, schema=more.pop("schema", {"type": "object"}))}
             return Operation(method="GET", path=path, handle=handle, id=name, tag="service", summary=summary,
                              auth=Auth.FREE, answers=answers, **more)  # fmt: skip

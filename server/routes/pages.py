@@ -4,19 +4,18 @@ There is no build step. Every file is read once at the start; browsers ask wheth
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.door import Caller
-from server.errors import Problem
-from server.routes.operation import Answer, Auth, Operation
-from server.wire import none_match
+from server.http.caller import Caller
+from server.http.headers import none_match
+from server.http.operation import Answer, Auth, Handler, Operation
+from server.http.problems import Problem
 
 WEB = Path(__file__).parents[1] / "web"
 MEDIA_TYPES: Mapping[str, str] = {
@@ -43,8 +42,6 @@ GUARDS: Mapping[str, str] = {
     "Referrer-Policy": "no-referrer",  # a link may carry a stream token
 }
 
-Handle: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
-
 
 @dataclass(frozen=True, slots=True)
 class File:
@@ -54,14 +51,14 @@ class File:
 
 
 class Pages:
-    def __init__(self, *, index: Handle, base_url: str) -> None:
+    def __init__(self, *, index: Handler, base_url: str) -> None:
         """*index* answers programs at /; *base_url* is where browsers reach this server."""
         self._index = index
         self._files = {path.name: _read(path) for path in sorted(WEB.iterdir()) if path.suffix in MEDIA_TYPES}
         self._headers = {**GUARDS, "Content-Security-Policy": policy(base_url), "Cache-Control": "no-cache"}
 
     def operations(self) -> list[Operation]:
-        def page(path: str, handle: Handle, name: str, summary: str) -> Operation:
+        def page(path: str, handle: Handler, name: str, summary: str) -> Operation:
             answers = {200: Answer(description=summary, media_type="text/html")}
             return Operation(method="GET", path=path, handle=handle, id=name, summary=summary, tag="service",
                              auth=Auth.FREE, answers=answers, hidden=True)  # fmt: skip

@@ -11,25 +11,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.clock import now_ms
-from server.door import Caller
-from server.errors import Problem
+from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
+from server.http.caller import Caller
+from server.http.headers import Preference, preference
+from server.http.operation import Answer, Operation, Parameter, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
 from server.jobs.holding import Holding
 from server.jobs.orders import Asked, parse_order
 from server.jobs.probing import Prober
 from server.jobs.sandbox import refuse_at_the_door
-from server.jobs.uploads import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
-from server.links import Links
 from server.model.accounts import Plan
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.jobs import NewJob, Submitted
 from server.model.orders import Source
-from server.records import Records
+from server.records.links import Links
+from server.records.records import Records
 from server.routes.accepting import Accepting, fingerprinted, job_quotas
 from server.routes.jobs import JOB, POLL_S, query_seconds
-from server.routes.operation import Answer, Operation, Parameter, json_response
-from server.schemas import ref
 from server.storage.ports import JobStore
-from server.wire import Preference, preference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,22 +9,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.clock import now_ms
-from server.delivery.egress import Egress
-from server.delivery.webhooks import Courier, signing_secrets
-from server.door import Caller
-from server.errors import FieldError, Problem, invalid
-from server.jobs.orders import MOST_URL_CHARS
-from server.jobs.uploads import JSON, body_of, json_object
+from server.egress.guard import Egress
+from server.http.bodies import JSON, body_of, json_object
+from server.http.caller import Caller
+from server.http.operation import Answer, Operation, Parameter, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
 from server.model.deliveries import Delivery
+from server.model.errors import FieldError, invalid
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
-from server.model.orders import Order, Source
-from server.records import Records
+from server.model.orders import MOST_URL_CHARS, Order, Source
+from server.records.records import Records
 from server.routes.jobs import JOB_ID, own_job
-from server.routes.operation import Answer, Operation, Parameter, json_response
-from server.schemas import ref
 from server.storage.ports import JobStore, Outbox
+from server.webhooks.courier import Courier, signing_secrets
 
 MOST_BODY = 10_000
 BODY_CODES = (

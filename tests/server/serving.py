@@ -29,11 +29,12 @@ from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
-from server.app import LIVE_RULES, Bench, Service, build
+from server.accounts.limits_file import read_limits
+from server.app import LIVE_RULES, Service, build
 from server.clock import now_ms
 from server.commands.serve import listen, transport
 from server.config import PREFIX, Config
-from server.limits_file import read_limits
+from server.engines import ServedEngine
 from server.live.hearing import Admission, Hearing
 from server.live.session import LiveRules
 from server.model.offers import Offer
@@ -241,13 +242,13 @@ async def _serving(
             limits=limits,
             storage=storage,
             benches={
-                "production": Bench(
+                "production": ServedEngine(
                     batch=batch,
                     hearing=hearing,
                     offer=Offer(engine="scripted", model="test", languages=frozenset({"en", "de"})),
                     statistics=scheduler.statistics,
                 ),
-                "sandbox": Bench(
+                "sandbox": ServedEngine(
                     batch=rehearsal,
                     hearing=hearing,
                     offer=Offer(engine="scripted", model=engine.model, languages=engine.languages),

@@ -9,13 +9,15 @@ from pipeline.errors import AudioTooLong, PipelineError
 from server.accounts.keys import MalformedKey
 from server.accounts.signed import InvalidCursor, LinkExpired, MalformedToken, WrongJob
 from server.clock import now_ms
-from server.delivery.sse import InvalidLastEventId
-from server.delivery.targets import TargetNotAllowed
-from server.errors import CODES, JOB_CODES, FieldError, Problem, invalid
+from server.egress.targets import TargetNotAllowed
+from server.http.codes import CODES
+from server.http.headers import InvalidIdempotencyKey, RangeNotSatisfiable
+from server.http.problems import Problem, problem_of
+from server.http.sse import InvalidLastEventId
 from server.model import errors as storage
+from server.model.errors import FieldError, invalid
 from server.model.instants import parse_iso
-from server.problems import problem_of
-from server.wire import InvalidIdempotencyKey, RangeNotSatisfiable
+from server.model.jobs import JOB_CODES
 
 
 def test_every_code_has_a_known_status_a_title_and_a_challenge_where_a_key_is_wanted():
@@ -36,7 +38,9 @@ def test_a_missing_key_is_challenged_without_an_error_attribute():
 
 def test_a_problem_has_the_members_of_rfc_9457_and_ours():
     problem = invalid([FieldError("a/b~c", "unknown_value", "no"), FieldError("wait", "invalid_type", "never")])
-    assert problem.to_json(instance="/v1/transcribe", request_id="req_1") == {
+    answer = problem_of(problem)
+    assert answer is not None
+    assert answer.to_json(instance="/v1/transcribe", request_id="req_1") == {
         "type": "https://scribewire.dev/problems/invalid_parameter",
         "title": "Invalid parameter",
         "status": 422,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from server.delivery.egress import Egress
-from server.delivery.targets import parse_target
-from server.jobs import fetch as fetch_module
-from server.jobs.fetch import Fetcher, FetchError
+from server.egress import fetch as fetch_module
+from server.egress.fetch import Fetcher, FetchError
+from server.egress.guard import Egress
+from server.egress.targets import parse_target
 from server.model.errors import DiskFull
 from server.model.orders import Source
 from server.storage.ports import Storage

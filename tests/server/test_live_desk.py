@@ -16,18 +16,18 @@ from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.plans import Plans
-from server.delivery.partials import Partials
-from server.errors import Problem
 from server.live.desk import WEIGHED_S, Desk, DeskParts
 from server.live.hearing import Admission, Hearing
 from server.live.resuming import LEAD
 from server.live.session import LiveRules
 from server.metrics import Metrics
+from server.model.errors import Refused
 from server.model.events import NewEvent
 from server.model.jobs import LIVE_GRACE_MS, State
 from server.model.leases import Lease
 from server.model.orders import LiveOptions, Order
 from server.storage.ports import Storage
+from server.streams.partials import Partials
 from tests.server.serving import LIMITS, isolation
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
 from tests.server.talking import spoken
@@ -165,7 +165,7 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
             live = await made.open(jobs[0])
             assert live.standing().received_bytes == 2 * (2 * RATE - LEAD)
             assert await made.open(jobs[0]) is live
-            with pytest.raises(Problem, match="ingest_finished"):
+            with pytest.raises(Refused, match="ingest_finished"):
                 await made.open(jobs[1])
             assert await over(storage, container) is State.COMPLETED
             async with live.seat() as seat:
@@ -187,7 +187,7 @@ async def test_a_session_that_another_process_holds_is_busy(tmp_path):
         async with desk(storage) as made:
             job = await storage.jobs.get(job_id)
             assert job is not None
-            with pytest.raises(Problem, match="ingest_busy"):
+            with pytest.raises(Refused, match="ingest_busy"):
                 await made.open(job)
 
 
@@ -197,9 +197,9 @@ async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp
         job = await storage.jobs.get(await submit(storage, order=order()))
         assert job is not None
         for attempt in (made.open(job), asyncio.to_thread(made.admit, "production")):
-            with pytest.raises(Problem) as refusal:
+            with pytest.raises(Refused) as refusal:
                 await attempt
-            assert (refusal.value.code, refusal.value.headers["Retry-After"]) == ("queue_full", "10")
+            assert (refusal.value.code, refusal.value.retry_after_s) == ("queue_full", 10)
         again = await storage.jobs.get(job.id)
         assert again is not None
         assert again.state is State.QUEUED
@@ -213,7 +213,7 @@ async def test_sessions_that_only_just_began_count_as_load_to_come(tmp_path):
             job = await storage.jobs.get(await submit(storage, order=order()))
             assert job is not None
             lives.append(await made.open(job))
-        with pytest.raises(Problem, match="queue_full"):
+        with pytest.raises(Refused, match="queue_full"):
             made.admit("production")
         for live in lives:
             live.began -= WEIGHED_S

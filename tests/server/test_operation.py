@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from server.errors import Problem
+from server.http.middleware import dressed
+from server.http.openapi import document
+from server.http.operation import Answer, Deprecation, Operation, Resource, json_response, not_found
+from server.http.problems import Problem
 from server.metrics import Metrics
-from server.openapi import document
-from server.routes.operation import Answer, Deprecation, Operation, Resource, json_response, not_found
-from server.transport import dressed
 
 YEAR_MS = 365 * 24 * 3_600_000
 FOR_EVER = 2**45

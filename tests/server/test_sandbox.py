@@ -9,12 +9,11 @@ import pytest
 from pipeline.words import Chunk
 from server.accounts.limits import month_of
 from server.clock import now_ms
-from server.errors import Problem
+from server.http.problems import problem_of
 from server.jobs import sandbox
-from server.jobs.orders import SCENARIOS
 from server.jobs.sandbox import Canceled, OrderedFailure, refuse_at_the_door, rehearsed
-from server.model.errors import QuotaExceeded
-from server.problems import problem_of
+from server.model.errors import QuotaExceeded, RateLimited
+from server.model.orders import SCENARIOS
 from tests.server.serving import chunk
 from tests.server.storing import in_a_loop
 
@@ -81,10 +80,12 @@ def test_ordered_refusals_are_those_of_real_limits():
     problem = problem_of(quota.value)
     assert problem is not None
     assert problem.headers["x-should-retry"] == "false"
-    with pytest.raises(Problem) as rate:
+    with pytest.raises(RateLimited) as rate:
         refuse_at_the_door("rate_limited")
-    assert (rate.value.code, rate.value.headers["Retry-After"]) == ("rate_limited", "1")
-    assert rate.value.members["window"] == "minute"
+    problem = problem_of(rate.value)
+    assert problem is not None
+    assert (problem.code, problem.headers["Retry-After"]) == ("rate_limited", "1")
+    assert problem.members["window"] == "minute"
 
 
 def test_every_other_scenario_becomes_a_job():

@@ -17,7 +17,6 @@ from server.accounts.signed import (
     Scope,
     TokenExpired,
     WrongJob,
-    WrongScope,
     check_link,
     check_token,
     link_query,
@@ -26,6 +25,7 @@ from server.accounts.signed import (
     read_cursor,
 )
 from server.model.accounts import SigningKeys
+from server.model.errors import WrongScope
 
 OLD = SigningKeys({"1": b"first secret"}, "1")
 KEYS = SigningKeys({"1": b"first secret", "2": b"second secret"}, "2")

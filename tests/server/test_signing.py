@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from server.accounts.keys import make_webhook_secret
-from server.delivery.signing import TOLERANCE_S, BadSignature, signed_headers, verify
+from server.webhooks.signing import TOLERANCE_S, BadSignature, signed_headers, verify
 
 # The example of the Standard Webhooks specification, which every implementation repeats.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.errors import CODES, Problem
-from server.routes.sockets import MOST_REASON_BYTES, close_code, cut_reason
+from server.http.codes import CODES
+from server.http.problems import Problem
+from server.http.sockets import MOST_REASON_BYTES, close_code, cut_reason
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DIES_WRITING = """
 import asyncio, os, sys
 from pathlib import Path
-from server.storage.files import FileBlobs
+from server.storage.sqlite.files import FileBlobs
 
 async def main():
     async with FileBlobs(Path(sys.argv[1])).create("job_1/source") as sink:
@@ -38,8 +38,8 @@ asyncio.run(main())
 HAS_NO_ROOM = """
 import asyncio, resource, sys
 from pathlib import Path
-from server.storage.files import FileBlobs
-from server.storage.interfaces import DiskFull
+from server.storage.sqlite.files import FileBlobs
+from server.model.errors import DiskFull
 
 async def main():
     blobs = FileBlobs(Path(sys.argv[1]))
@@ -258,8 +258,8 @@ async def test_everything_in_the_folder_is_for_its_owner_only(tmp_path):
 async def test_the_signing_secret_is_made_once_and_kept(tmp_path):
     async with stored(tmp_path) as storage:
         first = storage.signing_keys
-        assert len(first.by_kid[first.current]) == 32
-        assert first.by_kid[first.current].hex() not in repr(storage)
+        assert len(first.secrets[first.current]) == 32
+        assert first.secrets[first.current].hex() not in repr(storage)
     async with stored(tmp_path) as storage:
         assert storage.signing_keys == first
     async with stored(tmp_path / "other") as storage:
@@ -289,7 +289,7 @@ def test_another_key_may_be_added_and_made_current(tmp_path):
     stored_secrets["current"] = "2"
     (tmp_path / "secrets.json").write_bytes(orjson.dumps(stored_secrets))
     both = signing_keys(tmp_path)
-    assert (both.current, both.by_kid["1"]) == ("2", first.by_kid["1"])
+    assert (both.current, both.secrets["1"]) == ("2", first.secrets["1"])
 
 
 def test_a_second_server_on_a_folder_is_refused_in_one_sentence(tmp_path):

@@ -7,8 +7,8 @@ import socket
 import httpx
 import pytest
 
-from server import transport
-from server.transport import ALLOWED_HEADERS, EXPOSED_HEADERS, Origins
+from server.http import middleware as transport
+from server.http.middleware import ALLOWED_HEADERS, EXPOSED_HEADERS, Origins
 from tests.server.peers import RawClient
 from tests.server.serving import chunk, served, wav
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect, Request
 
-from server.errors import Problem
-from server.jobs import uploads
-from server.jobs.uploads import MOST_FIELD_BYTES, MOST_FIELDS, MOST_FORM_BYTES, Received, Uploads
+from server.http import bodies as uploads
+from server.http.bodies import MOST_FIELD_BYTES, MOST_FIELDS, MOST_FORM_BYTES, Received, Uploads
+from server.model.errors import Refused
 from server.storage.sqlite.files import FileBlobs
 from tests.server.storing import in_a_loop
 
@@ -89,9 +89,9 @@ def left_behind(folder: Path) -> list[str]:
 
 async def refusal(
     folder: Path, body: bytes | Iterable[bytes], content_type: str = MULTIPART, **options: Any
-) -> Problem:
+) -> Refused:
     async with kept(folder) as blobs:
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(Refused) as caught:
             async with received(blobs, body, content_type, **options):
                 raise AssertionError("this should have been refused")
         assert left_behind(folder) == []
@@ -266,7 +266,7 @@ async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(
     async with kept(tmp_path) as blobs:
         half = form(part("file", bytes(500_000), filename="a"))[:300_000]
         silent = request(cut(half, 65_536), MULTIPART, silent=True)
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(Refused) as caught:
             async with Uploads(blobs).receive(silent, prefix=PREFIX, most=10**9):
                 raise AssertionError("there was no whole body")
         assert (caught.value.code, caught.value.status) == ("request_timeout", 408)

@@ -15,18 +15,19 @@ from standardwebhooks import Webhook
 
 from server.accounts.issuing import issue_webhook_secret, open_account
 from server.clock import now_ms
-from server.delivery import webhooks as webhooks_module
-from server.delivery.egress import Egress
-from server.delivery.webhooks import Courier, Deliveries, signing_secrets
-from server.links import Links
+from server.egress.guard import Egress
+from server.http.schemas import SCHEMAS
 from server.metrics import Metrics
 from server.model.accounts import Account, SigningKeys, WebhookSecret
 from server.model.deliveries import Crowding, Delivery
 from server.model.jobs import Job, LiveProgress
 from server.model.orders import Order
-from server.records import Records
-from server.schemas import SCHEMAS
+from server.records.links import Links
+from server.records.records import Records
 from server.storage.ports import Storage
+from server.webhooks import deliveries as webhooks_module
+from server.webhooks.courier import Courier, signing_secrets
+from server.webhooks.deliveries import Deliveries
 from tests.server.peers import Asked, Peer, answer, holding, peer, saying, silence
 from tests.server.serving import LIMITS
 from tests.server.storing import ManualClock, claim, completed, failed, in_a_loop, stored, submit

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.wire import (
+from server.http.headers import (
     ByteRange,
     InvalidIdempotencyKey,
     Preference,

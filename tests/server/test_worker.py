@@ -15,8 +15,8 @@ from pipeline.errors import EngineFailed, UndecodableAudio
 from pipeline.words import Chunk
 from server.accounts.issuing import open_account
 from server.accounts.plans import Plans
-from server.delivery.egress import Egress
-from server.jobs.fetch import Fetcher
+from server.egress.fetch import Fetcher
+from server.egress.guard import Egress
 from server.jobs.probing import Prober
 from server.jobs.running import WorkerRules, chunk_events
 from server.jobs.worker import Workers

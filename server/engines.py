@@ -1,9 +1,9 @@
 """The engines of this process, loaded once: production's by configuration, the sandbox's always scripted."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.batch import Batch
@@ -11,16 +11,26 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, Loaded, choose
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.scheduler import Scheduler
-from server.app import Bench
+from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
 from server.capacity import sessions_of
 from server.config import Config
+from server.jobs.running import Transcriber
 from server.live.hearing import Hearing
 from server.model.offers import Offer
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedEngine:
+    """One environment's engine: how its files and its live sessions are heard, and what may be asked of it."""
+
+    batch: Transcriber
+    hearing: Hearing
+    offer: Offer
+    statistics: Callable[[], SchedulerStatistics]
+
+
 @contextmanager
-def open_benches(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, Bench], Isolation]]:
+def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
     """Every environment's engine, and the decoder that they share. Raises ModelUnavailable."""
     with ExitStack() as stack:
         isolation = stack.enter_context(closing(Isolation()))
@@ -28,8 +38,8 @@ def open_benches(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
         loaded = choose(settings(config))
         stack.enter_context(closing(loaded.engine))
         voice = VoiceDetector() if loaded.engine.name != "scripted" else None
-        production = _bench(stack, loaded, voice, isolation, threads, data_dir=config.data_dir)
-        sandbox = _bench(stack, Loaded(ScriptedEngine()), None, isolation, threads, data_dir=config.data_dir)
+        production = _served(stack, loaded, voice, isolation, threads, data_dir=config.data_dir)
+        sandbox = _served(stack, Loaded(ScriptedEngine()), None, isolation, threads, data_dir=config.data_dir)
         yield {"production": production, "sandbox": sandbox}, isolation
 
 
@@ -44,7 +54,7 @@ def settings(config: Config) -> EngineSettings:
     )
 
 
-def _bench(
+def _served(
     stack: ExitStack,
     loaded: Loaded,
     voice: VoiceDetector | None,
@@ -52,7 +62,7 @@ def _bench(
     threads: Executor,
     *,
     data_dir: Path,
-) -> Bench:
+) -> ServedEngine:
     engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
     batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)
@@ -64,7 +74,7 @@ def _bench(
         voice=voice,
         most=sessions_of(engine, data_dir),
     )
-    return Bench(
+    return ServedEngine(
         batch=batch,
         hearing=hearing,
         offer=_offer(loaded),

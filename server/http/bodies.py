@@ -3,8 +3,9 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 from urllib.parse import parse_qsl
 
 import orjson
@@ -12,9 +13,9 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from server.errors import FieldError, Problem, invalid
-from server.storage.ports import BlobStore, Sink
-from server.wire import clean_filename
+from server.http.headers import clean_filename
+from server.http.problems import Problem
+from server.model.errors import FieldError, invalid
 
 MULTIPART = "multipart/form-data"
 URLENCODED = "application/x-www-form-urlencoded"
@@ -26,6 +27,19 @@ MOST_FIELD_BYTES = 64_000
 MOST_FORM_BYTES = 1_000_000  # a body without a file
 IDLE_S = 60.0  # without a byte of a body: its client is gone, or only wants to hold the connection
 PIECE = 256 * 1024  # bytes gathered before a write, so that a fast upload makes few thread hops
+
+
+class Sink(Protocol):
+    """A blob that is being written."""
+
+    async def write(self, data: bytes) -> None: ...
+
+
+class Blobs(Protocol):
+    """Where an uploaded file goes: the storage's BlobStore, as far as uploads use it."""
+
+    def create(self, key: str) -> AbstractAsyncContextManager[Sink]: ...
+    async def delete(self, prefix: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +60,7 @@ class Received:
 
 
 class Uploads:
-    def __init__(self, blobs: BlobStore) -> None:
+    def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
     @asynccontextmanager

@@ -11,11 +11,10 @@ from contextlib import suppress
 import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from server.errors import Problem
+from server.http.operation import problem_response
+from server.http.problems import Problem, problem_of
 from server.logs import log
 from server.metrics import Metrics
-from server.problems import problem_of
-from server.routes.operation import problem_response
 
 NORMAL = 1000
 GOING_AWAY = 1001

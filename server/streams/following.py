@@ -11,15 +11,15 @@ from typing import Any, TypeAlias
 import orjson
 
 from server.clock import now_ms
-from server.delivery.partials import Partial, Partials
 from server.metrics import Metrics
 from server.model.events import Event
-from server.records import Records
+from server.records.records import Records
 from server.storage.ports import EventLog, JobStore
+from server.streams.partials import Partials, ShownPartial
 
 TERMINAL_EVENTS = frozenset({"job.completed", "job.failed", "job.canceled"})
 
-Seen: TypeAlias = Event | Partial | None
+Seen: TypeAlias = Event | ShownPartial | None
 """What a reader is given next; None: nothing happened for a while."""
 
 
@@ -81,21 +81,21 @@ class Following:
                     if task is not None:
                         task.cancel()
 
-    async def body(self, job_id: str, seen: Event | Partial) -> bytes:
+    async def body(self, job_id: str, seen: Event | ShownPartial) -> bytes:
         """The JSON of what was seen, with its job and number; a partial has none.
 
         A terminal event tells the record as it is now, with links that hold.
         """
-        if isinstance(seen, Partial):
+        if isinstance(seen, ShownPartial):
             return _joined(f'"job_id":"{job_id}"', seen.body)
         if seen.type in TERMINAL_EVENTS and (job := await self._jobs.get(job_id)) is not None:
             return orjson.dumps({**self._records.notice(job), "job_id": job_id, "seq": seen.seq})
         return _joined(f'"job_id":"{job_id}","seq":{seen.seq}', seen.body)
 
-    async def typed(self, job_id: str, seen: Event | Partial) -> bytes:
+    async def typed(self, job_id: str, seen: Event | ShownPartial) -> bytes:
         """The same with its type inside: Server-Sent Events have it outside, WebSockets have no such place."""
         body = await self.body(job_id, seen)
-        kind = "partial" if isinstance(seen, Partial) else seen.type
+        kind = "partial" if isinstance(seen, ShownPartial) else seen.type
         return body if kind in TERMINAL_EVENTS else _joined(f'"type":"{kind}"', body)
 
 

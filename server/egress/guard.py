@@ -18,7 +18,7 @@ from ipaddress import ip_address
 
 import httpx
 
-from server.delivery.targets import Address, Network, Target, judge_addresses, parse_target
+from server.egress.targets import Address, Network, Target, judge_addresses, parse_target
 
 LOOKUPS = 32  # names looked up in the same moment; a dead name server holds a thread for half a minute
 LOOKUP_S = 5.0  # after which a name counts as one without an address

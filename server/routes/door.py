@@ -5,52 +5,25 @@ All of it is judged from the headers, before a byte of the body is read.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection, Request
 
 from server.accounts.addresses import Network, address_key, client_address
 from server.accounts.keys import digest, environment_of
-from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, Standing, limit_headers, month_of
+from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
 from server.accounts.signed import Scope, check_token
 from server.clock import now_ms
-from server.errors import Problem
+from server.http.caller import Caller
+from server.http.headers import idempotency_key, limit_headers
+from server.http.operation import Auth, Operation
+from server.http.problems import Problem
 from server.logs import log
-from server.model.accounts import Account, ApiKey, Plan, SigningKeys
-from server.model.errors import DiskFull, QuotaExceeded, StorageBusy
-from server.problems import rate_limited
-from server.routes.operation import Auth, Operation
+from server.model.accounts import ApiKey, Plan, SigningKeys, WindowUse
+from server.model.errors import DiskFull, QuotaExceeded, RateLimited, StorageBusy
 from server.storage.ports import AccountStore, Counter
-from server.wire import idempotency_key
 
 MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are not by the day
 FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks. Without a key only the address is known."""
-
-    environment: str
-    address: str  # what is counted of it, see addresses.py
-    account: Account | None = None
-    key: ApiKey | None = None
-    plan: Plan | None = None
-    standing: Standing | None = None  # of the window of one minute, where one was counted
-
-    @property
-    def account_id(self) -> str:
-        return self.known()[0].id
-
-    @property
-    def key_id(self) -> str:
-        return self.known()[1].id
-
-    def known(self) -> tuple[Account, ApiKey, Plan]:
-        """Account, key and plan of a caller with a key; handlers of operations with Auth.KEY have such a one."""
-        if self.account is None or self.key is None or self.plan is None:
-            raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
-        return self.account, self.key, self.plan
 
 
 class Door:
@@ -118,7 +91,7 @@ class Door:
         if caller.account is not None and limit is not None:
             month = month_of(now_ms())
             [used] = await self._counters.used(caller.account.id, [("transcriptions", month.name)])
-            standings.append(Standing("transcriptions", limit, used, month.window_s, month.resets_at))
+            standings.append(WindowUse("transcriptions", limit, used, month.window_s, month.resets_at))
         return limit_headers(standings, now=now_ms())
 
     def _counted(self, request: Request, caller: Caller) -> Caller:
@@ -130,7 +103,7 @@ class Door:
         standing = self._rates.hit(subject, now=now, limit=limit)
         request.state.limit_headers = limit_headers([standing], now=now)
         if not standing.allowed:
-            raise rate_limited(standing, now=now)
+            raise RateLimited(standing.name, limit=standing.limit, used=standing.used, resets_at=standing.resets_at)
         return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, standing)
 
     def _anonymous(self, request: HTTPConnection) -> Caller:
@@ -154,10 +127,10 @@ def bearer(headers: Mapping[str, str]) -> str | None:
     return credential.strip() if scheme.lower() == "bearer" and credential.strip() else None
 
 
-def _used_up(refusal: QuotaExceeded) -> Standing:
+def _used_up(refusal: QuotaExceeded) -> WindowUse:
     """The allowance that refused, as a window: it has nothing left and so is the tightest."""
     window_s = MONTH_S if refusal.name in MONTHLY else DAY_S
-    return Standing(refusal.name, refusal.limit, refusal.used, window_s, refusal.resets_at, allowed=False)
+    return WindowUse(refusal.name, refusal.limit, refusal.used, window_s, refusal.resets_at, allowed=False)
 
 
 def _alive(key: ApiKey, now: int) -> bool:

@@ -6,11 +6,11 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
 
-from server.delivery.egress import Egress, Patience, Unresolvable
-from server.delivery.targets import Target, TargetNotAllowed
+from server.egress.guard import Egress, Patience, Unresolvable
+from server.egress.targets import Target, TargetNotAllowed
+from server.http.headers import clean_filename
 from server.model.orders import Source
 from server.storage.ports import BlobStore
-from server.wire import clean_filename
 
 MOST_REDIRECTS = 3
 TOTAL_S = 300.0

@@ -1,7 +1,8 @@
 """Server-Sent Events as the WHATWG standard writes them: events out, the resume point in."""
 
 import re
-from typing import ClassVar
+
+from server.model.errors import RequestError
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment that proxies take for life and clients ignore."""
@@ -9,10 +10,10 @@ KEEP_ALIVE = b": keep-alive\n\n"
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
-class InvalidLastEventId(Exception):
+class InvalidLastEventId(RequestError):
     """The Last-Event-ID is none that this stream has sent. Connect without one to get everything from the start."""
 
-    code: ClassVar[str] = "invalid_last_event_id"
+    code = "invalid_last_event_id"
 
 
 def retry(ms: int) -> bytes:

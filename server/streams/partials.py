@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
+class ShownPartial:
     """*body* is its JSON; *number* tells it from the one before."""
 
     number: int
@@ -23,17 +23,17 @@ class Partials:
     """For one event loop. Holds one partial per job that is being heard here."""
 
     def __init__(self) -> None:
-        self._newest: dict[str, Partial] = {}
+        self._newest: dict[str, ShownPartial] = {}
         self._watches: dict[str, set[asyncio.Event]] = {}
         self._number = 0
 
-    def newest(self, job_id: str) -> Partial | None:
+    def newest(self, job_id: str) -> ShownPartial | None:
         return self._newest.get(job_id)
 
     def show(self, job_id: str, body: bytes, *, after: int) -> None:
         """*body* replaces the job's partial and stands behind event *after*."""
         self._number += 1
-        self._newest[job_id] = Partial(self._number, after, body)
+        self._newest[job_id] = ShownPartial(self._number, after, body)
         self._wake(job_id)
 
     def move(self, job_id: str, *, after: int) -> None:

@@ -6,7 +6,7 @@ from server.accounts.limits import Limits
 from server.config import PREFIX, Config
 from server.model.errors import BadLimits
 
-BUILT_IN = Path(__file__).parent / "limits.toml"
+BUILT_IN = Path(__file__).parents[1] / "limits.toml"
 
 
 def read_limits(config: Config) -> Limits:

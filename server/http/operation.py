@@ -18,12 +18,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from server.clock import now_ms
-from server.errors import Problem
+from server.http.caller import Caller
+from server.http.problems import Problem, problem_of
 from server.logs import log
-from server.problems import problem_of
 
 Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema, most often {"$ref": "#/components/schemas/..."}."""
+
+
+Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 
 
 class Auth(StrEnum):
@@ -76,7 +79,7 @@ class Deprecation:
 class Operation:
     method: str
     path: str
-    handle: Callable[[Request, Any], Awaitable[Response]]  # (request, the door's Caller)
+    handle: Handler
     id: str
     summary: str
     tag: str
@@ -96,11 +99,11 @@ class Operation:
 
 
 class Admission(Protocol):
-    """The door as resources see it. Its Caller passes through here unread."""
+    """What a Resource needs of the door: the checks before a handler, and the headers after it."""
 
-    async def admit(self, request: Request, operation: Operation) -> Any: ...
-    async def limit_headers(self, caller: Any, refusal: Exception | None) -> Mapping[str, str]:
-        """How the caller's limits stand after his request, which may have been refused."""
+    async def admit(self, request: Request, operation: Operation) -> Caller: ...
+    async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
+        """Headers that say how much of its limits the caller has left after a request, which may have been refused."""
         ...
 
 

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote, urlsplit
+
+from server.model.errors import RequestError
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -48,13 +50,13 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _AS_IS = "!$&'()*+,;=:@/?%~"  # what may stand in a path or query as it is, beside letters, digits and -._
 
 
-class TargetNotAllowed(Exception):
+class TargetNotAllowed(RequestError):
     """The service does not call this address. Give a public https address on port 443 or 80.
 
     On a closed network the operator can allow more: EGRESS_ALLOW_CIDRS, ALLOW_HTTP_SOURCES.
     """
 
-    code: ClassVar[str] = "url_not_allowed"
+    code = "url_not_allowed"
 
 
 @dataclass(frozen=True, slots=True)

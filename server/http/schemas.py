@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.documents.schema import service_v1_schema
-from server.errors import CODES, JOB_CODES
-from server.jobs.orders import (
+from server.http.codes import CODES
+from server.model.jobs import JOB_CODES, State
+from server.model.orders import (
     CHANNELS,
     ENCODINGS,
     ENDPOINTING_MS,
@@ -23,9 +24,8 @@ from server.jobs.orders import (
     TELEPHONE_RATE,
     UTTERANCE_S,
     WEBHOOK_EVENTS,
+    LiveOptions,
 )
-from server.model.jobs import State
-from server.model.orders import LiveOptions
 
 
 def ref(name: str) -> dict[str, str]:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from server import __version__
-from server.errors import CODES
-from server.jobs.orders import WEBHOOK_EVENTS
-from server.routes.operation import Answer, Auth, Operation, Parameter
-from server.schemas import SCHEMAS, ref
+from server.http.codes import CODES
+from server.http.operation import Answer, Auth, Operation, Parameter
+from server.http.schemas import SCHEMAS, ref
+from server.model.orders import WEBHOOK_EVENTS
 
 PROBLEM = "application/problem+json"
 ALWAYS = ("internal", "not_ready", "shutting_down")

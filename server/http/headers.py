@@ -6,9 +6,11 @@ ignored, it is.
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+
+from server.model.accounts import WindowUse
+from server.model.errors import RequestError
 
 MOST_IDEMPOTENCY_CHARS = 255
 MOST_FILENAME_BYTES = 255  # as file systems count
@@ -48,10 +50,10 @@ def preference(headers: Iterable[str]) -> Preference:
 # --- Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07) ------------------------------------------------
 
 
-class InvalidIdempotencyKey(Exception):
+class InvalidIdempotencyKey(RequestError):
     """The Idempotency-Key is empty, too long or not printable ASCII. Send 1 to 255 such characters, as a UUID has."""
 
-    code: ClassVar[str] = "invalid_idempotency_key"
+    code = "invalid_idempotency_key"
 
 
 def idempotency_key(header: str) -> str:
@@ -69,10 +71,10 @@ def idempotency_key(header: str) -> str:
 # --- Range, If-Range, If-None-Match (RFC 9110) ---------------------------------------------------------------------
 
 
-class RangeNotSatisfiable(Exception):
+class RangeNotSatisfiable(RequestError):
     """The range starts behind the last byte. Ask for all of it or for a range inside: there are *size* bytes."""
 
-    code: ClassVar[str] = "range_not_satisfiable"
+    code = "range_not_satisfiable"
 
     def __init__(self, size: int) -> None:
         super().__init__(f"there are {size} bytes")
@@ -146,3 +148,29 @@ def clean_filename(name: str | None) -> str | None:
     last = re.split(r"[/\\]", shown)[-1].strip()
     cut = last.encode()[:MOST_FILENAME_BYTES].decode(errors="ignore").strip()
     return None if cut in ("", ".", "..") else cut
+
+
+# --- limits ---
+
+
+def seconds_until(instant: int, now: int) -> int:
+    """Whole seconds after which *instant* has surely passed; at least 1. What Retry-After says."""
+    return max(1, -(-(instant - now) // 1000))
+
+
+def limit_headers(standings: Sequence[WindowUse], *, now: int) -> dict[str, str]:
+    """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11) for all, X-RateLimit-* for the tightest.
+
+    The tightest is the one that refused, else the one with the fewest requests left. No headers for no windows.
+    """
+    if not standings:
+        return {}
+    tightest = min(standings, key=lambda standing: (standing.allowed, standing.remaining))
+    return {
+        "RateLimit-Policy": ", ".join(f'"{s.name}";q={s.limit};w={s.window_s}' for s in standings),
+        "RateLimit": ", ".join(f'"{s.name}";r={s.remaining};t={seconds_until(s.resets_at, now)}' for s in standings),
+        "X-RateLimit-Limit": str(tightest.limit),
+        "X-RateLimit-Remaining": str(tightest.remaining),
+        "X-RateLimit-Reset": str(-(-tightest.resets_at // 1000)),
+        "X-RateLimit-Resource": tightest.name,
+    }

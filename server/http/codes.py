@@ -1,13 +1,6 @@
-"""What went wrong, as HTTP says it: the one table from stable codes to statuses, and problem+json (RFC 9457).
+"""Every error code that a client may be told, with its HTTP status and title. Codes never change their meaning."""
 
-Everything that is raised inside the server ends here: a Problem is already HTTP; any other exception that names a
-*code* of the table becomes one; what is left is our own fault, a 500 without details.
-"""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-TYPE_BASE = "https://scribewire.dev/problems/"  # an identifier, equal on every installation; not a link
+from collections.abc import Mapping
 
 CODES: Mapping[str, tuple[int, str]] = {
     # syntax
@@ -84,76 +77,3 @@ CODES: Mapping[str, tuple[int, str]] = {
     "unfinished": (504, "Not finished in time"),
 }
 """code -> (status, title). The README's error table is checked against it."""
-
-CHALLENGES: Mapping[str, Mapping[str, str]] = {
-    code: {"WWW-Authenticate": challenge}
-    for code, challenge in {
-        "missing_credentials": 'Bearer realm="api"',  # RFC 6750, section 3.1: no error attribute when nothing was sent
-        "invalid_key": 'Bearer realm="api", error="invalid_token"',
-        "invalid_token": 'Bearer realm="api", error="invalid_token"',
-        "insufficient_scope": 'Bearer realm="api", error="insufficient_scope"',
-    }.items()
-}
-"""Headers that go with a code wherever it is raised."""
-
-JOB_CODES = (
-    "source_unreachable", "source_timeout", "source_http_error", "source_too_large", "source_not_allowed",
-    "unsupported_audio_format", "invalid_audio", "no_audio_stream", "audio_too_long", "decode_timeout",
-    "engine_error", "engine_timeout", "queue_timeout", "internal",
-)  # fmt: skip
-"""What job.error.code may say."""
-
-
-@dataclass(frozen=True, slots=True)
-class FieldError:
-    """One member of a request that cannot be used."""
-
-    param: str
-    code: str  # unknown_value, invalid_type, out_of_range, ...
-    message: str
-    pointer: str | None = None
-
-    def to_json(self) -> dict[str, str]:
-        pointer = self.pointer or "/" + self.param.replace("~", "~0").replace("/", "~1")
-        return {"param": self.param, "pointer": pointer, "code": self.code, "message": self.message}
-
-
-class Problem(Exception):
-    """An answer other than success. Raise it anywhere in a route; the outermost edge writes it."""
-
-    def __init__(
-        self,
-        code: str,
-        detail: str,
-        *,
-        errors: Sequence[FieldError] = (),
-        headers: Mapping[str, str] | None = None,
-        members: Mapping[str, object] | None = None,
-    ) -> None:
-        super().__init__(f"{code}: {detail}")
-        self.code = code
-        self.detail = detail
-        self.status, self.title = CODES[code]
-        self.errors = tuple(errors)
-        self.headers = {**CHALLENGES.get(code, {}), **(headers or {})}
-        self.members = dict(members or {})
-
-    def to_json(self, *, instance: str, request_id: str) -> dict[str, object]:
-        body: dict[str, object] = {
-            "type": TYPE_BASE + self.code,
-            "title": self.title,
-            "status": self.status,
-            "detail": self.detail,
-            "instance": instance,
-            "code": self.code,
-            "request_id": request_id,
-            **self.members,
-        }
-        if self.errors:
-            body["errors"] = [error.to_json() for error in self.errors]
-        return body
-
-
-def invalid(errors: Sequence[FieldError]) -> Problem:
-    """422 for the members in *errors*; the first one is the headline."""
-    return Problem("invalid_parameter", "; ".join(f"{e.param}: {e.message}" for e in errors), errors=errors)

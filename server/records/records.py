@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from pipeline.documents.formats import SCHEMA, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import Word
-from server.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, JobError, LiveProgress, State
 from server.model.orders import AUDIO, CONTAINER, LiveOptions, Source
+from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
 from server.storage.ports import JobStore
 
 MOST_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body

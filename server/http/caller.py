@@ -1,0 +1,32 @@
+"""The client of one request, as the door has established it."""
+
+from dataclasses import dataclass
+
+from server.http.problems import Problem
+from server.model.accounts import Account, ApiKey, Plan, WindowUse
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. Without a key only the address is known."""
+
+    environment: str
+    address: str  # what is counted of it, see addresses.py
+    account: Account | None = None
+    key: ApiKey | None = None
+    plan: Plan | None = None
+    standing: WindowUse | None = None  # of the window of one minute, where one was counted
+
+    @property
+    def account_id(self) -> str:
+        return self.known()[0].id
+
+    @property
+    def key_id(self) -> str:
+        return self.known()[1].id
+
+    def known(self) -> tuple[Account, ApiKey, Plan]:
+        """Account, key and plan of a caller with a key; handlers of operations with Auth.KEY have such a one."""
+        if self.account is None or self.key is None or self.plan is None:
+            raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
+        return self.account, self.key, self.plan
