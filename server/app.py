@@ -10,6 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from starlette.routing import BaseRoute, Route, Router
@@ -25,11 +26,11 @@ from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
 from server.engines import ServedEngine
 from server.http.bodies import Uploads
-from server.http.middleware import dressed
+from server.http.middleware import with_middleware
 from server.http.operation import Operation, Resource, not_found
 from server.jobs.holding import Holding
 from server.jobs.probing import Prober
-from server.jobs.running import WorkerRules
+from server.jobs.running import Tools, WorkerRules
 from server.jobs.sweeping import Sweeper
 from server.jobs.worker import Workers
 from server.live.desk import Desk, DeskParts
@@ -44,9 +45,10 @@ from server.routes.door import Door
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams, Seats
 from server.routes.jobs import Jobs
-from server.routes.live import Live
+from server.routes.live_http import LiveRequests
+from server.routes.live_sockets import LiveSockets
 from server.routes.openai import OpenAI
-from server.routes.ops import Ops
+from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
 from server.routes.transcriptions import Transcriptions, Waiting
 from server.routes.webhooks import Webhooks
@@ -66,52 +68,55 @@ class HasOperations(Protocol):
     def operations(self) -> list[Operation]: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """Everything below the routes, made once. *closing* is set when the server stops."""
+
+    storage: Storage
+    engines: Mapping[str, ServedEngine]  # by environment
+    metrics: Metrics
+    closing: asyncio.Event
+    links: Links
+    records: Records
+    egress: Egress
+    courier: Courier
+    prober: Prober
+    following: Following
+    desk: Desk
+    workers: Workers
+    deliveries: Deliveries
+    sweeper: Sweeper
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
     """The app and the work behind it. Serve *app*; keep running() open meanwhile; call close_doors() to stop."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        closing: asyncio.Event,
-        desk: Desk,
-        workers: Workers,
-        deliveries: Deliveries,
-        sweeper: Sweeper,
-        egress: Egress,
-        metrics: Metrics,
-    ) -> None:
-        self.app = app
-        self._closing = closing
-        self._desk = desk
-        self._workers = workers
-        self._deliveries = deliveries
-        self._sweeper = sweeper
-        self._egress = egress
-        self._metrics = metrics
+    app: ASGIApp
+    domain: Domain
 
     def close_doors(self) -> None:
         """Held requests and streams get their answers now; workers hand their jobs back; nothing new is begun."""
-        self._closing.set()
-        self._workers.stop()
-        self._deliveries.stop()
-        self._sweeper.stop()
+        self.domain.closing.set()
+        self.domain.workers.stop()
+        self.domain.deliveries.stop()
+        self.domain.sweeper.stop()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Jobs, webhooks and sweeps are worked on inside the block; what was begun is ended at its end."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._desk.run(), name="live sessions")
-            tasks.create_task(self._workers.run(), name="workers")
-            tasks.create_task(self._deliveries.run(), name="webhooks")
-            tasks.create_task(self._sweeper.run(), name="sweeper")
-            watch = tasks.create_task(self._metrics.watch_loop(), name="loop lag")
+            tasks.create_task(self.domain.desk.run(), name="live sessions")
+            tasks.create_task(self.domain.workers.run(), name="workers")
+            tasks.create_task(self.domain.deliveries.run(), name="webhooks")
+            tasks.create_task(self.domain.sweeper.run(), name="sweeper")
+            watch = tasks.create_task(self.domain.metrics.watch_loop(), name="loop lag")
             try:
                 yield
             finally:
                 watch.cancel()
                 self.close_doors()
-        await self._egress.close()
+        await self.domain.egress.close()
 
 
 def build(
@@ -119,101 +124,137 @@ def build(
     *,
     limits: Limits,
     storage: Storage,
-    benches: Mapping[str, ServedEngine],
+    engines: Mapping[str, ServedEngine],
     isolation: Isolation,
     estimator: Estimator,
     public_base_url: str,
     live_rules: LiveRules = LIVE_RULES,
 ) -> Service:
-    """*benches* are by environment, production and sandbox. Nothing runs yet."""
-    metrics = Metrics()
-    for environment, bench in benches.items():
-        metrics.watch_model(environment, bench.statistics)
-    closing = asyncio.Event()
-    keys = storage.signing_keys
-    links = Links(public_base_url, keys)
-    plans = Plans(storage.accounts, limits)
-    partials = Partials()
+    """Make the service; *engines* are by environment, production and sandbox. Nothing runs yet."""
+    domain = build_domain(
+        config, limits=limits, storage=storage, engines=engines, isolation=isolation,
+        links=Links(public_base_url, storage.signing_keys), live_rules=live_rules,
+    )  # fmt: skip
+    app = with_middleware(
+        build_routes(config, domain, limits=limits, estimator=estimator),
+        cors_origins=config.cors_origins, metrics=domain.metrics, new_request_id=_new_request_id,
+        sandbox_host=config.sandbox_host,
+    )  # fmt: skip
+    return Service(app, domain)
+
+
+def build_workers(
+    name: str,
+    config: Config,
+    *,
+    limits: Limits,
+    storage: Storage,
+    engines: Mapping[str, ServedEngine],
+    egress: Egress,
+    prober: Prober,
+    metrics: Metrics,
+) -> Workers:
+    """The workers of one process: the server's, or those of `scribewire worker`."""
+    tools = Tools(
+        jobs=storage.jobs, blobs=storage.blobs, fetcher=Fetcher(egress, storage.blobs), prober=prober,
+        rules=WorkerRules(),
+    )  # fmt: skip
+    return Workers(
+        name=name, tools=tools, batches={environment: engine.batch for environment, engine in engines.items()},
+        plans=Plans(storage.accounts, limits), metrics=metrics, count=config.workers,
+    )  # fmt: skip
+
+
+def build_domain(
+    config: Config,
+    *,
+    limits: Limits,
+    storage: Storage,
+    engines: Mapping[str, ServedEngine],
+    isolation: Isolation,
+    links: Links,
+    live_rules: LiveRules,
+) -> Domain:
+    """Everything that knows no HTTP."""
+    metrics, closing, partials = Metrics(), asyncio.Event(), Partials()
+    for environment, engine in engines.items():
+        metrics.watch_model(environment, engine.statistics)
     name = f"{SERVER}{os.uname().nodename}:{os.getpid()}"
     desk = Desk(
         DeskParts(
-            worker=name, jobs=storage.jobs, events=storage.events, blobs=storage.blobs, partials=partials,
-            hearings={environment: bench.hearing for environment, bench in benches.items()}, isolation=isolation,
-            plans=plans, metrics=metrics, closing=closing, rules=live_rules,
+            worker=name, storage=storage, partials=partials, isolation=isolation,
+            hearings={environment: engine.hearing for environment, engine in engines.items()},
+            plans=Plans(storage.accounts, limits), metrics=metrics, closing=closing, rules=live_rules,
         )
     )  # fmt: skip
     records = Records(storage.jobs, links, desk)
-    following = Following(
-        events=storage.events, partials=partials, jobs=storage.jobs, records=records, metrics=metrics, closing=closing
-    )
-    seats = Seats(limits.streams)
-    egress = Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
+    egress = open_egress(config)
     courier = Courier(egress, limits.webhooks)
     prober = Prober(isolation, storage.blobs)
-    holding = Holding(storage.jobs, closing)
-    accepting = Accepting(
-        storage.jobs, storage.outbox, egress, {environment: bench.offer for environment, bench in benches.items()}
-    )
+    return Domain(
+        storage=storage, engines=engines, metrics=metrics, closing=closing, links=links, records=records,
+        egress=egress, courier=courier, prober=prober, desk=desk,
+        following=Following(events=storage.events, partials=partials, jobs=storage.jobs, records=records,
+                            metrics=metrics, closing=closing),
+        workers=build_workers(name, config, limits=limits, storage=storage, engines=engines, egress=egress,
+                              prober=prober, metrics=metrics),
+        deliveries=Deliveries(storage=storage, records=records, courier=courier, metrics=metrics,
+                              rules=limits.webhooks),
+        sweeper=Sweeper(storage.jobs, storage.blobs),
+    )  # fmt: skip
+
+
+def open_egress(config: Config) -> Egress:
+    return Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
+
+
+def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: Estimator) -> ASGIApp:
+    """The router over every operation and WebSocket."""
+    storage, base_url, keys = domain.storage, domain.links.public_base_url, domain.storage.signing_keys
+    seats, holding = Seats(limits.streams), Holding(storage.jobs, domain.closing)
     door = Door(
         accounts=storage.accounts, counters=storage.counters, limits=limits, keys=keys,
         trusted_proxies=config.trusted_proxies,
     )  # fmt: skip
-    ops = Ops(
-        jobs=storage.jobs, outbox=storage.outbox, metrics=metrics, base_url=public_base_url,
-        ready=lambda: None if closing.is_set() else _running(benches["production"]),
-    )  # fmt: skip
-    live = Live(
-        door=door, jobs=storage.jobs, events=storage.events, desk=desk, following=following, accepting=accepting,
-        holding=holding, records=records, links=links, seats=seats, metrics=metrics, origins=config.cors_origins,
-        finish_wait_s=config.wait_default,
+    accepting = Accepting(
+        storage.jobs, storage.outbox, domain.egress,
+        {environment: engine.offer for environment, engine in domain.engines.items()},
     )  # fmt: skip
     transcriptions = Transcriptions(
-        uploads=Uploads(storage.blobs), prober=prober, jobs=storage.jobs, holding=holding, accepting=accepting,
-        records=records, links=links, waiting=Waiting(default_s=config.wait_default, most_s=config.wait_max),
-        closing=closing,
+        uploads=Uploads(storage.blobs), prober=domain.prober, jobs=storage.jobs, holding=holding, accepting=accepting,
+        records=domain.records, links=domain.links,
+        waiting=Waiting(default_s=config.wait_default, most_s=config.wait_max), closing=domain.closing,
     )  # fmt: skip
-    routes: list[HasOperations] = [
+    ops = Ops(
+        jobs=storage.jobs, outbox=storage.outbox, metrics=domain.metrics, base_url=base_url,
+        ready=lambda: None if domain.closing.is_set() else _running(domain.engines["production"]),
+    )  # fmt: skip
+    sockets = LiveSockets(
+        door=door, jobs=storage.jobs, events=storage.events, desk=domain.desk, following=domain.following,
+        seats=seats, metrics=domain.metrics, origins=config.cors_origins,
+    )  # fmt: skip
+    groups: list[HasOperations] = [
         transcriptions,
-        Jobs(door=door, jobs=storage.jobs, holding=holding, blobs=storage.blobs, records=records, links=links,
-             wait_max_s=config.wait_max),
-        EventStreams(door=door, jobs=storage.jobs, events=storage.events, following=following, metrics=metrics,
-                     seats=seats),
-        live,
-        Webhooks(jobs=storage.jobs, outbox=storage.outbox, egress=egress, courier=courier, records=records),
-        Accounts(door=door, accounts=storage.accounts, counters=storage.counters, jobs=storage.jobs, limits=limits,
-                 keys=keys, signup=SignUp(mode=config.signup, token=config.signup_token)),
+        Jobs(door=door, jobs=storage.jobs, holding=holding, blobs=storage.blobs, records=domain.records,
+             links=domain.links, wait_max_s=config.wait_max),
+        EventStreams(door=door, jobs=storage.jobs, events=storage.events, following=domain.following,
+                     metrics=domain.metrics, seats=seats),
+        LiveRequests(door=door, jobs=storage.jobs, desk=domain.desk, accepting=accepting, holding=holding,
+                     records=domain.records, links=domain.links, finish_wait_s=config.wait_default),
+        Webhooks(jobs=storage.jobs, outbox=storage.outbox, egress=domain.egress, courier=domain.courier,
+                 records=domain.records),
+        Accounts(door=door, storage=storage, limits=limits, keys=keys,
+                 signup=SignUp(mode=config.signup, token=config.signup_token)),
         Estimates(estimator=estimator, thread=ThreadPoolExecutor(1, "estimates"), counters=storage.counters,
                   jobs=storage.jobs, limits=limits, keys=keys),
         OpenAI(transcriptions=transcriptions, holding=holding, jobs=storage.jobs, blobs=storage.blobs,
-               following=following, quiet_s=limits.streams.keep_alive_s, offers=accepting.offers),
+               following=domain.following, quiet_s=limits.streams.keep_alive_s, offers=accepting.offers),
         ops,
-        Pages(index=ops.index, base_url=public_base_url),
+        Pages(index=ops.index, base_url=base_url),
     ]  # fmt: skip
-    operations = [operation for route in routes for operation in route.operations()]
-    ops.describe(operations)
-    app = dressed(
-        Router([*_resources(operations, door), *live.sockets()], redirect_slashes=False, default=not_found),
-        cors_origins=config.cors_origins, metrics=metrics, new_request_id=_new_request_id,
-        sandbox_host=config.sandbox_host,
-    )  # fmt: skip
-    return Service(
-        app,
-        closing=closing,
-        egress=egress,
-        metrics=metrics,
-        desk=desk,
-        workers=Workers(
-            name=name, jobs=storage.jobs, blobs=storage.blobs, plans=plans,
-            batches={name: bench.batch for name, bench in benches.items()},
-            fetcher=Fetcher(egress, storage.blobs), prober=prober, metrics=metrics, rules=WorkerRules(),
-            count=config.workers,
-        ),
-        deliveries=Deliveries(
-            outbox=storage.outbox, jobs=storage.jobs, accounts=storage.accounts, records=records, courier=courier,
-            metrics=metrics, rules=limits.webhooks,
-        ),
-        sweeper=Sweeper(storage.jobs, storage.blobs),
-    )  # fmt: skip
+    operations = [operation for group in groups for operation in group.operations()]
+    operations += Description(operations, base_url=base_url).operations()
+    return Router([*_resources(operations, door), *sockets.routes()], redirect_slashes=False, default=not_found)
 
 
 def _resources(operations: list[Operation], door: Door) -> list[BaseRoute]:
@@ -221,13 +262,13 @@ def _resources(operations: list[Operation], door: Door) -> list[BaseRoute]:
     return [Route(path, Resource([row for row in operations if row.path == path], door)) for path in paths]
 
 
-def _running(bench: ServedEngine) -> Mapping[str, Any]:
+def _running(engine: ServedEngine) -> Mapping[str, Any]:
     return {
-        "engine": bench.offer.engine,
-        "model": bench.offer.model,
-        "languages": sorted(bench.offer.languages),
-        "bundled": bench.offer.bundled,
-        "warnings": [dict(warning) for warning in bench.offer.warnings],
+        "engine": engine.offer.engine,
+        "model": engine.offer.model,
+        "languages": sorted(engine.offer.languages),
+        "bundled": engine.offer.bundled,
+        "warnings": [dict(warning) for warning in engine.offer.warnings],
     }
 
 

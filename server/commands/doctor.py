@@ -65,9 +65,9 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 def _engine(config: Config) -> Finding:
     """The engine loads and hears the bundled sample."""
     try:
-        with ThreadPoolExecutor(2) as threads, open_engines(config, threads) as (benches, _):
-            bench = benches["production"]
-            heard, offer = asyncio.run(_heard(bench.batch)), bench.offer
+        with ThreadPoolExecutor(2) as threads, open_engines(config, threads) as (engines, _):
+            engine = engines["production"]
+            heard, offer = asyncio.run(_heard(engine.batch)), engine.offer
             said = [warning["message"] for warning in offer.warnings] + [pull_hint()] * offer.bundled
             detail = f'{offer.engine}, model {offer.model} ({offer.hears}), heard "{heard}"'
             return Finding("engine", well=bool(heard), detail="; ".join([detail, *said]))

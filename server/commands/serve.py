@@ -65,15 +65,15 @@ async def _serve(config: Config, limits: Limits) -> None:
     try:
         with (
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
-            open_engines(config, threads) as (benches, isolation),
+            open_engines(config, threads) as (engines, isolation),
         ):
             estimator = await asyncio.to_thread(open_estimator, config)
-            heard = await _self_check(benches["production"])
+            heard = await _self_check(engines["production"])
             service = build(
                 config,
                 limits=limits,
                 storage=storage,
-                benches=benches,
+                engines=engines,
                 isolation=isolation,
                 estimator=estimator,
                 public_base_url=public,
@@ -81,7 +81,7 @@ async def _serve(config: Config, limits: Limits) -> None:
             await _tell_operator(storage, config)
             await _take_over(storage)
             async with service.running():
-                await _answer(service, listening, _ready_lines(address, benches["production"].offer, heard))
+                await _answer(service, listening, _ready_lines(address, engines["production"].offer, heard))
     finally:
         listening.close()
         await storage.close()
@@ -186,10 +186,10 @@ def _address(config: Config, listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _self_check(bench: ServedEngine) -> str:
+async def _self_check(engine: ServedEngine) -> str:
     """What the engine hears in the bundled sample: proof that decoder, model and documents work together."""
-    options = BatchOptions(tenant="self-check", language="en" if "en" in bench.offer.languages else None)
-    chunks = [chunk async for chunk in bench.batch.transcribe(SAMPLE, options)]
+    options = BatchOptions(tenant="self-check", language="en" if "en" in engine.offer.languages else None)
+    chunks = [chunk async for chunk in engine.batch.transcribe(SAMPLE, options)]
     return written(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
 

@@ -141,19 +141,19 @@ def _here(given: argparse.Namespace, formats: Sequence[str], config: Config) -> 
 
 
 async def _transcribed(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
-    with ThreadPoolExecutor(4) as threads, open_engines(config, threads) as (benches, isolation):
-        bench = benches["production"]
-        if given.language is not None and given.language not in bench.offer.languages:
-            raise ConfigError(f"--language cannot be used: {bench.offer.refusal(given.language)}")
+    with ThreadPoolExecutor(4) as threads, open_engines(config, threads) as (engines, isolation):
+        engine = engines["production"]
+        if given.language is not None and given.language not in engine.offer.languages:
+            raise ConfigError(f"--language cannot be used: {engine.offer.refusal(given.language)}")
         probe = await asyncio.to_thread(isolation.probe, path, DecodeLimits())
         chunks: list[Chunk] = []
         with _progress(probe.duration_s) as show:
             options = BatchOptions(tenant="command line", language=given.language)
-            async for chunk in bench.batch.transcribe(path, options):
+            async for chunk in engine.batch.transcribe(path, options):
                 chunks.append(chunk)
                 show(seconds(chunk.end))
     _tell_notes(note for chunk in chunks for note in chunk.notes)
-    return assemble(chunks, duration=chunks[-1].end, engine=bench.batch.engine_name, model=bench.batch.model_name)
+    return assemble(chunks, duration=chunks[-1].end, engine=engine.batch.engine_name, model=engine.batch.model_name)
 
 
 # --- by a server -----------------------------------------------------------------------------------------------------

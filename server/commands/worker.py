@@ -9,15 +9,11 @@ from typing import Any
 
 from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
-from server.accounts.plans import Plans
+from server.app import build_workers, open_egress
 from server.clock import now_ms
 from server.config import PREFIX, Config, ConfigError
-from server.egress.fetch import Fetcher
-from server.egress.guard import Egress
 from server.engines import open_engines
 from server.jobs.probing import Prober
-from server.jobs.running import WorkerRules
-from server.jobs.worker import Workers
 from server.logs import configure, log
 from server.metrics import Metrics
 from server.storage.sqlite.open import open_storage
@@ -38,23 +34,21 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 async def _work(config: Config, limits: Limits) -> None:
     storage = open_storage(config.data_dir, clock=now_ms)
-    egress = Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
+    egress = open_egress(config)
     try:
         with (
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
-            open_engines(config, threads) as (benches, isolation),
+            open_engines(config, threads) as (engines, isolation),
         ):
-            workers = Workers(
-                name=f"worker {os.uname().nodename}:{os.getpid()}",
-                jobs=storage.jobs,
-                blobs=storage.blobs,
-                batches={name: bench.batch for name, bench in benches.items()},
-                plans=Plans(storage.accounts, limits),
-                fetcher=Fetcher(egress, storage.blobs),
+            workers = build_workers(
+                f"worker {os.uname().nodename}:{os.getpid()}",
+                config,
+                limits=limits,
+                storage=storage,
+                engines=engines,
+                egress=egress,
                 prober=Prober(isolation, storage.blobs),
                 metrics=Metrics(),
-                rules=WorkerRules(),
-                count=config.workers,
             )
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, workers.stop)

@@ -1,7 +1,7 @@
 """Audio by address: download it into the blob store, guarded and bounded."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
@@ -29,10 +29,10 @@ class FetchError(Exception):
         self.retryable = retryable
 
 
+@dataclass(frozen=True, slots=True)
 class Fetcher:
-    def __init__(self, egress: Egress, blobs: BlobStore) -> None:
-        self._egress = egress
-        self._blobs = blobs
+    egress: Egress
+    blobs: BlobStore
 
     async def fetch(self, source: Source, *, blob: str, most: int) -> Source:
         """The bytes of source.url, at most *most* of them, are durable under *blob*; what became known of them.
@@ -54,9 +54,9 @@ class Fetcher:
             ) from None
 
     async def _follow(self, source: Source, blob: str, most: int) -> Source:
-        target = self._egress.parse(source.url or "")
+        target = self.egress.parse(source.url or "")
         for _ in range(MOST_REDIRECTS + 1):
-            async with self._egress.request(
+            async with self.egress.request(
                 "GET", target, headers={"User-Agent": USER_AGENT, "Accept": "*/*"}, patience=PATIENCE
             ) as response:
                 if response.status_code not in REDIRECTS:
@@ -70,7 +70,7 @@ class Fetcher:
         if not location:
             raise FetchError("source_http_error", f"status {response.status_code} without a Location")
         try:
-            onward = self._egress.parse(urljoin(target.url, location))
+            onward = self.egress.parse(urljoin(target.url, location))
         except ValueError:
             raise FetchError("source_http_error", "the source redirects to what is no URL") from None
         if target.scheme == "https" and onward.scheme != "https":
@@ -88,7 +88,7 @@ class Fetcher:
         if declared.isdecimal() and int(declared) > most:
             raise _too_large(most)
         size = 0
-        async with self._blobs.create(blob) as sink:
+        async with self.blobs.create(blob) as sink:
             async for piece in response.aiter_raw(256 * 1024):
                 size += len(piece)
                 if size > most:

@@ -59,9 +59,9 @@ class Received:
     keep: bool = False
 
 
+@dataclass(frozen=True, slots=True)
 class Uploads:
-    def __init__(self, blobs: Blobs) -> None:
-        self._blobs = blobs
+    blobs: Blobs
 
     @asynccontextmanager
     async def receive(self, request: Request, *, prefix: str, most: int) -> AsyncIterator[Received]:
@@ -82,7 +82,7 @@ class Uploads:
             yield received
         finally:
             if received.file is not None and not received.keep:
-                await self._blobs.delete(prefix)
+                await self.blobs.delete(prefix)
 
     async def _multipart(self, request: Request, received: Received, boundary: bytes, blob: str, most: int) -> None:
         if not boundary:
@@ -97,7 +97,7 @@ class Uploads:
                     raise _too_large(most, total)
                 form.feed(data)
                 if form.file is not None and file is None:
-                    file = _Incoming(await stack.enter_async_context(self._blobs.create(blob)), most)
+                    file = _Incoming(await stack.enter_async_context(self.blobs.create(blob)), most)
                 if file is not None:
                     await file.write(form.taken())
             form.close()

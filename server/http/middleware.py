@@ -42,7 +42,7 @@ KNOWN_METHODS = frozenset({*ALLOWED_METHODS, "OPTIONS", "PUT", "PATCH"})  # stra
 _OUTPUT = re.compile(r"/v1/jobs/[^/]+/outputs/")
 
 
-def dressed(
+def with_middleware(
     routes: ASGIApp,
     *,
     cors_origins: Sequence[str],

@@ -2,20 +2,22 @@
 
 import asyncio
 import time
+from dataclasses import dataclass
 
 from server.model.jobs import Job
 from server.storage.ports import JobStore
+from server.waiting import racing
 
 
+@dataclass(frozen=True, slots=True)
 class Holding:
-    def __init__(self, jobs: JobStore, closing: asyncio.Event) -> None:
-        self._jobs = jobs
-        self._closing = closing  # set when the server stops: whoever is held gets his answer then
+    jobs: JobStore
+    closing: asyncio.Event  # set when the server stops: whoever is held gets his answer then
 
     async def until_over(self, job: Job, *, wait_s: float) -> Job:
         """The job as soon as it is over, or as it is after *wait_s* seconds or when the server stops."""
         until = time.monotonic() + wait_s
-        while not job.terminal and not self._closing.is_set() and (left_s := until - time.monotonic()) > 0:
+        while not job.terminal and not self.closing.is_set() and (left_s := until - time.monotonic()) > 0:
             now = await self._change(job, left_s)
             if now is None:
                 return job  # deleted while we waited: its last known state is the answer
@@ -23,11 +25,6 @@ class Holding:
         return job
 
     async def _change(self, job: Job, left_s: float) -> Job | None:
-        change = asyncio.ensure_future(self._jobs.changed(job, timeout_s=left_s))
-        closing = asyncio.ensure_future(self._closing.wait())
-        try:
-            await asyncio.wait({change, closing}, return_when=asyncio.FIRST_COMPLETED)
-            return change.result() if change.done() else job
-        finally:
-            change.cancel()
-            closing.cancel()
+        async with racing(self.jobs.changed(job, timeout_s=left_s), self.closing.wait()) as (change, _):
+            now: Job | None = change.result() if change.done() else job
+            return now

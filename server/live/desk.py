@@ -10,11 +10,11 @@ from pipeline.audio import seconds
 from pipeline.errors import PipelineError
 from pipeline.ingest.isolation import Isolation
 from server.accounts.plans import Plans
-from server.jobs.running import LeaseLost
-from server.live.ending import Endings, Heard
+from server.jobs.leases import HeldLease
+from server.live.ending import Endings, LiveResult
 from server.live.hearing import Hearing
 from server.live.intake import bytes_up_to
-from server.live.journal import Held, Journal
+from server.live.journal import Journal
 from server.live.resuming import Past, past
 from server.live.session import LiveRules, LiveSession, finished
 from server.logs import log
@@ -22,9 +22,9 @@ from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.events import Event
 from server.model.jobs import Job, LiveProgress
-from server.model.leases import Lease
+from server.model.leases import LeaseLost
 from server.model.orders import CONTAINER, LiveOptions
-from server.storage.ports import BlobStore, EventLog, JobStore
+from server.storage.ports import Storage
 from server.streams.partials import Partials
 from server.waiting import set_within
 
@@ -39,9 +39,7 @@ class DeskParts:
     """What sessions are made of."""
 
     worker: str
-    jobs: JobStore
-    events: EventLog
-    blobs: BlobStore
+    storage: Storage
     partials: Partials
     hearings: Mapping[str, Hearing]  # by environment
     isolation: Isolation
@@ -56,7 +54,7 @@ class Desk:
 
     def __init__(self, parts: DeskParts) -> None:
         self._parts = parts
-        self._endings = Endings(parts.jobs, parts.blobs, parts.hearings, parts.metrics)
+        self._endings = Endings(parts.storage, parts.hearings, parts.metrics)
         self._lives: dict[str, LiveSession] = {}
         self._opening = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
@@ -108,7 +106,17 @@ class Desk:
         """
         async with self._opening:
             live = self._lives.get(job.id)
-            return await self._opened(job) if live is None or live.over.is_set() else live
+            return await self._start(job) if live is None or live.over.is_set() else live
+
+    async def check_end(self, live: LiveSession) -> None:
+        """Return if the session came to the end that its writer asked for. Raises Refused with the reason if not."""
+        job = await self._parts.storage.jobs.get(live.job.id)
+        if job is None:
+            raise Refused("job_not_found", "there is no such job")
+        if live.ended_by is not None:
+            raise live.ended_by
+        if not job.terminal and (live.over.is_set() or self.closing):
+            raise Refused("shutting_down", "the server is restarting; connect again to go on", retry_after_s=5)
 
     async def standing(self, job: Job) -> LiveProgress:
         """How far the job's audio has come: what the next writer is told."""
@@ -118,46 +126,44 @@ class Desk:
             return live.standing()
         if job.terminal:
             return LiveProgress(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
-        before = await self._past(job.id, await self._parts.jobs.chunks(job.id))
+        before = await self._past(job.id, await self._parts.storage.jobs.chunks(job.id))
         reached = _bytes_up_to(before, job.order.live)
         return LiveProgress(reached, seconds(before.origin.position), settled_bytes=reached)
 
-    async def _opened(self, job: Job) -> LiveSession:
+    async def _start(self, job: Job) -> LiveSession:
         self.admit(job.environment)
-        asked = time.monotonic()
-        lease = await self._parts.jobs.claim_live(job.id, self._parts.worker, lease_s=self.rules.lease_s)
-        if lease is None:
-            now = await self._parts.jobs.get(job.id)
+        held = await self._claim(job)
+        if held is None:
+            now = await self._parts.storage.jobs.get(job.id)
             if now is None or now.terminal:
                 raise finished()
             raise Refused("ingest_busy", "the session is held elsewhere; try again soon", retry_after_s=5)
-        before = await self._closed_past(lease)
+        before = await self._closed_past(held)
         assert job.order.live is not None
         if job.order.live.encoding == CONTAINER and before.chunks:
-            await self._complete(lease, before)  # what follows in the container means nothing without what came before
+            await self._complete(held, before)  # what follows in the container means nothing without what came before
             raise finished()
-        live = await self._made(lease, before, asked)
+        live = await self._session(held, before)
         self._lives[job.id] = live
         assert self._tasks is not None
-        self._tasks.create_task(self._lived(live), name=f"live session {job.id}")
+        self._tasks.create_task(self._live(live), name=f"live session {job.id}")
         return live
 
-    async def _made(self, lease: Lease, before: Past, asked: float) -> LiveSession:
-        parts, order = self._parts, lease.job.order
+    async def _session(self, held: HeldLease, before: Past) -> LiveSession:
+        parts, job = self._parts, held.job
+        order = job.order
         assert order.live is not None
-        session = parts.hearings[lease.job.environment].session(
+        session = parts.hearings[job.environment].session(
             order,
-            tenant=lease.job.account,
+            tenant=job.account,
             language=order.language or before.language,
             origin=before.origin.position,
             settled=before.settled,
         )
-        held = Held(lease, self.rules.lease_s, asked + self.rules.lease_s)
         journal = Journal(
             held,
             before,
-            jobs=parts.jobs,
-            events=parts.events,
+            events=parts.storage.events,
             partials=parts.partials,
             interim=order.live.interim_results,
             metrics=parts.metrics,
@@ -169,13 +175,13 @@ class Desk:
             journal=journal,
             endings=self._endings,
             isolation=parts.isolation,
-            plan=await parts.plans.of_id(lease.job.account, environment=lease.job.environment),
+            plan=await parts.plans.of_id(job.account, environment=job.environment),
             metrics=parts.metrics,
             rules=self.rules,
             closing=parts.closing,
         )
 
-    async def _lived(self, live: LiveSession) -> None:
+    async def _live(self, live: LiveSession) -> None:
         try:
             await live.run()
         finally:
@@ -184,22 +190,27 @@ class Desk:
 
     async def _finish_stale(self) -> None:
         """Jobs that lost their process and whose writer did not come back end with what was heard."""
-        for job in await self._parts.jobs.stale_live(limit=STALE_AT_ONCE):
+        for job in await self._parts.storage.jobs.stale_live(limit=STALE_AT_ONCE):
             async with self._opening:
-                lease = await self._parts.jobs.claim_live(job.id, self._parts.worker, lease_s=self.rules.lease_s)
-                if lease is not None:
-                    with suppress(LeaseLost):  # then it is somebody else's to finish
-                        await self._complete(lease, await self._closed_past(lease))
+                held = await self._claim(job)
+                if held is not None:
+                    with suppress(LeaseLost):  # then another process finishes it
+                        await self._complete(held, await self._closed_past(held))
 
-    async def _complete(self, lease: Lease, before: Past) -> None:
-        await self._endings.complete(lease, Heard(duration=before.end))
+    async def _claim(self, job: Job) -> HeldLease | None:
+        asked, lease_s = time.monotonic(), self.rules.lease_s
+        lease = await self._parts.storage.jobs.claim_live(job.id, self._parts.worker, lease_s=lease_s)
+        return None if lease is None else HeldLease(lease, self._parts.storage.jobs, lease_s=lease_s, asked=asked)
 
-    async def _closed_past(self, lease: Lease) -> Past:
-        return await self._endings.close_open_words(lease, await self._past(lease.job.id, lease.chunks))
+    async def _complete(self, held: HeldLease, before: Past) -> None:
+        await self._endings.complete(held, LiveResult(duration=before.end))
+
+    async def _closed_past(self, held: HeldLease) -> Past:
+        return await self._endings.close_open_words(held, await self._past(held.job.id, held.lease.chunks))
 
     async def _past(self, job_id: str, chunks: Sequence[bytes]) -> Past:
         log: list[Event] = []
-        while page := await self._parts.events.read(job_id, after=log[-1].seq if log else 0, limit=PAGE):
+        while page := await self._parts.storage.events.read(job_id, after=log[-1].seq if log else 0, limit=PAGE):
             log += page
         return past(chunks, log)
 

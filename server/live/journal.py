@@ -3,45 +3,16 @@
 Partials are the exception: they are shown, and forgotten.
 """
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from pipeline.documents.stored import stored
 from pipeline.session import Happened
 from pipeline.words import Chunk
-from server.jobs.running import LeaseLost
+from server.jobs.leases import HeldLease
 from server.live.resuming import Past
 from server.live.telling import Told, told
 from server.metrics import Metrics
-from server.model.leases import Lease, Renewal
-from server.storage.ports import EventLog, JobStore
+from server.storage.ports import EventLog
 from server.streams.partials import Partials
-
-
-@dataclass(slots=True)
-class Held:
-    """A lease, and until when it surely is ours by the process's own clock."""
-
-    lease: Lease
-    lease_s: float
-    until: float
-
-    def extended(self, asked: float) -> None:
-        """The store was asked at *asked* and agreed."""
-        self.until = asked + self.lease_s
-
-    def check(self) -> None:
-        """Raises LeaseLost when somebody else may have the job."""
-        if time.monotonic() >= self.until:
-            raise LeaseLost
-
-    async def renew(self, jobs: JobStore) -> Renewal:
-        asked = time.monotonic()
-        answer = await jobs.renew(self.lease, lease_s=self.lease_s)
-        if answer is Renewal.OK:
-            self.extended(asked)
-        return answer
 
 
 class Journal:
@@ -49,10 +20,9 @@ class Journal:
 
     def __init__(
         self,
-        held: Held,
+        held: HeldLease,
         past: Past,
         *,
-        jobs: JobStore,
         events: EventLog,
         partials: Partials,
         interim: bool,
@@ -61,14 +31,13 @@ class Journal:
         self.warnings: dict[str, Mapping[str, str]] = {}
         self.settled = past.settled  # everything before this is decided
         self._held = held
-        self._job_id = held.lease.job.id
+        self._job_id = held.job.id
         self._origin = past.origin
-        self._jobs = jobs
         self._events = events
         self._partials = partials
         self._interim = interim
         self._metrics = metrics
-        self._language = held.lease.job.order.language or past.language
+        self._language = held.job.order.language or past.language
         self._language_probability = past.language_probability
         self._chunks = len(past.chunks)  # how many are stored; a session may go on for hours, and none is kept here
         self._closed = past.end  # of the last closed segment
@@ -105,14 +74,10 @@ class Journal:
         self._partials.end(self._job_id)
 
     async def _keep(self, batch: Told, heard: int) -> None:
-        self._held.check()
         if batch.segments:
             await self._checkpoint(batch, heard)
-            return
-        logged = await self._jobs.log(self._held.lease, batch.events)
-        if logged is None:
-            raise LeaseLost
-        self._last = logged[-1].seq
+        else:
+            self._last = (await self._held.log(batch.events))[-1].seq
 
     async def _checkpoint(self, batch: Told, heard: int) -> None:
         """Closed segments are a chunk, in one commit with the events that tell of them."""
@@ -125,18 +90,7 @@ class Journal:
             language=self._language,
             language_probability=self._language_probability,
         )
-        asked = time.monotonic()
-        kept = await self._jobs.checkpoint(
-            self._held.lease,
-            index=chunk.index,
-            body=stored(chunk),
-            events=batch.events,
-            progress=0.0,
-            lease_s=self._held.lease_s,
-        )
-        if not kept:
-            raise LeaseLost
-        self._held.extended(asked)
+        await self._held.checkpoint(chunk, batch.events)
         self._chunks += 1
         self._closed = chunk.end
         self._last = await self._events.last(self._job_id)

@@ -9,16 +9,15 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.session import Session
-from server.jobs.running import LeaseLost
-from server.live.ending import Endings, Heard
+from server.jobs.leases import HeldLease
+from server.live.ending import Endings, LiveResult
 from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
-from server.live.journal import Held, Journal
+from server.live.journal import Journal
 from server.live.resuming import Past, resumed_at
 from server.live.taping import Tape
 from server.logs import log
@@ -26,10 +25,10 @@ from server.metrics import Metrics
 from server.model.accounts import Plan
 from server.model.errors import Refused, StorageError
 from server.model.jobs import JobError, LiveProgress
-from server.model.leases import Renewal
+from server.model.leases import LeaseLost, Renewal, Verdict
 from server.model.orders import CONTAINER, LiveOptions
 from server.model.outcomes import Artifact
-from server.waiting import set_within
+from server.waiting import racing, set_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +50,12 @@ class LiveRules:
 LEAST_PAUSE_S = 0.02  # between two looks at a session that is about to end
 
 
-class _Verdict(Enum):
-    """Why a session must stop before its audio has ended."""
-
-    CANCELED = auto()
-    LEASE_LOST = auto()
-    CLOSING = auto()
-
-
 class LiveSession:
     """run() is its life; seat() lets a writer in. For one event loop."""
 
     def __init__(
         self,
-        held: Held,
+        held: HeldLease,
         past: Past,
         session: Session,
         *,
@@ -77,7 +68,7 @@ class LiveSession:
         closing: asyncio.Event,
     ) -> None:
         """*session* begins where *past* ends, and *past* has no open words."""
-        self.job = held.lease.job
+        self.job = held.job
         assert self.job.order.live is not None
         self.options: LiveOptions = self.job.order.live
         self.rules = rules
@@ -152,6 +143,11 @@ class LiveSession:
             self.end(Refused("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
         return not self.ending
 
+    def count_lost_writer(self) -> None:
+        """A writer's connection ended. Counted unless the session is ending anyway."""
+        if not self.ending:
+            self._metrics.live_dropped.inc()
+
     def keep_alive(self) -> None:
         """The writer is there, or was until now."""
         self._sign_of_life = time.monotonic()
@@ -206,29 +202,24 @@ class LiveSession:
             self.over.set()
 
     async def _live_and_end(self) -> None:
-        work = asyncio.create_task(self._work(), name=f"live {self.job.id}")
-        mind = asyncio.create_task(self._mind(), name=f"mind {self.job.id}")
-        try:
-            await asyncio.wait({work, mind}, return_when=asyncio.FIRST_COMPLETED)
+        async with racing(self._work(), self._mind()) as (work, mind):
             if work.done():
                 await self._end(work.result())
                 return
-        finally:
-            for task in (work, mind):
-                task.cancel()
-            await asyncio.wait({work, mind})
         match mind.result():
-            case _Verdict.CANCELED:
-                await self._endings.cancel(self._held.lease, duration=self._heard)
-            case _Verdict.CLOSING:
+            case Verdict.CANCELED:
+                await self._endings.cancel(self._held, duration=self._heard)
+            case Verdict.SHUTDOWN:
                 await self._hand_back()
-            case _Verdict.LEASE_LOST:
+            case Verdict.LEASE_LOST:
                 raise LeaseLost
 
     async def _hand_back(self) -> None:
         """The job waits for its writer, in this process or another. A lease that cannot be given back runs out."""
         try:
-            await self._endings.jobs.release(self._held.lease, delay_s=0, error=None, count=False)
+            await self._held.release()
+        except LeaseLost:
+            log.info("live session is already in other hands", extra={"job": self.job.id})
         except StorageError:
             log.exception("live session cannot be handed back", extra={"job": self.job.id})
 
@@ -301,27 +292,27 @@ class LiveSession:
 
     async def _end(self, broken: PipelineError | None) -> None:
         """The job is over: with what was heard, or failed when there was nothing that could be."""
-        lease, received_bytes = self._held.lease, self._intake.received_bytes
+        received_bytes = self._intake.received_bytes
         if broken is not None and self._heard == 0:
             error = JobError(code=broken.code, message=str(broken), retryable=broken.retryable)
-            await self._endings.fail(lease, error, received_bytes=received_bytes)
+            await self._endings.fail(self._held, error, received_bytes=received_bytes)
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
         audio = await self._taped()
-        heard = Heard(
+        result = LiveResult(
             duration=max(self._heard, self._journal.settled),
             received_bytes=received_bytes,
             warnings=tuple(self._journal.warnings.values()),
             audio=audio,
         )
-        await self._endings.complete(lease, heard)
+        await self._endings.complete(self._held, result)
 
     async def _taped(self) -> Artifact | None:
         """The recording, if one was ordered and could be made. It begins where this process took the session up."""
         if self._tape is None:
             return None
-        audio = await self._tape.store(f"{self.job.id}/{self._held.lease.epoch}", self._endings.blobs)
+        audio = await self._tape.store(f"{self.job.id}/{self._held.lease.epoch}", self._endings.storage.blobs)
         if self._tape.torn:
             self._journal.warn("recording_failed", "the audio could not be kept")
         elif self.resumed:
@@ -330,7 +321,7 @@ class LiveSession:
 
     # --- the lease, the clock and the client's wishes ----------------------------------------------------------------
 
-    async def _mind(self) -> _Verdict:
+    async def _mind(self) -> Verdict:
         """Keep the lease and end what is forgotten; returns why the session must stop."""
         while True:
             if self._closing.is_set() and (verdict := self._close()) is not None:
@@ -346,23 +337,23 @@ class LiveSession:
             self._end_if_forgotten()
             await self._pause()
 
-    def _close(self) -> _Verdict | None:
+    def _close(self) -> Verdict | None:
         """The server stops: raw audio goes on after its restart, a container can only be finished."""
         if self.options.encoding != CONTAINER:
-            return _Verdict.CLOSING
+            return Verdict.SHUTDOWN
         self.end(Refused("shutting_down", "the server is restarting"))
         return None
 
-    async def _look(self) -> _Verdict | None:
+    async def _look(self) -> Verdict | None:
         if time.monotonic() >= self._renew_at:
             self._renew_at = time.monotonic() + self.rules.renew_s
-            if await self._held.renew(self._endings.jobs) is Renewal.LOST:
-                return _Verdict.LEASE_LOST
-        job = await self._endings.jobs.get(self.job.id)
+            if await self._held.renew() is Renewal.LOST:
+                return Verdict.LEASE_LOST
+        job = await self._endings.storage.jobs.get(self.job.id)
         if job is None:
             self.ended_by = Refused("job_not_found", "the job was deleted")
-            return _Verdict.LEASE_LOST
-        return None if job.cancel_requested_at is None else _Verdict.CANCELED
+            return Verdict.LEASE_LOST
+        return None if job.cancel_requested_at is None else Verdict.CANCELED
 
     def _end_if_forgotten(self) -> None:
         if self._patience_s > 0:

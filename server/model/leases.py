@@ -22,3 +22,16 @@ class Renewal(StrEnum):
     OK = "ok"
     LOST = "lost"  # stop; write nothing, delete nothing
     CANCEL_REQUESTED = "cancel requested"  # finish with State.CANCELED
+
+
+class LeaseLost(Exception):
+    """Another worker has the job, or may have it by now. Stop; write nothing, delete nothing."""
+
+
+class Verdict(StrEnum):
+    """Why work on a job must stop before it is done."""
+
+    LEASE_LOST = "lease lost"
+    CANCELED = "canceled"
+    STALLED = "stalled"
+    SHUTDOWN = "shutdown"

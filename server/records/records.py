@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from pipeline.documents.formats import SCHEMA, word_object
@@ -23,35 +23,35 @@ class Standings(Protocol):
     async def standing(self, job: Job) -> LiveProgress: ...
 
 
+@dataclass(frozen=True, slots=True)
 class Records:
     """Shows jobs; reads from storage, and asks those who are live, what the job's row does not hold."""
 
-    def __init__(self, jobs: JobStore, links: Links, standings: Standings) -> None:
-        self._jobs = jobs
-        self._links = links
-        self._standings = standings
+    jobs: JobStore
+    links: Links
+    standings: Standings
 
     async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, Any]:
         """The record with the words that its order asked for; links hold for *ttl_s* seconds."""
         words = None
         if job.state is State.COMPLETED and job.order.word_timestamps:
             # A long file has a hundred thousand words: the event loop has others to serve meanwhile.
-            words = await asyncio.to_thread(_all_words, await self._jobs.chunks(job.id))
-        shown = record(job, self._links, ttl_s=ttl_s, words=words)
+            words = await asyncio.to_thread(_all_words, await self.jobs.chunks(job.id))
+        shown = record(job, self.links, ttl_s=ttl_s, words=words)
         if job.order.live is not None:
-            shown["live"] |= (await self._standings.standing(job)).to_json()
-            if await self._jobs.artifact(job.id, AUDIO) is not None:
-                shown["live"]["audio_url"] = self._links.output(job, AUDIO, ttl_s=ttl_s)
+            shown["live"] |= (await self.standings.standing(job)).to_json()
+            if await self.jobs.artifact(job.id, AUDIO) is not None:
+                shown["live"]["audio_url"] = self.links.output(job, AUDIO, ttl_s=ttl_s)
         return shown
 
     def listed(self, job: Job) -> dict[str, Any]:
-        shown = record(job, self._links)
+        shown = record(job, self.links)
         del shown["text"]
         return shown
 
     def notice(self, job: Job) -> dict[str, Any]:
         """What a webhook's body and a stream's terminal event both say: type, instant, the record without words."""
-        data = record(job, self._links, ttl_s=WEBHOOK_TTL_S)
+        data = record(job, self.links, ttl_s=WEBHOOK_TTL_S)
         if data["text"] is not None and len(data["text"].encode()) > MOST_NOTICE_TEXT:
             del data["text"]
         at = job.created_at if job.finished_at is None else job.finished_at

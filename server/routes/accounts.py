@@ -21,9 +21,9 @@ from server.http.schemas import ref
 from server.model.accounts import Account, ApiKey, Quota, SigningKeys
 from server.model.errors import FieldError, QuotaExceeded, invalid
 from server.model.instants import iso, iso_or_none
+from server.routes.asking import own_job
 from server.routes.door import Door, bearer
-from server.routes.jobs import own_job
-from server.storage.ports import AccountStore, Counter, JobStore
+from server.storage.ports import Storage
 
 MOST_BODY = 10_000
 MOST_NAME_CHARS = 100
@@ -42,25 +42,13 @@ class SignUp:
     token: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    def __init__(
-        self,
-        *,
-        door: Door,
-        accounts: AccountStore,
-        counters: Counter,
-        jobs: JobStore,
-        limits: Limits,
-        keys: SigningKeys,
-        signup: SignUp,
-    ) -> None:
-        self._door = door
-        self._accounts = accounts
-        self._counters = counters
-        self._jobs = jobs
-        self._limits = limits
-        self._keys = keys
-        self._signup = signup
+    door: Door
+    storage: Storage
+    limits: Limits
+    keys: SigningKeys
+    signup: SignUp
 
     def operations(self) -> list[Operation]:
         json_body: dict[str, Any] = {"media_types": (JSON,), "most_body": MOST_BODY}
@@ -130,7 +118,7 @@ class Accounts:
         credential = bearer(request.headers)
         owner = None
         if credential is not None and not self._is_signup_token(credential):
-            owner = await self._door.identify(request)
+            owner = await self.door.identify(request)
         else:
             self._check_signup(credential)
         body = json_object(await body_of(request, most=MOST_BODY))
@@ -138,37 +126,37 @@ class Accounts:
         if owner is not None:
             account = owner.known()[0]
             issued = issue_key(account.id, environment=environment, name=name)
-            await self._accounts.add_key(issued.key)
+            await self.storage.accounts.add_key(issued.key)
             return json_response(new_key(account, issued), 201)
         await self._count_signup(caller)
-        account, issued = await open_account(self._accounts, plan="free", environment=environment, name=name)
+        account, issued = await open_account(self.storage.accounts, plan="free", environment=environment, name=name)
         return json_response(new_key(account, issued) | {"webhook_secret": account.webhook_secret.current}, 201)
 
     def _is_signup_token(self, credential: str) -> bool:
-        token = self._signup.token
+        token = self.signup.token
         return token is not None and hmac.compare_digest(credential.encode(), token.encode())
 
     def _check_signup(self, credential: str | None) -> None:
-        if self._signup.mode == "off":
+        if self.signup.mode == "off":
             raise Problem("signup_closed", "this server's operator gives out the keys")
-        if self._signup.mode == "token" and credential is None:
+        if self.signup.mode == "token" and credential is None:
             raise Problem("signup_closed", "send this server's sign-up token as Authorization: Bearer ...")
 
     async def _count_signup(self, caller: Caller) -> None:
         day = day_of(now_ms())
-        limit = self._limits.keyless.signups_per_day
+        limit = self.limits.keyless.signups_per_day
         quota = Quota(name="signups", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
-        subject = counted_as(self._keys.secrets[self._keys.current], caller.address, day=day.name)
-        count = await self._counters.take(subject, quota)
+        subject = counted_as(self.keys.secrets[self.keys.current], caller.address, day=day.name)
+        count = await self.storage.counters.take(subject, quota)
         if not count.allowed:
             raise QuotaExceeded("signups", limit=limit, used=count.used, resets_at=count.resets_at)
 
     async def list_keys(self, _request: Request, caller: Caller) -> Response:
-        keys = await self._accounts.keys(caller.account_id)
+        keys = await self.storage.accounts.keys(caller.account_id)
         return json_response({"object": "list", "data": [_shown_key(key) for key in keys]})
 
     async def revoke_key(self, request: Request, caller: Caller) -> Response:
-        if not await self._accounts.revoke(caller.account_id, request.path_params["key_id"], at=now_ms()):
+        if not await self.storage.accounts.revoke(caller.account_id, request.path_params["key_id"], at=now_ms()):
             raise _no_such_key()
         return Response(status_code=204)
 
@@ -176,11 +164,11 @@ class Accounts:
         overlap_s = _overlap_s(json_object(await body_of(request, most=MOST_BODY)), default=0)
         account = caller.known()[0]
         key_id = request.path_params["key_id"]
-        old = next((key for key in await self._accounts.keys(account.id) if key.id == key_id), None)
+        old = next((key for key in await self.storage.accounts.keys(account.id) if key.id == key_id), None)
         if old is None:
             raise _no_such_key()
         issued = issue_key(account.id, environment=old.environment, name=old.name)
-        if not await self._accounts.rotate(
+        if not await self.storage.accounts.rotate(
             account.id, key_id, new=issued.key, old_expires_at=now_ms() + overlap_s * 1000
         ):
             raise _no_such_key()
@@ -198,16 +186,18 @@ class Accounts:
             ("estimates", day, plan.estimates_per_day),
         ]
         windows = [(name, window.name) for name, window, _ in rows]
-        used = await self._counters.used(account.id, windows) if caller.environment == "production" else [0, 0, 0]
+        used = (
+            await self.storage.counters.used(account.id, windows) if caller.environment == "production" else [0, 0, 0]
+        )
         shown = [_usage(*row, count) for row, count in zip(rows, used, strict=True)]
         limits = {number.name: getattr(plan, number.name) for number in fields(plan) if number.name != "weight"}
         return json_response({"plan": account.plan, "limits": limits, "usage": shown})
 
     async def create_token(self, request: Request, caller: Caller) -> Response:
         job_id, scope, ttl_s = _token_request(json_object(await body_of(request, most=MOST_BODY)))
-        job = await own_job(self._jobs, caller, job_id)
+        job = await own_job(self.storage.jobs, caller, job_id)
         expires_s = now_ms() // 1000 + ttl_s
-        token = make_token(self._keys, job_id=job.id, scope=scope, expires_s=expires_s)
+        token = make_token(self.keys, job_id=job.id, scope=scope, expires_s=expires_s)
         return json_response({"token": token, "expires_at": iso(expires_s * 1000)}, 201)
 
     # --- webhook secrets -----------------------------------------------------------------------------------------
@@ -226,7 +216,7 @@ class Accounts:
         account, fresh = caller.known()[0], issue_webhook_secret()
         expires_at = fresh.created_at + overlap_s * 1000
         new = replace(fresh, previous=account.webhook_secret.current, previous_expires_at=expires_at)
-        await self._accounts.rotate_webhook_secret(account.id, new)
+        await self.storage.accounts.rotate_webhook_secret(account.id, new)
         return json_response(
             {
                 "webhook_secret": new.current,

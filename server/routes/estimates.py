@@ -37,7 +37,7 @@ from server.model.accounts import Count, Quota, SigningKeys
 from server.model.errors import FieldError, QuotaExceeded
 from server.model.instants import iso
 from server.model.jobs import State
-from server.routes.jobs import JOB_ID, own_job
+from server.routes.asking import JOB_ID, own_job
 from server.storage.ports import Counter, JobStore
 
 MOST_BODY = 2_000_000

@@ -7,7 +7,7 @@ errors have another shape. (platform.openai.com/docs/api-reference/audio)
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -43,25 +43,15 @@ ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_f
 SERVER_ERROR = 500
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAI:
-    def __init__(
-        self,
-        *,
-        transcriptions: Transcriptions,
-        holding: Holding,
-        jobs: JobStore,
-        blobs: BlobStore,
-        following: Following,
-        quiet_s: float,
-        offers: Mapping[str, Offer],
-    ) -> None:
-        self._transcriptions = transcriptions
-        self._holding = holding
-        self._jobs = jobs
-        self._blobs = blobs
-        self._following = following
-        self._quiet_s = quiet_s  # a stream without a word for so long gets a sign of life
-        self._offers = offers
+    transcriptions: Transcriptions
+    holding: Holding
+    jobs: JobStore
+    blobs: BlobStore
+    following: Following
+    quiet_s: float  # a stream without a word for so long gets a sign of life
+    offers: Mapping[str, Offer]
 
     def operations(self) -> list[Operation]:
         return [
@@ -87,21 +77,21 @@ class OpenAI:
         ]  # fmt: skip
 
     async def models(self, _request: Request, caller: Caller) -> Response:
-        offer = self._offers[caller.environment]
+        offer = self.offers[caller.environment]
         about = {"object": "model", "created": 0, "owned_by": "scribewire", "languages": sorted(offer.languages)}
         rows = [{"id": name, **about} for name in (ALIAS, offer.model)]
         return json_response({"object": "list", "data": rows})
 
     async def create(self, request: Request, caller: Caller) -> Response:
         wish = _Wish()
-        _, submitted = await self._transcriptions.accept(
-            request, caller, lambda received: wish.read(received, self._offers[caller.environment])
+        _, submitted = await self.transcriptions.accept(
+            request, caller, lambda received: wish.read(received, self.offers[caller.environment])
         )
         if wish.stream:
             return StreamingResponse(
                 self._streamed(submitted.job), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
             )
-        job = await self._holding.until_over(submitted.job, wait_s=HOLD_S)
+        job = await self.holding.until_over(submitted.job, wait_s=HOLD_S)
         if job.state is not State.COMPLETED:
             raise _unsuccessful(job)
         if wish.response_format in FILE_FORMATS:
@@ -111,13 +101,13 @@ class OpenAI:
         return json_response({"text": job.text, "usage": _usage(job)})
 
     async def _file(self, job: Job, name: str) -> Response:
-        artifact = await self._jobs.artifact(job.id, name)
+        artifact = await self.jobs.artifact(job.id, name)
         assert artifact is not None, "a completed job has every output that was asked for"
-        data = b"".join([piece async for piece in self._blobs.read(artifact.blob)])
+        data = b"".join([piece async for piece in self.blobs.read(artifact.blob)])
         return Response(data, media_type=FORMATS[name].media_type)
 
     async def _verbose(self, job: Job, *, words: bool) -> Mapping[str, Any]:
-        segments = await asyncio.to_thread(_all_segments, await self._jobs.chunks(job.id))
+        segments = await asyncio.to_thread(_all_segments, await self.jobs.chunks(job.id))
         shown = {
             "task": "transcribe",
             "language": job.language,
@@ -134,7 +124,7 @@ class OpenAI:
     async def _streamed(self, job: Job) -> AsyncIterator[bytes]:
         """Words as they are recognised, then the whole; a failure is an error event, for the status is long sent."""
         first = True
-        async with aclosing(self._following.follow(job.id, after=0, quiet_s=self._quiet_s)) as view:
+        async with aclosing(self.following.follow(job.id, after=0, quiet_s=self.quiet_s)) as view:
             async for seen in view:
                 if seen is None:
                     yield KEEP_ALIVE
@@ -143,7 +133,7 @@ class OpenAI:
                     space = "" if first or not word.get("spaced", True) else " "
                     yield _event("transcript.text.delta", delta=space + word["word"])
                     first = False
-        over = await self._jobs.get(job.id)
+        over = await self.jobs.get(job.id)
         if over is None or over.state is not State.COMPLETED:
             problem = Problem("job_not_completed", "the job was deleted") if over is None else _unsuccessful(over)
             yield _event("error", **error_body(problem))

@@ -35,25 +35,14 @@ class Ops:
         self._metrics = metrics
         self._ready = ready
         self._base_url = base_url
-        self._description: Mapping[str, Any] = {}
-
-    def describe(self, operations: Sequence[Operation]) -> None:
-        """What /openapi.json tells of; set once the whole table is known, this part of it included."""
-        self._description = document(operations, base_url=self._base_url)
 
     def operations(self) -> list[Operation]:
-        def free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> Operation:
-            answers = {200: Answer(description=summary, schema=more.pop("schema", {"type": "object"}))}
-            return Operation(method="GET", path=path, handle=handle, id=name, tag="service", summary=summary,
-                             auth=Auth.FREE, answers=answers, **more)  # fmt: skip
-
         return [
-            free("/v1/formats", self.formats, "listFormats", "Audio formats that are known", schema=ref("FormatList")),
-            free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health")),
-            free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health"), codes=("not_ready",)),
-            free("/openapi.json", self.openapi, "describe", "This description"),
-            free("/schemas/service_v1.json", self.schema, "schema", "JSON Schema of the JSON output"),
-            free("/metrics", self.metrics, "metrics", "Prometheus metrics", hidden=True),
+            _free("/v1/formats", self.formats, "listFormats", "Audio formats that are known", schema=ref("FormatList")),
+            _free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health")),
+            _free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health"), codes=("not_ready",)),
+            _free("/schemas/service_v1.json", self.schema, "schema", "JSON Schema of the JSON output"),
+            _free("/metrics", self.metrics, "metrics", "Prometheus metrics", hidden=True),
         ]
 
     async def formats(self, _request: Request, _caller: Caller) -> Response:
@@ -69,9 +58,6 @@ class Ops:
         await self._jobs.counts()  # the database answers
         return json_response({"status": "ready", **running})
 
-    async def openapi(self, _request: Request, _caller: Caller) -> Response:
-        return json_response(self._description)
-
     async def schema(self, _request: Request, _caller: Caller) -> Response:
         return json_response(service_v1_schema(self._base_url), headers=DAY)
 
@@ -86,6 +72,26 @@ class Ops:
         """Where things are, for programs that ask for /."""
         here = {name: f"{self._base_url}{path}" for name, path in PLACES.items()}
         return json_response({"service": "scribewire", "version": __version__, **here})
+
+
+class Description:
+    """/openapi.json, made once from the whole route table. It describes *others* and itself."""
+
+    def __init__(self, others: Sequence[Operation], *, base_url: str) -> None:
+        self._document = document([*others, *self.operations()], base_url=base_url)
+
+    def operations(self) -> list[Operation]:
+        return [_free("/openapi.json", self.openapi, "describe", "This description")]
+
+    async def openapi(self, _request: Request, _caller: Caller) -> Response:
+        return json_response(self._document)
+
+
+def _free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> Operation:
+    """A GET operation that needs no key and is not counted."""
+    answers = {200: Answer(description=summary, schema=more.pop("schema", {"type": "object"}))}
+    return Operation(method="GET", path=path, handle=handle, id=name, tag="service", summary=summary,
+                     auth=Auth.FREE, answers=answers, **more)  # fmt: skip
 
 
 PLACES = {

@@ -28,7 +28,7 @@ from server.model.orders import Source
 from server.records.links import Links
 from server.records.records import Records
 from server.routes.accepting import Accepting, fingerprinted, job_quotas
-from server.routes.jobs import JOB, POLL_S, query_seconds
+from server.routes.asking import JOB, JOB_POLL_S, query_seconds
 from server.storage.ports import JobStore
 
 
@@ -48,29 +48,17 @@ class Hold:
     applied: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transcriptions:
-    def __init__(
-        self,
-        *,
-        uploads: Uploads,
-        prober: Prober,
-        jobs: JobStore,
-        holding: Holding,
-        accepting: Accepting,
-        records: Records,
-        links: Links,
-        waiting: Waiting,
-        closing: asyncio.Event,
-    ) -> None:
-        self._uploads = uploads
-        self._prober = prober
-        self._jobs = jobs
-        self._holding = holding
-        self._accepting = accepting
-        self._records = records
-        self._links = links
-        self._waiting = waiting
-        self._closing = closing
+    uploads: Uploads
+    prober: Prober
+    jobs: JobStore
+    holding: Holding
+    accepting: Accepting
+    records: Records
+    links: Links
+    waiting: Waiting
+    closing: asyncio.Event
 
     def operations(self) -> list[Operation]:
         return [
@@ -113,30 +101,30 @@ class Transcriptions:
         self, request: Request, caller: Caller, parse: Callable[[Received], Asked]
     ) -> tuple[Asked, Submitted]:
         """What the request asks, as *parse* reads its members, and the job that it became."""
-        if self._closing.is_set():
+        if self.closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
-        key = self._accepting.key(request, caller)
+        key = self.accepting.key(request, caller)
         job_id = new_id(Prefix.JOB, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
-        async with self._accepting.reserved(key), self._received(request, caller, job_id) as received:
+        async with self.accepting.reserved(key), self._received(request, caller, job_id) as received:
             asked = parse(received)
-            query_seconds(request, "wait", most=self._waiting.most_s)
+            query_seconds(request, "wait", most=self.waiting.most_s)
             new = await self._new_job(job_id, caller, asked, received)
             said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
             content = received.file.sha256.encode() if received.file else b""
-            submitted = await self._jobs.submit(new, idempotency=fingerprinted(key, said, content))
+            submitted = await self.jobs.submit(new, idempotency=fingerprinted(key, said, content))
             received.keep = not submitted.replayed
         return asked, submitted
 
     @asynccontextmanager
     async def _received(self, request: Request, caller: Caller, job_id: str) -> AsyncIterator[Received]:
         _, _, plan = caller.known()
-        async with self._uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
+        async with self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
             yield received
 
     def _parsed(self, received: Received, caller: Caller) -> Asked:
         asked = parse_order(
             received.fields,
-            offer=self._accepting.offers[caller.environment],
+            offer=self.accepting.offers[caller.environment],
             sandbox=caller.environment == "sandbox",
             has_file=received.file is not None,
         )
@@ -150,18 +138,18 @@ class Transcriptions:
 
         `Prefer: respond-async, wait=10` is no contradiction: it asks to wait ten seconds at most (RFC 7240, 4.3).
         """
-        most_s = self._waiting.most_s
+        most_s = self.waiting.most_s
         for wait_s in (query_seconds(request, "wait", most=most_s), asked.wait_s, wish.wait_s):
             if wait_s is not None:
                 held_s = min(wait_s, most_s)
                 return Hold(held_s, applied=f"wait={held_s}")
         if wish.respond_async:
             return Hold(0, applied="respond-async")
-        return Hold(0 if asked.order.webhook_url else min(self._waiting.default_s, most_s))
+        return Hold(0 if asked.order.webhook_url else min(self.waiting.default_s, most_s))
 
     async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
         account, _, plan = caller.known()
-        warnings = await self._accepting.warnings(caller, asked.order, asked.warnings)
+        warnings = await self.accepting.warnings(caller, asked.order, asked.warnings)
         source, audio_s = await self._source(asked, received, plan)
         return NewJob(
             id=job_id,
@@ -182,20 +170,20 @@ class Transcriptions:
         """Where the audio is and how long it says to be. Audio that cannot become words is refused here."""
         if received.file is None:
             assert asked.url is not None
-            await self._accepting.check_url("url", asked.url)
+            await self.accepting.check_url("url", asked.url)
             return Source(type="url", url=asked.url), None
-        probe = await self._prober.probe(received.file.blob, longest_s=plan.audio_s_per_file)
+        probe = await self.prober.probe(received.file.blob, longest_s=plan.audio_s_per_file)
         source = Source(type="upload", filename=received.file.filename, bytes=received.file.bytes, format=probe.format)
         return source, probe.duration_s
 
     async def _answer(self, submitted: Submitted, hold: Hold) -> Response:
-        job = await self._holding.until_over(submitted.job, wait_s=hold.seconds)
-        record = await self._records.full(job)
+        job = await self.holding.until_over(submitted.job, wait_s=hold.seconds)
+        record = await self.records.full(job)
         headers = {"Idempotent-Replayed": "true"} if submitted.replayed else {}
         if hold.applied is not None:
             headers["Preference-Applied"] = hold.applied
-        place = self._links.job_path(job)
+        place = self.links.job_path(job)
         if job.terminal:
             return json_response(record, headers={**headers, "Content-Location": place})
-        headers |= {"Location": place, "Retry-After": str(POLL_S)}
+        headers |= {"Location": place, "Retry-After": str(JOB_POLL_S)}
         return json_response(record, 202, headers=headers)

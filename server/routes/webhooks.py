@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -22,7 +23,7 @@ from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
 from server.model.orders import MOST_URL_CHARS, Order, Source
 from server.records.records import Records
-from server.routes.jobs import JOB_ID, own_job
+from server.routes.asking import JOB_ID, own_job
 from server.storage.ports import JobStore, Outbox
 from server.webhooks.courier import Courier, signing_secrets
 
@@ -33,13 +34,13 @@ BODY_CODES = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
-    def __init__(self, *, jobs: JobStore, outbox: Outbox, egress: Egress, courier: Courier, records: Records) -> None:
-        self._jobs = jobs
-        self._outbox = outbox
-        self._egress = egress
-        self._courier = courier
-        self._records = records
+    jobs: JobStore
+    outbox: Outbox
+    egress: Egress
+    courier: Courier
+    records: Records
 
     def operations(self) -> list[Operation]:
         takes_url: dict[str, Any] = {
@@ -75,28 +76,28 @@ class Webhooks:
         ]  # fmt: skip
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        job = await own_job(self._jobs, caller, request.path_params["job_id"])
-        deliveries = await self._outbox.of_job(job.id)
+        job = await own_job(self.jobs, caller, request.path_params["job_id"])
+        deliveries = await self.outbox.of_job(job.id)
         return json_response({"object": "list", "data": [_shown(delivery) for delivery in deliveries]})
 
     async def redeliver(self, request: Request, caller: Caller) -> Response:
-        job = await own_job(self._jobs, caller, request.path_params["job_id"])
-        delivery = await self._outbox.redeliver(job.id, request.path_params["delivery_id"])
+        job = await own_job(self.jobs, caller, request.path_params["job_id"])
+        delivery = await self.outbox.redeliver(job.id, request.path_params["delivery_id"])
         if delivery is None:
             raise Problem("delivery_not_found", "this job has no such delivery")
         return json_response(_shown(delivery), 202)
 
     async def enable(self, request: Request, caller: Caller) -> Response:
         url = _url(json_object(await body_of(request, most=MOST_BODY)))
-        await self._outbox.enable(caller.account_id, url)
+        await self.outbox.enable(caller.account_id, url)
         return json_response({"url": url})
 
     async def test(self, request: Request, caller: Caller) -> Response:
         url = _url(json_object(await body_of(request, most=MOST_BODY)))
-        await self._egress.check(url)
+        await self.egress.check(url)
         message_id = new_id(Prefix.MESSAGE, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
-        body = orjson.dumps({**self._records.notice(_example(caller)), "test": True})
-        reply = await self._courier.bring(url, body, webhook_id=message_id, secrets=signing_secrets(caller.known()[0]))
+        body = orjson.dumps({**self.records.notice(_example(caller)), "test": True})
+        reply = await self.courier.bring(url, body, webhook_id=message_id, secrets=signing_secrets(caller.known()[0]))
         return json_response(
             {
                 "delivered": reply.error is None,

@@ -6,6 +6,7 @@ nobody. Server-Sent Events and WebSockets are written from the same view.
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
@@ -23,39 +24,30 @@ Seen: TypeAlias = Event | ShownPartial | None
 """What a reader is given next; None: nothing happened for a while."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    def __init__(
-        self,
-        *,
-        events: EventLog,
-        partials: Partials,
-        jobs: JobStore,
-        records: Records,
-        metrics: Metrics,
-        closing: asyncio.Event,
-    ) -> None:
-        self._events = events
-        self._partials = partials
-        self._jobs = jobs
-        self._records = records
-        self._metrics = metrics
-        self._closing = closing  # set when the server stops: readers leave, and come back by their last id
+    events: EventLog
+    partials: Partials
+    jobs: JobStore
+    records: Records
+    metrics: Metrics
+    closing: asyncio.Event  # set when the server stops: readers leave, and come back by their last id
 
     async def follow(self, job_id: str, *, after: int, quiet_s: float) -> AsyncGenerator[Seen]:
         """Every event behind *after* once and in order, partials in their places, None after *quiet_s* of nothing.
 
         Ends after the terminal event, when the job is deleted, and when the server stops.
         """
-        tail = self._events.tail(job_id, after=after)
+        tail = self.events.tail(job_id, after=after)
         shown, began = 0, now_ms()
-        with self._partials.watch(job_id) as news:
-            closed = asyncio.ensure_future(self._closing.wait())
+        with self.partials.watch(job_id) as news:
+            closed = asyncio.ensure_future(self.closing.wait())
             following: asyncio.Future[Event | None] | None = None
             partial_news: asyncio.Future[bool] | None = None
             try:
                 while not closed.done():
                     news.clear()
-                    partial = self._partials.newest(job_id)
+                    partial = self.partials.newest(job_id)
                     if partial is not None and partial.number != shown and partial.after == after:
                         shown = partial.number
                         yield partial
@@ -70,7 +62,7 @@ class Following:
                             return
                         after = event.seq
                         if event.at > began:
-                            self._metrics.event_lag.observe((now_ms() - event.at) / 1000)
+                            self.metrics.event_lag.observe((now_ms() - event.at) / 1000)
                         yield event
                     elif not partial_news.done() and not closed.done():
                         yield None
@@ -88,8 +80,8 @@ class Following:
         """
         if isinstance(seen, ShownPartial):
             return _joined(f'"job_id":"{job_id}"', seen.body)
-        if seen.type in TERMINAL_EVENTS and (job := await self._jobs.get(job_id)) is not None:
-            return orjson.dumps({**self._records.notice(job), "job_id": job_id, "seq": seen.seq})
+        if seen.type in TERMINAL_EVENTS and (job := await self.jobs.get(job_id)) is not None:
+            return orjson.dumps({**self.records.notice(job), "job_id": job_id, "seq": seen.seq})
         return _joined(f'"job_id":"{job_id}","seq":{seen.seq}', seen.body)
 
     async def typed(self, job_id: str, seen: Event | ShownPartial) -> bytes:

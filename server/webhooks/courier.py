@@ -31,12 +31,12 @@ class Reply:
     retry_after_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Courier:
     """Signs a body and brings it to an address, once."""
 
-    def __init__(self, egress: Egress, rules: WebhookRules) -> None:
-        self._egress = egress
-        self._rules = rules
+    egress: Egress
+    rules: WebhookRules
 
     async def bring(self, url: str, body: bytes, *, webhook_id: str, secrets: Sequence[str]) -> Reply:
         headers = {
@@ -44,16 +44,16 @@ class Courier:
             "User-Agent": USER_AGENT,
             **signed_headers(secrets, message_id=webhook_id, timestamp_s=now_ms() // 1000, body=body),
         }
-        patience = Patience(connect_s=self._rules.connect_s, read_s=self._rules.timeout_s)
+        patience = Patience(connect_s=self.rules.connect_s, read_s=self.rules.timeout_s)
         began = time.monotonic()
         try:
-            async with asyncio.timeout(self._rules.timeout_s):
-                target = self._egress.parse(url)
-                async with self._egress.request(
+            async with asyncio.timeout(self.rules.timeout_s):
+                target = self.egress.parse(url)
+                async with self.egress.request(
                     "POST", target, headers=headers, content=body, patience=patience
                 ) as response:
                     status, wish = response.status_code, response.headers.get("retry-after")
-                    await _read_some(response, self._rules.reply_bytes)
+                    await _read_some(response, self.rules.reply_bytes)
         except (TimeoutError, httpx.TimeoutException):
             return Reply(None, _since(began), "timeout")
         except TargetNotAllowed as error:

@@ -12,7 +12,7 @@ from server.logs import log
 from server.metrics import Metrics
 from server.model.deliveries import Attempt, Crowding, Delivery
 from server.records.records import Records
-from server.storage.ports import AccountStore, JobStore, Outbox
+from server.storage.ports import Storage
 from server.waiting import set_within
 from server.webhooks.backoff import delay_after
 from server.webhooks.courier import GONE, Courier, Reply, signing_secrets
@@ -29,18 +29,14 @@ class Deliveries:
     def __init__(
         self,
         *,
-        outbox: Outbox,
-        jobs: JobStore,
-        accounts: AccountStore,
+        storage: Storage,
         records: Records,
         courier: Courier,
         metrics: Metrics,
         rules: WebhookRules,
         poll_s: float = 1.0,
     ) -> None:
-        self._outbox = outbox
-        self._jobs = jobs
-        self._accounts = accounts
+        self._storage = storage
         self._records = records
         self._courier = courier
         self._metrics = metrics
@@ -77,7 +73,7 @@ class Deliveries:
             await self._arrived.wait()
             return []
         try:
-            return await self._outbox.claim_due(
+            return await self._storage.outbox.claim_due(
                 limit=room, busy_s=self._rules.timeout_s + MARGIN_S, wait_s=self._poll_s, crowding=self._crowding
             )
         except Exception:  # noqa: BLE001  the next round may succeed
@@ -106,7 +102,10 @@ class Deliveries:
 
     async def _sent(self, delivery: Delivery) -> Reply | None:
         """None for a delivery that is gone: its job was deleted since."""
-        job, account = await self._jobs.get(delivery.job_id), await self._accounts.account(delivery.account)
+        job, account = (
+            await self._storage.jobs.get(delivery.job_id),
+            await self._storage.accounts.account(delivery.account),
+        )
         if job is None or account is None:
             return None
         body = orjson.dumps(self._records.notice(job))
@@ -136,14 +135,14 @@ class Deliveries:
         state = "delivered" if reply.error is None else "pending" if delay_s is not None else "failed"
         if reply.status_code == GONE:
             state = "disabled"
-            await self._outbox.disable(delivery.account, delivery.url, reason="answered 410")
-        await self._outbox.record(delivery.id, attempt, state=state)
+            await self._storage.outbox.disable(delivery.account, delivery.url, reason="answered 410")
+        await self._storage.outbox.record(delivery.id, attempt, state=state)
         self._metrics.webhook_attempts.labels("ok" if reply.error is None else "failed").inc()
         if state in ("delivered", "failed"):
             await self._count(delivery, ok=state == "delivered")
 
     async def _count(self, delivery: Delivery, *, ok: bool) -> None:
         """Give an address up that let ten deliveries run out in a row."""
-        count = await self._outbox.exhausted(delivery.account, delivery.url, ok=ok)
+        count = await self._storage.outbox.exhausted(delivery.account, delivery.url, ok=ok)
         if count >= self._rules.exhausted_before_disable:
-            await self._outbox.disable(delivery.account, delivery.url, reason=f"{count} deliveries ran out")
+            await self._storage.outbox.disable(delivery.account, delivery.url, reason=f"{count} deliveries ran out")

@@ -241,7 +241,7 @@ async def _serving(
             settings,
             limits=limits,
             storage=storage,
-            benches={
+            engines={
                 "production": ServedEngine(
                     batch=batch,
                     hearing=hearing,

@@ -64,9 +64,7 @@ async def desk(storage: Storage, *, admission: Admission | None = None) -> Async
     made = Desk(
         DeskParts(
             worker="w",
-            jobs=storage.jobs,
-            events=storage.events,
-            blobs=storage.blobs,
+            storage=storage,
             partials=Partials(),
             hearings={"production": hearing},
             isolation=isolation(),

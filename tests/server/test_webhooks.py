@@ -87,9 +87,7 @@ async def office(folder: Path, clock: ManualClock | None = None, **rules: Any) -
 
         def deliveries(**options: Any) -> Deliveries:
             return Deliveries(
-                outbox=storage.outbox,
-                jobs=storage.jobs,
-                accounts=storage.accounts,
+                storage=storage,
                 records=Records(storage.jobs, links, NobodyLive()),
                 courier=Courier(egress, settled),
                 metrics=metrics,

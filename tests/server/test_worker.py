@@ -18,7 +18,7 @@ from server.accounts.plans import Plans
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
 from server.jobs.probing import Prober
-from server.jobs.running import WorkerRules, chunk_events
+from server.jobs.running import Tools, WorkerRules, chunk_events
 from server.jobs.worker import Workers
 from server.metrics import Metrics
 from server.model.errors import DiskFull
@@ -47,14 +47,16 @@ class Shop:
         egress = Egress(allowed=config(EGRESS_ALLOW_CIDRS="127.0.0.0/8").egress_allow_cidrs, allow_http=True)
         return Workers(
             name="test",
-            jobs=jobs or self.storage.jobs,
-            blobs=blobs,
+            tools=Tools(
+                jobs=jobs or self.storage.jobs,
+                blobs=blobs,
+                fetcher=Fetcher(egress, blobs),
+                prober=Prober(isolation(), blobs),
+                rules=rules,
+            ),
             batches={"production": self.batch},
             plans=Plans(self.storage.accounts, LIMITS),
-            fetcher=Fetcher(egress, blobs),
-            prober=Prober(isolation(), blobs),
             metrics=self.metrics,
-            rules=rules,
             count=count,
         )
 
