@@ -28,10 +28,10 @@ from server.engines import ServedEngine
 from server.http.bodies import Uploads
 from server.http.middleware import with_middleware
 from server.http.operation import Operation, Resource, not_found
-from server.jobs.holding import Holding
 from server.jobs.probing import Prober
 from server.jobs.running import Tools, WorkerRules
 from server.jobs.sweeping import Sweeper
+from server.jobs.waiter import JobWaiter
 from server.jobs.worker import Workers
 from server.live.desk import Desk, DeskParts
 from server.live.session import LiveRules
@@ -50,7 +50,7 @@ from server.routes.live_sockets import LiveSockets
 from server.routes.openai import OpenAI
 from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
-from server.routes.transcriptions import Transcriptions, Waiting
+from server.routes.transcriptions import Transcriptions, WaitLimits
 from server.routes.webhooks import Webhooks
 from server.storage.ports import Storage
 from server.streams.following import Following
@@ -183,7 +183,7 @@ def build_domain(
     desk = Desk(
         DeskParts(
             worker=name, storage=storage, partials=partials, isolation=isolation,
-            hearings={environment: engine.hearing for environment, engine in engines.items()},
+            engines={environment: engine.live for environment, engine in engines.items()},
             plans=Plans(storage.accounts, limits), metrics=metrics, closing=closing, rules=live_rules,
         )
     )  # fmt: skip
@@ -211,7 +211,7 @@ def open_egress(config: Config) -> Egress:
 def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: Estimator) -> ASGIApp:
     """The router over every operation and WebSocket."""
     storage, base_url, keys = domain.storage, domain.links.public_base_url, domain.storage.signing_keys
-    seats, holding = Seats(limits.streams), Holding(storage.jobs, domain.closing)
+    seats, waiter = Seats(limits.streams), JobWaiter(storage.jobs, domain.closing)
     door = Door(
         accounts=storage.accounts, counters=storage.counters, limits=limits, keys=keys,
         trusted_proxies=config.trusted_proxies,
@@ -221,13 +221,13 @@ def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: E
         {environment: engine.offer for environment, engine in domain.engines.items()},
     )  # fmt: skip
     transcriptions = Transcriptions(
-        uploads=Uploads(storage.blobs), prober=domain.prober, jobs=storage.jobs, holding=holding, accepting=accepting,
+        uploads=Uploads(storage.blobs), prober=domain.prober, jobs=storage.jobs, waiter=waiter, accepting=accepting,
         records=domain.records, links=domain.links,
-        waiting=Waiting(default_s=config.wait_default, most_s=config.wait_max), closing=domain.closing,
+        wait_limits=WaitLimits(default_s=config.wait_default, max_s=config.wait_max), closing=domain.closing,
     )  # fmt: skip
     ops = Ops(
         jobs=storage.jobs, outbox=storage.outbox, metrics=domain.metrics, base_url=base_url,
-        ready=lambda: None if domain.closing.is_set() else _running(domain.engines["production"]),
+        ready=lambda: None if domain.closing.is_set() else _describe_engine(domain.engines["production"]),
     )  # fmt: skip
     sockets = LiveSockets(
         door=door, jobs=storage.jobs, events=storage.events, desk=domain.desk, following=domain.following,
@@ -235,11 +235,11 @@ def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: E
     )  # fmt: skip
     groups: list[HasOperations] = [
         transcriptions,
-        Jobs(door=door, jobs=storage.jobs, holding=holding, blobs=storage.blobs, records=domain.records,
+        Jobs(door=door, jobs=storage.jobs, waiter=waiter, blobs=storage.blobs, records=domain.records,
              links=domain.links, wait_max_s=config.wait_max),
         EventStreams(door=door, jobs=storage.jobs, events=storage.events, following=domain.following,
                      metrics=domain.metrics, seats=seats),
-        LiveRequests(door=door, jobs=storage.jobs, desk=domain.desk, accepting=accepting, holding=holding,
+        LiveRequests(door=door, jobs=storage.jobs, desk=domain.desk, accepting=accepting, waiter=waiter,
                      records=domain.records, links=domain.links, finish_wait_s=config.wait_default),
         Webhooks(jobs=storage.jobs, outbox=storage.outbox, egress=domain.egress, courier=domain.courier,
                  records=domain.records),
@@ -247,7 +247,7 @@ def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: E
                  signup=SignUp(mode=config.signup, token=config.signup_token)),
         Estimates(estimator=estimator, thread=ThreadPoolExecutor(1, "estimates"), counters=storage.counters,
                   jobs=storage.jobs, limits=limits, keys=keys),
-        OpenAI(transcriptions=transcriptions, holding=holding, jobs=storage.jobs, blobs=storage.blobs,
+        OpenAI(transcriptions=transcriptions, waiter=waiter, jobs=storage.jobs, blobs=storage.blobs,
                following=domain.following, quiet_s=limits.streams.keep_alive_s, offers=accepting.offers),
         ops,
         Pages(index=ops.index, base_url=base_url),
@@ -262,7 +262,7 @@ def _resources(operations: list[Operation], door: Door) -> list[BaseRoute]:
     return [Route(path, Resource([row for row in operations if row.path == path], door)) for path in paths]
 
 
-def _running(engine: ServedEngine) -> Mapping[str, Any]:
+def _describe_engine(engine: ServedEngine) -> Mapping[str, Any]:
     return {
         "engine": engine.offer.engine,
         "model": engine.offer.model,

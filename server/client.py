@@ -31,7 +31,7 @@ POLL_S = 30
 TRIES = 6  # of anything that the network broke, before its error is the caller's
 FIRST_PAUSE_S = 0.5  # before the second try; doubles
 FRAME_BYTES = 32 * 1024  # most audio in one message
-MOST_UNSENT = 64 * FRAME_BYTES  # bytes that may wait before send() does
+MAX_UNSENT = 64 * FRAME_BYTES  # bytes that may wait before send() does
 REFUSED = range(4400, 4500)  # close codes with which the server says that trying again will not help
 PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server restarts
 KEEP_ALIVE_S = 10
@@ -73,13 +73,13 @@ class Client:
         """The record of a new job. A request that the network broke is sent again and makes no second job."""
         headers = {"Idempotency-Key": secrets.token_hex(16), "Prefer": "respond-async"}
         if isinstance(source, str):
-            return await self._asked("POST", "/v1/transcribe", headers=headers, json={"url": source, **fields})
+            return await self._request_json("POST", "/v1/transcribe", headers=headers, json={"url": source, **fields})
         form = {name: _form_text(value) for name, value in fields.items()}
         with source.open("rb") as file:  # read piece by piece, and from its start with every try
-            return await self._asked("POST", "/v1/transcribe", headers=headers, files={"file": file}, data=form)
+            return await self._request_json("POST", "/v1/transcribe", headers=headers, files={"file": file}, data=form)
 
     async def job(self, job_id: str, *, wait_s: int = 0) -> dict[str, Any]:
-        return await self._asked("GET", f"/v1/jobs/{job_id}", params={"wait": wait_s})
+        return await self._request_json("GET", f"/v1/jobs/{job_id}", params={"wait": wait_s})
 
     async def wait(self, job_id: str) -> dict[str, Any]:
         """The record once the job is over, however long that takes."""
@@ -114,7 +114,7 @@ class Client:
 
         Without a sample_rate, audio in mulaw and alaw has 8000 samples a second, in the other raw encodings 16,000.
         """
-        record = await self._asked("POST", "/v1/live", json=options)
+        record = await self._request_json("POST", "/v1/live", json=options)
         stream = LiveStream(record["job_id"], record["live"]["ingest_ws"])
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(stream.run(), name=f"live {stream.job_id}")
@@ -140,7 +140,7 @@ class Client:
                     yield seq, {"type": kind, **orjson.loads(value)}
                     seq, kind = 0, ""
 
-    async def _asked(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+    async def _request_json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         answer: dict[str, Any] = (await self._send(method, path, **request)).json()
         return answer
 
@@ -152,7 +152,7 @@ class Client:
                 if tries + 1 == TRIES:
                     raise
             else:
-                if not _passing(answer) or tries + 1 == TRIES:
+                if not _may_pass(answer) or tries + 1 == TRIES:
                     return _check(answer)
             await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
         raise AssertionError("the last try returns or raises")
@@ -182,7 +182,7 @@ class LiveStream:
         self._kept.append(audio)
         self._news.set()
         async with self._room:
-            await self._room.wait_for(lambda: self._kept_to - self._sent_to <= MOST_UNSENT or self._over)
+            await self._room.wait_for(lambda: self._kept_to - self._sent_to <= MAX_UNSENT or self._over)
 
     def close(self) -> None:
         """No more audio will come. Calling it again does nothing."""
@@ -200,7 +200,7 @@ class LiveStream:
         try:
             while True:
                 try:
-                    async with connect(self._place(), max_size=None) as socket:
+                    async with connect(self._resume_url(), max_size=None) as socket:
                         tries = 0
                         if await self._converse(socket):
                             return
@@ -221,17 +221,17 @@ class LiveStream:
     def _kept_to(self) -> int:
         return self._kept_from + sum(map(len, self._kept))
 
-    def _place(self) -> str:
+    def _resume_url(self) -> str:
         return f"{self._address}&last_event_id={self._last_seq}"
 
     async def _converse(self, socket: ClientConnection) -> bool:
         """One connection's life; True once the session is over."""
         started = orjson.loads(await socket.recv())
         if started["type"] == "error":
-            raise _said_no(started["error"])
+            raise _error_of_frame(started["error"])
         if started["received_bytes"] < self._kept_from:
             raise ServiceError(409, "audio_gone", "the server asks for audio that it had settled before")
-        self._settled(started["settled_bytes"] or 0)
+        self._forget_settled(started["settled_bytes"] or 0)
         self._sent_to = started["received_bytes"]
         sending = asyncio.create_task(self._send_all(socket))
         try:
@@ -245,10 +245,10 @@ class LiveStream:
         async for frame in socket:
             event = orjson.loads(frame)
             if event["type"] == "ack":
-                self._settled(event["settled_bytes"] or 0)
+                self._forget_settled(event["settled_bytes"] or 0)
                 continue
             if event["type"] == "error":
-                raise _said_no(event["error"])
+                raise _error_of_frame(event["error"])
             self._last_seq = max(self._last_seq, event.get("seq", 0))
             self._events.put_nowait(event)
             if event["type"] in TERMINAL_EVENTS:
@@ -278,13 +278,13 @@ class LiveStream:
             at += len(piece)
         return None
 
-    def _settled(self, count: int) -> None:
+    def _forget_settled(self, count: int) -> None:
         """The words of the first *count* bytes are final: even a server that is killed asks for none of them again."""
         while self._kept and self._kept_from + len(self._kept[0]) <= count:
             self._kept_from += len(self._kept.popleft())
 
 
-def _said_no(problem: Mapping[str, Any]) -> Exception:
+def _error_of_frame(problem: Mapping[str, Any]) -> Exception:
     """What an error frame is: for good, or a broken connection like any other."""
     if problem["code"] in PASSING:
         return ConnectionResetError(problem["detail"])
@@ -301,7 +301,7 @@ def _check(answer: httpx.Response) -> httpx.Response:
         raise ServiceError(answer.status_code, "unknown", answer.reason_phrase) from None
 
 
-def _passing(answer: httpx.Response) -> bool:
+def _may_pass(answer: httpx.Response) -> bool:
     """A refusal that another try may not meet."""
     return answer.status_code in (502, 503, 504)
 

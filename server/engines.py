@@ -15,7 +15,7 @@ from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
 from server.capacity import sessions_of
 from server.config import Config
 from server.jobs.running import Transcriber
-from server.live.hearing import Hearing
+from server.live.engine import LiveEngine
 from server.model.offers import Offer
 
 
@@ -24,7 +24,7 @@ class ServedEngine:
     """One environment's engine: how its files and its live sessions are heard, and what may be asked of it."""
 
     batch: Transcriber
-    hearing: Hearing
+    live: LiveEngine
     offer: Offer
     statistics: Callable[[], SchedulerStatistics]
 
@@ -66,17 +66,17 @@ def _served(
     engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
     batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)
-    hearing = Hearing(
+    live = LiveEngine(
         engine=engine.name,
         model=engine.model,
         listener=scheduler,
-        admission=scheduler,
+        headroom=scheduler,
         voice=voice,
         most=sessions_of(engine, data_dir),
     )
     return ServedEngine(
         batch=batch,
-        hearing=hearing,
+        live=live,
         offer=_offer(loaded),
         statistics=scheduler.statistics,
     )

@@ -4,11 +4,10 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from server.accounts.keys import CHANCE_BYTES, digest, display_prefix, last4, make_key, make_webhook_secret
+from server.accounts.keys import KEY_CHANCE_BYTES, digest, display_prefix, last4, make_key, make_webhook_secret
 from server.clock import now_ms
 from server.model.accounts import Account, ApiKey, WebhookSecret
-from server.model.ids import CHANCE_BYTES as ID_CHANCE_BYTES
-from server.model.ids import Prefix, new_id
+from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.storage.ports import AccountStore
 
 
@@ -22,9 +21,9 @@ class Issued:
 
 def issue_key(account_id: str, *, environment: str, name: str | None) -> Issued:
     """A key that is not stored yet."""
-    secret = make_key(environment, secrets.token_bytes(CHANCE_BYTES))
+    secret = make_key(environment, secrets.token_bytes(KEY_CHANCE_BYTES))
     key = ApiKey(
-        id=new_id(Prefix.KEY, ms=now_ms(), chance=secrets.token_bytes(ID_CHANCE_BYTES)),
+        id=new_id(Prefix.KEY, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES)),
         account=account_id,
         environment=environment,
         name=name,
@@ -37,7 +36,7 @@ def issue_key(account_id: str, *, environment: str, name: str | None) -> Issued:
 
 
 def issue_webhook_secret() -> WebhookSecret:
-    return WebhookSecret(current=make_webhook_secret(secrets.token_bytes(CHANCE_BYTES)), created_at=now_ms())
+    return WebhookSecret(current=make_webhook_secret(secrets.token_bytes(KEY_CHANCE_BYTES)), created_at=now_ms())
 
 
 async def open_account(
@@ -51,7 +50,7 @@ async def open_account(
     """A new account with its first key, stored."""
     now = now_ms()
     account = Account(
-        id=new_id(Prefix.ACCOUNT, ms=now, chance=secrets.token_bytes(ID_CHANCE_BYTES)),
+        id=new_id(Prefix.ACCOUNT, ms=now, chance=secrets.token_bytes(CHANCE_BYTES)),
         plan=plan,
         created_at=now,
         webhook_secret=issue_webhook_secret(),

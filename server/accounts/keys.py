@@ -19,7 +19,7 @@ from server.model.errors import RequestError
 ENVIRONMENT_OF: Mapping[str, str] = MappingProxyType({"sw_live_": "production", "sw_test_": "sandbox"})
 """What a key starts with -> the environment that takes it."""
 
-CHANCE_BYTES = 32
+KEY_CHANCE_BYTES = 32
 RANDOM_LENGTH = 30
 CHECK_LENGTH = 6
 
@@ -35,7 +35,7 @@ class MalformedKey(RequestError):
 
 
 def make_key(environment: str, chance: bytes) -> str:
-    """The key of CHANCE_BYTES random bytes, for "production" or "sandbox"."""
+    """The key of KEY_CHANCE_BYTES random bytes, for "production" or "sandbox"."""
     number = _number(chance) % 62**RANDOM_LENGTH  # 2**256 is so much more that no key is likelier by 2**-77
     body = _PREFIX_OF[environment] + _base62(number, RANDOM_LENGTH)
     return body + _check(body)
@@ -64,14 +64,14 @@ def last4(key: str) -> str:
 
 
 def make_webhook_secret(chance: bytes) -> str:
-    """`whsec_` and the base64 of CHANCE_BYTES random bytes, as Standard Webhooks writes secrets."""
+    """`whsec_` and the base64 of KEY_CHANCE_BYTES random bytes, as Standard Webhooks writes secrets."""
     _number(chance)
     return "whsec_" + base64.b64encode(chance).decode()
 
 
 def _number(chance: bytes) -> int:
-    if len(chance) != CHANCE_BYTES:
-        raise ValueError(f"secrets are made of {CHANCE_BYTES} random bytes, got {len(chance)}")
+    if len(chance) != KEY_CHANCE_BYTES:
+        raise ValueError(f"secrets are made of {KEY_CHANCE_BYTES} random bytes, got {len(chance)}")
     return int.from_bytes(chance)
 
 

@@ -176,17 +176,17 @@ class SlidingWindow:
         self._instants: deque[int] = deque()
 
     def hit(self, now: int, limit: int) -> WindowUse:
-        """Count a request at *now* if it fits. A clock that goes back is taken for standing still."""
+        """Count a request at *now* if it fits. A clock that goes back is taken to stand still."""
         now = self._forget(now)
         allowed = len(self._instants) < limit
         if allowed:
             self._instants.append(now)
-        return self._standing(now, limit, allowed=allowed)
+        return self._window_use(now, limit, allowed=allowed)
 
     def look(self, now: int, limit: int) -> WindowUse:
         """How it stands, without counting."""
         now = self._forget(now)
-        return self._standing(now, limit, allowed=len(self._instants) < limit)
+        return self._window_use(now, limit, allowed=len(self._instants) < limit)
 
     def idle(self, now: int) -> bool:
         """Is nothing left to remember?"""
@@ -200,7 +200,7 @@ class SlidingWindow:
             self._instants.popleft()
         return now
 
-    def _standing(self, now: int, limit: int, *, allowed: bool) -> WindowUse:
+    def _window_use(self, now: int, limit: int, *, allowed: bool) -> WindowUse:
         used = len(self._instants)
         # A limit that was lowered meanwhile has to see more than one request go before the next fits.
         leaves = self._instants[max(0, used - limit)] if limit > 0 and used else now

@@ -65,7 +65,7 @@ class Scope(StrEnum):
 
 def make_token(keys: SigningKeys, *, job_id: str, scope: Scope, expires_s: int) -> str:
     """A token good for this job and scope until the second *expires_s* (since 1970, exclusive)."""
-    return "st_" + _sealed(keys, "token", f"{job_id}\n{scope}\n{expires_s}")
+    return "st_" + _seal(keys, "token", f"{job_id}\n{scope}\n{expires_s}")
 
 
 def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now_s: float) -> None:
@@ -73,7 +73,7 @@ def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now
 
     Raises MalformedToken, TokenExpired, WrongJob, WrongScope.
     """
-    content = _unsealed(keys, "token", token.removeprefix("st_")) if token.startswith("st_") else None
+    content = _unseal(keys, "token", token.removeprefix("st_")) if token.startswith("st_") else None
     if content is None:
         raise MalformedToken("this is no stream token of this server")
     its_job, its_scope, expires_s = content.split("\n")
@@ -114,12 +114,12 @@ def _link_signature(secret: bytes, path: str, exp: str) -> str:
 
 def make_cursor(keys: SigningKeys, *, owner: str, created_at: int, job_id: str) -> str:
     """An opaque text that stands for the row (created_at, job_id) in *owner*'s list."""
-    return _sealed(keys, f"cursor of {owner}", f"{created_at}\n{job_id}")
+    return _seal(keys, f"cursor of {owner}", f"{created_at}\n{job_id}")
 
 
 def read_cursor(keys: SigningKeys, cursor: str, *, owner: str) -> tuple[int, str]:
     """The (created_at, job_id) that make_cursor() was given for this owner. Raises InvalidCursor."""
-    content = _unsealed(keys, f"cursor of {owner}", cursor)
+    content = _unseal(keys, f"cursor of {owner}", cursor)
     if content is None:
         raise InvalidCursor("this cursor was not given out for this list")
     created_at, job_id = content.split("\n")
@@ -129,13 +129,13 @@ def read_cursor(keys: SigningKeys, cursor: str, *, owner: str) -> tuple[int, str
 # --- the common part: base64url(tag + "kid\ncontent") --------------------------------------------------------------
 
 
-def _sealed(keys: SigningKeys, purpose: str, content: str) -> str:
+def _seal(keys: SigningKeys, purpose: str, content: str) -> str:
     signed = f"{keys.current}\n{content}".encode()
     return _base64url(_tag(keys.secrets[keys.current], purpose, signed) + signed)
 
 
-def _unsealed(keys: SigningKeys, purpose: str, text: str) -> str | None:
-    """The content that _sealed() was given for this purpose, None for anything else."""
+def _unseal(keys: SigningKeys, purpose: str, text: str) -> str | None:
+    """The content that _seal() was given for this purpose, None for anything else."""
     data = _base64url_bytes(text)
     tag, signed = data[:TAG_BYTES], data[TAG_BYTES:]
     kid, _, content = signed.partition(b"\n")

@@ -35,8 +35,8 @@ from server.model.errors import StorageError
 from server.storage.sqlite.folder import make_private
 from server.storage.sqlite.open import open_storage
 
-LEAST_FREE_BYTES = 1 << 30
-LEAST_MEMORY_BYTES = 1 << 30
+MIN_FREE_BYTES = 1 << 30
+MIN_MEMORY_BYTES = 1 << 30
 PROBE_HOST = "huggingface.co"  # where models come from
 
 
@@ -164,7 +164,7 @@ def _data_folder(config: Config) -> Finding:
     except (StorageError, OSError) as error:
         return Finding("data folder", well=False, detail=str(error))
     free = shutil.disk_usage(config.data_dir).free
-    return Finding("data folder", well=free >= LEAST_FREE_BYTES, detail=f"{config.data_dir}, {free / 1e9:.1f} GB free")
+    return Finding("data folder", well=free >= MIN_FREE_BYTES, detail=f"{config.data_dir}, {free / 1e9:.1f} GB free")
 
 
 def _machine(_config: Config) -> Finding:
@@ -172,7 +172,7 @@ def _machine(_config: Config) -> Finding:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     detail = f"{cores} processor cores, {memory / 1e9:.1f} GB of memory, {os.uname().sysname} {os.uname().machine}"
-    return Finding("machine", well=memory >= LEAST_MEMORY_BYTES, detail=detail)
+    return Finding("machine", well=memory >= MIN_MEMORY_BYTES, detail=detail)
 
 
 CHECKS: tuple[Callable[[Config], Finding], ...] = (

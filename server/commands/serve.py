@@ -35,7 +35,7 @@ from server.storage.sqlite.open import open_storage
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
 OPERATOR_KEY = "operator-key"  # file in the data folder
-MOST_MESSAGE_BYTES = 4 * 1024 * 1024
+CUT_OFF_BYTES = 4 * 1024 * 1024
 """Of a WebSocket message that is read at all. Routes refuse a quarter of it in good order, here the line is cut."""
 
 PARTING_S = 0.5  # in which streams say why they end, before uvicorn ends what is left in its own way
@@ -138,7 +138,7 @@ def transport(app: ASGIApp) -> uvicorn.Config:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACE_S,
         ws=PatientWebSocket,
-        ws_max_size=MOST_MESSAGE_BYTES,
+        ws_max_size=CUT_OFF_BYTES,
         ws_ping_interval=20,
         ws_ping_timeout=20,
         ws_per_message_deflate=False,  # audio does not get smaller, and every connection would keep its tables

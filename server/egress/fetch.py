@@ -12,7 +12,7 @@ from server.http.headers import clean_filename
 from server.model.orders import Source
 from server.storage.ports import BlobStore
 
-MOST_REDIRECTS = 3
+MAX_REDIRECTS = 3
 TOTAL_S = 300.0
 PATIENCE = Patience(connect_s=10.0, read_s=30.0)
 USER_AGENT = "scribewire/1"
@@ -55,17 +55,17 @@ class Fetcher:
 
     async def _follow(self, source: Source, blob: str, most: int) -> Source:
         target = self.egress.parse(source.url or "")
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             async with self.egress.request(
                 "GET", target, headers={"User-Agent": USER_AGENT, "Accept": "*/*"}, patience=PATIENCE
             ) as response:
                 if response.status_code not in REDIRECTS:
                     size = await self._keep(response, blob, most)
                     return replace(source, bytes=size, filename=_filename(target))
-                target = self._redirected(target, response)
-        raise FetchError("source_http_error", f"more than {MOST_REDIRECTS} redirects")
+                target = self._redirect_target(target, response)
+        raise FetchError("source_http_error", f"more than {MAX_REDIRECTS} redirects")
 
-    def _redirected(self, target: Target, response: httpx.Response) -> Target:
+    def _redirect_target(self, target: Target, response: httpx.Response) -> Target:
         location = response.headers.get("location")
         if not location:
             raise FetchError("source_http_error", f"status {response.status_code} without a Location")

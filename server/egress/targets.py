@@ -12,12 +12,12 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import TypeAlias
 from urllib.parse import quote, urlsplit
 
+from server.model.bounds import MAX_URL_CHARS
 from server.model.errors import RequestError
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
-MOST_CHARS = 2048
 PORTS = frozenset({80, 443})
 """Elsewhere are databases and mail servers, some of which can be made to act by a well-chosen HTTP request."""
 
@@ -85,8 +85,8 @@ def parse_target(url: str, *, allow_http: bool, allowed: Sequence[Network]) -> T
 
     *allowed* are networks that may be called although they are not public, and on any port.
     """
-    if len(url) > MOST_CHARS or not _WRITABLE.fullmatch(url):
-        raise TargetNotAllowed(f"a URL has 1 to {MOST_CHARS} characters, without spaces, backslashes or line breaks")
+    if len(url) > MAX_URL_CHARS or not _WRITABLE.fullmatch(url):
+        raise TargetNotAllowed(f"a URL has 1 to {MAX_URL_CHARS} characters, without spaces, backslashes or line breaks")
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -22,9 +22,9 @@ URLENCODED = "application/x-www-form-urlencoded"
 JSON = "application/json"
 MEDIA_TYPES = (MULTIPART, JSON, URLENCODED)
 
-MOST_FIELDS = 32
-MOST_FIELD_BYTES = 64_000
-MOST_FORM_BYTES = 1_000_000  # a body without a file
+MAX_FIELDS = 32
+MAX_FIELD_BYTES = 64_000
+MAX_FORM_BYTES = 1_000_000  # a body without a file
 IDLE_S = 60.0  # without a byte of a body: its client is gone, or only wants to hold the connection
 PIECE = 256 * 1024  # bytes gathered before a write, so that a fast upload makes few thread hops
 
@@ -76,9 +76,9 @@ class Uploads:
             if media_type == MULTIPART.encode():
                 await self._multipart(request, received, options.get(b"boundary", b""), f"{prefix}/source", most)
             elif media_type == JSON.encode():
-                received.fields = _from_json(await body_of(request, most=MOST_FORM_BYTES))
+                received.fields = _from_json(await body_of(request, most=MAX_FORM_BYTES))
             else:
-                received.fields = _from_urlencoded(await body_of(request, most=MOST_FORM_BYTES))
+                received.fields = _from_urlencoded(await body_of(request, most=MAX_FORM_BYTES))
             yield received
         finally:
             if received.file is not None and not received.keep:
@@ -93,7 +93,7 @@ class Uploads:
             total = 0
             async for data in _arriving(request):
                 total += len(data)
-                if total > most + MOST_FORM_BYTES:
+                if total > most + MAX_FORM_BYTES:
                     raise _too_large(most, total)
                 form.feed(data)
                 if form.file is not None and file is None:
@@ -198,16 +198,16 @@ class _Form:
                 raise invalid([FieldError("file", "repeated", "may be given only once")])
             self._is_file = True
             self.file = options.get(b"filename", b"").decode("utf-8", "replace")
-        elif sum(map(len, self.fields.values())) >= MOST_FIELDS:
-            raise Problem("invalid_multipart", f"more than {MOST_FIELDS} fields")
+        elif sum(map(len, self.fields.values())) >= MAX_FIELDS:
+            raise Problem("invalid_multipart", f"more than {MAX_FIELDS} fields")
 
     def _part_data(self, data: bytes, start: int, end: int) -> None:
         if self._is_file:
             self._taken += data[start:end]
             return
         self._value += data[start:end]
-        if len(self._value) > MOST_FIELD_BYTES:
-            raise Problem("invalid_multipart", f"field {self._name[:100]!r} is larger than {MOST_FIELD_BYTES} bytes")
+        if len(self._value) > MAX_FIELD_BYTES:
+            raise Problem("invalid_multipart", f"field {self._name[:100]!r} is larger than {MAX_FIELD_BYTES} bytes")
 
     def _part_end(self) -> None:
         if not self._is_file:
@@ -271,7 +271,7 @@ def _from_json(body: bytes) -> dict[str, list[object]]:
 
 def _from_urlencoded(body: bytes) -> dict[str, list[object]]:
     try:
-        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
     except ValueError as error:
         raise Problem("invalid_multipart", f"the body is no valid form: {error}") from None
     fields: dict[str, list[object]] = {}

@@ -15,17 +15,17 @@ class Caller:
     account: Account | None = None
     key: ApiKey | None = None
     plan: Plan | None = None
-    standing: WindowUse | None = None  # of the window of one minute, where one was counted
+    window: WindowUse | None = None  # of the window of one minute, where one was counted
 
     @property
     def account_id(self) -> str:
-        return self.known()[0].id
+        return self.require_account()[0].id
 
     @property
     def key_id(self) -> str:
-        return self.known()[1].id
+        return self.require_account()[1].id
 
-    def known(self) -> tuple[Account, ApiKey, Plan]:
+    def require_account(self) -> tuple[Account, ApiKey, Plan]:
         """Account, key and plan of a caller with a key; handlers of operations with Auth.KEY have such a one."""
         if self.account is None or self.key is None or self.plan is None:
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")

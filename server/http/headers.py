@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from server.model.accounts import WindowUse
 from server.model.errors import RequestError
 
-MOST_IDEMPOTENCY_CHARS = 255
-MOST_FILENAME_BYTES = 255  # as file systems count
+MAX_IDEMPOTENCY_CHARS = 255
+MAX_FILENAME_BYTES = 255  # as file systems count
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  RFC 9110's token, no secret
 _LIST_ITEM = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*"?)+')
@@ -63,8 +63,8 @@ def idempotency_key(header: str) -> str:
         text = re.sub(r"\\(.)", r"\1", quoted[1])
     elif text.startswith('"'):
         raise InvalidIdempotencyKey("a quoted Idempotency-Key must end with its quote and escape only quotes")
-    if not _PRINTABLE.fullmatch(text) or len(text) > MOST_IDEMPOTENCY_CHARS:
-        raise InvalidIdempotencyKey(f"an Idempotency-Key has 1 to {MOST_IDEMPOTENCY_CHARS} printable ASCII characters")
+    if not _PRINTABLE.fullmatch(text) or len(text) > MAX_IDEMPOTENCY_CHARS:
+        raise InvalidIdempotencyKey(f"an Idempotency-Key has 1 to {MAX_IDEMPOTENCY_CHARS} printable ASCII characters")
     return text
 
 
@@ -139,14 +139,14 @@ def none_match(headers: Iterable[str], etag: str) -> bool:
 
 
 def clean_filename(name: str | None) -> str | None:
-    """The last part of *name*, fit to be shown: no path, nothing invisible, at most MOST_FILENAME_BYTES of UTF-8.
+    """The last part of *name*, fit to be shown: no path, nothing invisible, at most MAX_FILENAME_BYTES of UTF-8.
 
     None where nothing is left. Directions of writing are taken out with the rest that is invisible: they let
     `gpj.exe` be read backwards.
     """
     shown = "".join(c for c in name or "" if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
     last = re.split(r"[/\\]", shown)[-1].strip()
-    cut = last.encode()[:MOST_FILENAME_BYTES].decode(errors="ignore").strip()
+    cut = last.encode()[:MAX_FILENAME_BYTES].decode(errors="ignore").strip()
     return None if cut in ("", ".", "..") else cut
 
 
@@ -158,17 +158,17 @@ def seconds_until(instant: int, now: int) -> int:
     return max(1, -(-(instant - now) // 1000))
 
 
-def limit_headers(standings: Sequence[WindowUse], *, now: int) -> dict[str, str]:
+def limit_headers(windows: Sequence[WindowUse], *, now: int) -> dict[str, str]:
     """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11) for all, X-RateLimit-* for the tightest.
 
     The tightest is the one that refused, else the one with the fewest requests left. No headers for no windows.
     """
-    if not standings:
+    if not windows:
         return {}
-    tightest = min(standings, key=lambda standing: (standing.allowed, standing.remaining))
+    tightest = min(windows, key=lambda window: (window.allowed, window.remaining))
     return {
-        "RateLimit-Policy": ", ".join(f'"{s.name}";q={s.limit};w={s.window_s}' for s in standings),
-        "RateLimit": ", ".join(f'"{s.name}";r={s.remaining};t={seconds_until(s.resets_at, now)}' for s in standings),
+        "RateLimit-Policy": ", ".join(f'"{s.name}";q={s.limit};w={s.window_s}' for s in windows),
+        "RateLimit": ", ".join(f'"{s.name}";r={s.remaining};t={seconds_until(s.resets_at, now)}' for s in windows),
         "X-RateLimit-Limit": str(tightest.limit),
         "X-RateLimit-Remaining": str(tightest.remaining),
         "X-RateLimit-Reset": str(-(-tightest.resets_at // 1000)),

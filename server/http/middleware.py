@@ -27,7 +27,7 @@ EXPOSED_HEADERS = (
     "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Resource", "X-Request-Id", "Link", "ETag",
     "Content-Disposition", "Preference-Applied", "Idempotent-Replayed", "Deprecation", "Sunset",
 )  # fmt: skip
-LEAST_COMPRESSED = 1000  # bytes; below, gzip costs more than it saves
+MIN_COMPRESSED = 1000  # bytes; below, gzip costs more than it saves
 
 PREFLIGHT_S = 600  # for which a browser may remember what a preflight said
 
@@ -96,7 +96,7 @@ class _Compression:
 
     def __init__(self, app: ASGIApp) -> None:
         self._plain = app
-        self._gzip = GZipMiddleware(app, minimum_size=LEAST_COMPRESSED)
+        self._gzip = GZipMiddleware(app, minimum_size=MIN_COMPRESSED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         plain = scope["type"] != "http" or _OUTPUT.search(scope["path"])

@@ -7,7 +7,7 @@ from server import __version__
 from server.http.codes import CODES
 from server.http.operation import Answer, Auth, Operation, Parameter
 from server.http.schemas import SCHEMAS, ref
-from server.model.orders import WEBHOOK_EVENTS
+from server.model import bounds
 
 PROBLEM = "application/problem+json"
 ALWAYS = ("internal", "not_ready", "shutting_down")
@@ -49,7 +49,7 @@ def document(operations: Iterable[Operation], *, base_url: str) -> dict[str, Any
         ],
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
-        "webhooks": {event: _webhook(event) for event in WEBHOOK_EVENTS},
+        "webhooks": {event: _webhook(event) for event in bounds.WEBHOOK_EVENTS},
         "components": {
             "schemas": SCHEMAS,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key"}},

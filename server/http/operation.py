@@ -87,7 +87,7 @@ class Operation:
     description: str = ""
     auth: Auth = Auth.KEY
     media_types: tuple[str, ...] = ()  # what a body may be; none: a body is ignored
-    most_body: int | None = None  # bytes; None: the plan's upload cap
+    max_body: int | None = None  # bytes; None: the plan's upload cap
     body_required: bool = False
     bodies: Mapping[str, Schema] = field(default_factory=dict)  # media type -> schema, for the documentation
     body_examples: Mapping[str, object] = field(default_factory=dict)

@@ -8,24 +8,9 @@ from typing import Any
 
 from pipeline.documents.schema import service_v1_schema
 from server.http.codes import CODES
+from server.model import bounds
 from server.model.jobs import JOB_CODES, State
-from server.model.orders import (
-    CHANNELS,
-    ENCODINGS,
-    ENDPOINTING_MS,
-    FORMATS,
-    MOST_METADATA_CHARS,
-    MOST_METADATA_KEYS,
-    MOST_PROMPT_CHARS,
-    MOST_URL_CHARS,
-    RATES,
-    SCENARIOS,
-    TELEPHONE_ENCODINGS,
-    TELEPHONE_RATE,
-    UTTERANCE_S,
-    WEBHOOK_EVENTS,
-    LiveOptions,
-)
+from server.model.orders import LiveOptions
 
 
 def ref(name: str) -> dict[str, str]:
@@ -41,7 +26,7 @@ def _list_of(item: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return _object({"data": {"type": "array", "items": item}, **more})
 
 
-def _between(least: int, most: int, default: int) -> dict[str, Any]:
+def _between(least: float, most: float, default: float) -> dict[str, Any]:
     return {"type": "integer", "minimum": least, "maximum": most, "default": default}
 
 
@@ -69,19 +54,24 @@ MAYBE_WHOLE = {"type": ["integer", "null"], "minimum": 0}
 SWITCH = {"type": "boolean"}
 INSTANT = {"type": "string", "format": "date-time"}
 MAYBE_INSTANT = {"type": ["string", "null"], "format": "date-time"}
-URI = {"type": "string", "format": "uri", "maxLength": MOST_URL_CHARS}
+URI = {"type": "string", "format": "uri", "maxLength": bounds.MAX_URL_CHARS}
+FORMATS = {"type": "array", "items": {"enum": [*bounds.FORMATS]}}
 ENVIRONMENT = {"enum": ["production", "sandbox"]}
 METADATA = {
     "type": "object",
-    "maxProperties": MOST_METADATA_KEYS,
-    "additionalProperties": {"type": "string", "maxLength": MOST_METADATA_CHARS},
+    "maxProperties": bounds.MAX_METADATA_KEYS,
+    "additionalProperties": {"type": "string", "maxLength": bounds.MAX_METADATA_CHARS},
 }
 WARNING = _object({"code": TEXT}, {"param": TEXT, "message": TEXT})
 
 _ORDER_MEMBERS: Mapping[str, Any] = {
     "language": {"type": "string", "description": "BCP 47 primary subtag; left out: detected"},
     "model": {"type": "string", "description": "An id of GET /v1/models"},
-    "prompt": {"type": "string", "maxLength": MOST_PROMPT_CHARS, "description": "Vocabulary that the speakers use"},
+    "prompt": {
+        "type": "string",
+        "maxLength": bounds.MAX_PROMPT_CHARS,
+        "description": "Vocabulary that the speakers use",
+    },
     "webhook_url": URI,
 }
 _FORM_LIST = {"type": "string", "description": "Comma list; the part may also be repeated"}
@@ -89,10 +79,10 @@ _FORM_ORDER: Mapping[str, Any] = {
     **_ORDER_MEMBERS,
     "output_formats": {**_FORM_LIST, "examples": ["json,srt,vtt"], "default": "json"},
     "word_timestamps": {"enum": ["true", "false", "1", "0"], "default": "false"},
-    "webhook_events": {**_FORM_LIST, "examples": [",".join(WEBHOOK_EVENTS)]},
+    "webhook_events": {**_FORM_LIST, "examples": [",".join(bounds.WEBHOOK_EVENTS)]},
     "metadata": {"type": "string", "contentMediaType": "application/json", "contentSchema": METADATA},
     "wait": {**WHOLE, "description": "Seconds to hold the answer"},
-    "sandbox_scenario": {"enum": [*SCENARIOS], "description": "Sandbox only: the outcome to play"},
+    "sandbox_scenario": {"enum": [*bounds.SCENARIOS], "description": "Sandbox only: the outcome to play"},
 }
 
 SCHEMAS: Mapping[str, Any] = {
@@ -137,7 +127,7 @@ SCHEMAS: Mapping[str, Any] = {
                 {"type": {"enum": ["upload", "url", "live"]}},
                 {"filename": TEXT, "url": TEXT, "bytes": WHOLE, "format": TEXT},
             ),
-            "output_formats": {"type": "array", "items": {"enum": [*FORMATS]}},
+            "output_formats": FORMATS,
             "word_timestamps": SWITCH,
             "duration": MAYBE_NUMBER,
             "language": MAYBE_TEXT,
@@ -146,7 +136,7 @@ SCHEMAS: Mapping[str, Any] = {
             "engine": MAYBE_TEXT,
             "formats": {
                 "type": "object",
-                "propertyNames": {"enum": [*FORMATS]},
+                "propertyNames": {"enum": [*bounds.FORMATS]},
                 "additionalProperties": {"type": "string", "format": "uri"},
             },
             "error": {
@@ -194,41 +184,41 @@ SCHEMAS: Mapping[str, Any] = {
             "url": URI,
             "audio_url": URI,
             **_ORDER_MEMBERS,
-            "output_formats": {"type": "array", "items": {"enum": [*FORMATS]}, "default": ["json"], "minItems": 1},
+            "output_formats": {**FORMATS, "default": ["json"], "minItems": 1},
             "word_timestamps": {"type": "boolean", "default": False},
-            "webhook_events": {"type": "array", "items": {"enum": [*WEBHOOK_EVENTS]}},
+            "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
             "metadata": METADATA,
             "wait": WHOLE,
-            "sandbox_scenario": {"enum": [*SCENARIOS]},
+            "sandbox_scenario": {"enum": [*bounds.SCENARIOS]},
         },
         description="Exactly one of url and audio_url",
     ),
     "LiveRequest": _object(
         {},
         {
-            "encoding": {"enum": [*ENCODINGS], "default": "pcm_s16le"},
+            "encoding": {"enum": [*bounds.ENCODINGS], "default": "pcm_s16le"},
             "sample_rate": {
                 "type": "integer",
-                "minimum": RATES[0],
-                "maximum": RATES[-1],
+                "minimum": bounds.RATES[0],
+                "maximum": bounds.RATES[-1],
                 "description": f"Of raw audio; {LiveOptions().sample_rate} if left out, "
-                f"and {TELEPHONE_RATE} for {' and '.join(TELEPHONE_ENCODINGS)}",
+                f"and {bounds.TELEPHONE_RATE} for {' and '.join(bounds.TELEPHONE_ENCODINGS)}",
             },
-            "channels": _between(CHANNELS[0], CHANNELS[-1], 1),
+            "channels": _between(bounds.CHANNELS[0], bounds.CHANNELS[-1], 1),
             "interim_results": {**SWITCH, "default": True},
-            "endpointing_ms": _between(ENDPOINTING_MS[0], ENDPOINTING_MS[-1], 500),
-            "max_utterance_s": {"type": "number", "minimum": UTTERANCE_S[0], "maximum": UTTERANCE_S[1], "default": 15},
+            "endpointing_ms": _between(bounds.ENDPOINTING_MS[0], bounds.ENDPOINTING_MS[-1], 500),
+            "max_utterance_s": _between(*bounds.UTTERANCE_S, 15) | {"type": "number"},
             "record": {**SWITCH, "default": False, "description": "Keep the audio as FLAC with the job"},
             **_ORDER_MEMBERS,
-            "output_formats": {"type": "array", "items": {"enum": [*FORMATS]}, "default": ["json"], "minItems": 1},
+            "output_formats": {**FORMATS, "default": ["json"], "minItems": 1},
             "word_timestamps": {"type": "boolean", "default": True},
-            "webhook_events": {"type": "array", "items": {"enum": [*WEBHOOK_EVENTS]}},
+            "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
             "metadata": METADATA,
         },
     ),
     "LiveState": _object(
         {
-            "encoding": {"enum": [*ENCODINGS]},
+            "encoding": {"enum": [*bounds.ENCODINGS]},
             "interim_results": SWITCH,
             "endpointing_ms": WHOLE,
             "max_utterance_s": NUMBER,
@@ -327,7 +317,7 @@ SCHEMAS: Mapping[str, Any] = {
         {
             "delivery_id": TEXT,
             "webhook_id": TEXT,
-            "event": {"enum": [*WEBHOOK_EVENTS]},
+            "event": {"enum": [*bounds.WEBHOOK_EVENTS]},
             "url": TEXT,
             "state": {"enum": ["pending", "delivered", "failed", "disabled"]},
             "attempts": {
@@ -347,7 +337,7 @@ SCHEMAS: Mapping[str, Any] = {
     ),
     "DeliveryList": _list_of(ref("Delivery"), object={"const": "list"}),
     "Notice": _object(
-        {"type": {"enum": [*WEBHOOK_EVENTS]}, "timestamp": INSTANT, "data": ref("Job")},
+        {"type": {"enum": [*bounds.WEBHOOK_EVENTS]}, "timestamp": INSTANT, "data": ref("Job")},
         {"test": {"const": True}},
         description="The body of a webhook, and of a stream's terminal event",
     ),

@@ -19,7 +19,7 @@ from server.metrics import Metrics
 NORMAL = 1000
 GOING_AWAY = 1001
 TOO_BIG = 1009
-MOST_REASON_BYTES = 123  # what a close frame holds; a longer one never reaches the peer
+MAX_REASON_BYTES = 123  # what a close frame holds; a longer one never reaches the peer
 CLOSING_S = 10.0  # a peer that does not read its last words is left after so long
 
 _CODES = {
@@ -44,7 +44,7 @@ def close_code(problem: Problem) -> int:
 
 def cut_reason(text: str) -> str:
     """As much of *text* as a close frame holds."""
-    return text.encode()[:MOST_REASON_BYTES].decode(errors="ignore")
+    return text.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
 
 
 class MessageTooBig(Exception):

@@ -26,7 +26,7 @@ async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: in
     return Artifact(kind=name, blob=key, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
 
 
-def completed(
+def completed_outcome(
     transcript: Transcript, artifacts: Sequence[Artifact], *, warnings: Sequence[Mapping[str, str]] = ()
 ) -> Outcome:
     return Outcome(

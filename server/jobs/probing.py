@@ -8,7 +8,7 @@ from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
 from server.storage.ports import BlobStore
 
-MOST_AT_ONCE = 8  # each costs a process for some 20 ms, a hostile one seconds; more wait
+MAX_AT_ONCE = 8  # each costs a process for some 20 ms, a hostile one seconds; more wait
 SLACK_S = 1.0  # of an encoder's padding; decoding stops as far behind the limit
 
 
@@ -16,7 +16,7 @@ class Prober:
     def __init__(self, isolation: Isolation, blobs: BlobStore) -> None:
         self._isolation = isolation
         self._blobs = blobs
-        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "probe")
+        self._threads = ThreadPoolExecutor(MAX_AT_ONCE, "probe")
 
     async def probe(self, blob: str, *, longest_s: float) -> Probe:
         """What the recording says of itself, once its first frame was decoded.

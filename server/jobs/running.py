@@ -18,9 +18,9 @@ from pipeline.documents.stored import restored
 from pipeline.words import Chunk, Transcript
 from server.egress.fetch import Fetcher
 from server.jobs.leases import HeldLease
-from server.jobs.outputs import completed, write_output
+from server.jobs.outputs import completed_outcome, write_output
 from server.jobs.probing import Prober
-from server.jobs.sandbox import rehearsed
+from server.jobs.sandbox import rehearse
 from server.model.accounts import Plan
 from server.model.events import NewEvent
 from server.model.leases import Renewal, Verdict
@@ -104,17 +104,17 @@ class Running:
     async def transcribe(self) -> Outcome:
         """The whole job, from the last checkpoint on. Raises what the pipeline raises, LeaseLost, Stopped."""
         order = self.job.order
-        key = await self._audio()
+        key = await self._locate_audio()
         await self._held.note(stage="transcribing")
-        chunks = await self._heard(key)
+        chunks = await self._transcribe_chunks(key)
         await self._held.note(stage="writing")
         transcript = assemble(
             chunks, duration=chunks[-1].end, engine=self._batch.engine_name, model=self._batch.model_name
         )
         artifacts = [await self._write(name, transcript) for name in order.output_formats]
-        return completed(transcript, artifacts, warnings=[{"code": note} for note in transcript.notes])
+        return completed_outcome(transcript, artifacts, warnings=[{"code": note} for note in transcript.notes])
 
-    async def _heard(self, key: str) -> list[Chunk]:
+    async def _transcribe_chunks(self, key: str) -> list[Chunk]:
         """Every chunk of the audio, those of earlier attempts included, each safe before the next is asked for."""
         order = self.job.order
         chunks = await asyncio.to_thread(lambda: [restored(body) for body in self._held.lease.chunks])
@@ -125,7 +125,7 @@ class Running:
             longest_s=self._plan.audio_s_per_file,
         )
         with self._tools.blobs.local(key) as path:
-            made = rehearsed(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
+            made = rehearse(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
             async with aclosing(made):
                 async for chunk in made:
                     await self._checkpoint(chunk, chunks)
@@ -134,7 +134,7 @@ class Running:
                         raise Stopped
         return chunks
 
-    async def _audio(self) -> str:
+    async def _locate_audio(self) -> str:
         """The blob with the job's audio; an address is fetched first, once for all attempts."""
         if self._held.lease.blob is not None:
             return self._held.lease.blob

@@ -34,7 +34,7 @@ def refuse_at_the_door(scenario: str | None) -> None:
         raise RateLimited("minute", limit=30, used=30, resets_at=now + 1000)
 
 
-async def rehearsed(scenario: str | None, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
+async def rehearse(scenario: str | None, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
     """*chunks* as the scenario wants them; without a scenario unchanged."""
     if scenario == "fail":
         raise OrderedFailure("ordered by sandbox_scenario")

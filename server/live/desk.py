@@ -12,10 +12,10 @@ from pipeline.ingest.isolation import Isolation
 from server.accounts.plans import Plans
 from server.jobs.leases import HeldLease
 from server.live.ending import Endings, LiveResult
-from server.live.hearing import Hearing
+from server.live.engine import LiveEngine
 from server.live.intake import bytes_up_to
 from server.live.journal import Journal
-from server.live.resuming import Past, past
+from server.live.resuming import Past, read_past
 from server.live.session import LiveRules, LiveSession, finished
 from server.logs import log
 from server.metrics import Metrics
@@ -41,7 +41,7 @@ class DeskParts:
     worker: str
     storage: Storage
     partials: Partials
-    hearings: Mapping[str, Hearing]  # by environment
+    engines: Mapping[str, LiveEngine]  # by environment
     isolation: Isolation
     plans: Plans
     metrics: Metrics
@@ -54,7 +54,7 @@ class Desk:
 
     def __init__(self, parts: DeskParts) -> None:
         self._parts = parts
-        self._endings = Endings(parts.storage, parts.hearings, parts.metrics)
+        self._endings = Endings(parts.storage, parts.engines, parts.metrics)
         self._lives: dict[str, LiveSession] = {}
         self._opening = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
@@ -72,16 +72,16 @@ class Desk:
         """Returns iff there is room for one more session. Raises Refused queue_full, shutting_down."""
         if self.closing or self._tasks is None:
             raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
-        hearing = self._parts.hearings[environment]
+        engine = self._parts.engines[environment]
         now = time.monotonic()
         ages_s = [now - live.began for live in self._lives.values() if live.job.environment == environment]
         weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
-            hearing.admission.admit((len(ages_s) + 1) / max(1.0, weighed))
+            engine.headroom.admit((len(ages_s) + 1) / max(1.0, weighed))
         except PipelineError as error:
             raise self._full(str(error)) from None
-        if hearing.most is not None and len(ages_s) >= hearing.most:
-            raise self._full(f"this machine carries {hearing.most} live sessions, and has them")
+        if engine.most is not None and len(ages_s) >= engine.most:
+            raise self._full(f"this machine carries {engine.most} live sessions, and has them")
 
     def _full(self, why: str) -> Refused:
         self._parts.metrics.refused.labels("queue_full").inc()
@@ -118,12 +118,12 @@ class Desk:
         if not job.terminal and (live.over.is_set() or self.closing):
             raise Refused("shutting_down", "the server is restarting; connect again to go on", retry_after_s=5)
 
-    async def standing(self, job: Job) -> LiveProgress:
+    async def progress(self, job: Job) -> LiveProgress:
         """How far the job's audio has come: what the next writer is told."""
         assert job.order.live is not None
         live = self._lives.get(job.id)
         if live is not None and not live.over.is_set():
-            return live.standing()
+            return live.progress()
         if job.terminal:
             return LiveProgress(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
         before = await self._past(job.id, await self._parts.storage.jobs.chunks(job.id))
@@ -153,7 +153,7 @@ class Desk:
         parts, job = self._parts, held.job
         order = job.order
         assert order.live is not None
-        session = parts.hearings[job.environment].session(
+        session = parts.engines[job.environment].session(
             order,
             tenant=job.account,
             language=order.language or before.language,
@@ -212,7 +212,7 @@ class Desk:
         log: list[Event] = []
         while page := await self._parts.storage.events.read(job_id, after=log[-1].seq if log else 0, limit=PAGE):
             log += page
-        return past(chunks, log)
+        return read_past(chunks, log)
 
 
 def _bytes_up_to(before: Past, options: LiveOptions) -> int | None:

@@ -12,8 +12,8 @@ from pipeline.documents.stored import restored
 from pipeline.words import Chunk, Transcript
 from server.jobs.ended import report_end
 from server.jobs.leases import HeldLease
-from server.jobs.outputs import completed, write_output
-from server.live.hearing import Hearing
+from server.jobs.outputs import completed_outcome, write_output
+from server.live.engine import LiveEngine
 from server.live.resuming import Past
 from server.live.telling import closed_segment
 from server.metrics import Metrics
@@ -37,15 +37,15 @@ class LiveResult:
 @dataclass(frozen=True, slots=True)
 class Endings:
     storage: Storage
-    hearings: Mapping[str, Hearing]  # by environment
+    engines: Mapping[str, LiveEngine]  # by environment
     metrics: Metrics
 
     async def complete(self, held: HeldLease, heard: LiveResult) -> None:
         """Raises LeaseLost, DiskFull."""
-        job, hearing = held.job, self.hearings[held.job.environment]
+        job, engine = held.job, self.engines[held.job.environment]
         chunks = await self.storage.jobs.chunks(job.id)
         # Hours of speech have ten thousand words and more: the event loop has others to serve meanwhile.
-        transcript = await asyncio.to_thread(_transcript, chunks, heard.duration, job.order.language, hearing)
+        transcript = await asyncio.to_thread(_transcript, chunks, heard.duration, job.order.language, engine)
         outputs = [
             await write_output(name, transcript, job, epoch=held.lease.epoch, blobs=self.storage.blobs)
             for name in job.order.output_formats
@@ -53,7 +53,7 @@ class Endings:
         await self._note_source(held, heard.received_bytes)
         if heard.audio is not None:
             outputs.append(heard.audio)
-        await self._end(held, completed(transcript, outputs, warnings=heard.warnings))
+        await self._end(held, completed_outcome(transcript, outputs, warnings=heard.warnings))
 
     async def fail(self, held: HeldLease, error: JobError, *, received_bytes: int) -> None:
         """Nothing could be heard. Raises LeaseLost."""
@@ -95,7 +95,7 @@ class Endings:
             report_end(job, self.metrics)
 
 
-def _transcript(bodies: Sequence[bytes], duration: int, language: str | None, hearing: Hearing) -> Transcript:
+def _transcript(bodies: Sequence[bytes], duration: int, language: str | None, engine: LiveEngine) -> Transcript:
     """What the stored chunks say, and nothing from the last of them to the end."""
     chunks = [restored(body) for body in bodies]
     last = chunks[-1] if chunks else None
@@ -108,4 +108,4 @@ def _transcript(bodies: Sequence[bytes], duration: int, language: str | None, he
         language=last.language if last else language,
         language_probability=last.language_probability if last else None,
     )
-    return assemble([*chunks, rest], duration=duration, engine=hearing.engine, model=hearing.model)
+    return assemble([*chunks, rest], duration=duration, engine=engine.engine, model=engine.model)

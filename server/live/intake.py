@@ -14,12 +14,11 @@ from pipeline.audio import RATE, Samples
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation, LiveDecoding
 from pipeline.ingest.pcm import Encoding, PcmDecoder
+from server.model import bounds
 from server.model.orders import LiveOptions
 
 PIECE_S = 0.5  # of raw audio that is taken at once: more would hold up the event loop
 PIECE_BYTES = 64 * 1024  # of a container: what a pipe holds
-
-FRAME_BYTES = {"pcm_s16le": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}
 
 Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
 """Takes samples in before its first wait, so that cancelling it loses none."""
@@ -44,7 +43,7 @@ class Intake(Protocol):
 
 def raw_frame_bytes(live: LiveOptions) -> int:
     """Bytes of one instant of a raw encoding, all channels."""
-    return FRAME_BYTES[live.encoding] * live.channels
+    return bounds.FRAME_BYTES[live.encoding] * live.channels
 
 
 def bytes_up_to(position: int, live: LiveOptions) -> int:
@@ -99,18 +98,18 @@ class ContainerIntake:
     async def take(self, data: bytes) -> None:
         await self._opened.wait()
         for at in range(0, len(data), PIECE_BYTES):
-            await self._fed()
+            await self._wait_until_fed()
             if self._closed or self._decoding is None:
                 return  # why there is no decoder any more, run() tells
             piece = data[at : at + PIECE_BYTES]
             self._feeding = self._threads.submit(self._decoding.feed, piece)
             self.received_bytes += len(piece)
-        await self._fed()
+        await self._wait_until_fed()
 
     async def end(self) -> None:
         self._closed = True
         await self._opened.wait()
-        await self._fed()
+        await self._wait_until_fed()
         if self._decoding is not None:
             self._decoding.finish()
 
@@ -133,7 +132,7 @@ class ContainerIntake:
         self._reading = self._threads.submit(next, items, None)
         return await asyncio.wrap_future(self._reading)
 
-    async def _fed(self) -> None:
+    async def _wait_until_fed(self) -> None:
         """What was given to the decoder is with it, also what a cancelled take() gave."""
         if self._feeding is not None:
             await asyncio.shield(asyncio.wrap_future(self._feeding))

@@ -9,7 +9,7 @@ from pipeline.session import Happened
 from pipeline.words import Chunk
 from server.jobs.leases import HeldLease
 from server.live.resuming import Past
-from server.live.telling import Told, told
+from server.live.telling import LogBatch, log_batch
 from server.metrics import Metrics
 from server.storage.ports import EventLog
 from server.streams.partials import Partials
@@ -49,7 +49,7 @@ class Journal:
 
     async def write(self, happened: Sequence[Happened], *, heard: int) -> None:
         """Keep what happened, then show it. *heard*: up to where audio was taken in, on the stream's clock."""
-        batch = told(happened, self._origin)
+        batch = log_batch(happened, self._origin)
         self._count(batch)
         for warning in batch.warnings:
             self.warn(warning.code, warning.message)
@@ -73,13 +73,13 @@ class Journal:
         """Nothing more will be said: what may still change is shown no longer."""
         self._partials.end(self._job_id)
 
-    async def _keep(self, batch: Told, heard: int) -> None:
+    async def _keep(self, batch: LogBatch, heard: int) -> None:
         if batch.segments:
             await self._checkpoint(batch, heard)
         else:
             self._last = (await self._held.log(batch.events))[-1].seq
 
-    async def _checkpoint(self, batch: Told, heard: int) -> None:
+    async def _checkpoint(self, batch: LogBatch, heard: int) -> None:
         """Closed segments are a chunk, in one commit with the events that tell of them."""
         chunk = Chunk(
             index=self._chunks,
@@ -95,7 +95,7 @@ class Journal:
         self._closed = chunk.end
         self._last = await self._events.last(self._job_id)
 
-    def _count(self, batch: Told) -> None:
+    def _count(self, batch: LogBatch) -> None:
         self._metrics.live_partials.inc(batch.partials)
         self._metrics.live_words.inc(len(batch.lags_s))
         for lag_s in batch.lags_s:

@@ -21,7 +21,7 @@ LEAD = position(0.3)
 """Audio before the end of the last word that is heard again: where a word ends is known to a tenth of a second or two,
 and a first sound that was cut off makes another word."""
 
-LEAST_PROBABILITY = 1e-3  # of a word, in the log-probability of a segment that was never closed
+MIN_PROBABILITY = 1e-3  # of a word, in the log-probability of a segment that was never closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Past:
         """The open words as a segment."""
         if not self.open_words:
             return None
-        logs = [math.log(max(word.probability, LEAST_PROBABILITY)) for word in self.open_words]
+        logs = [math.log(max(word.probability, MIN_PROBABILITY)) for word in self.open_words]
         return Segment(self.open_words, avg_logprob=sum(logs) / len(logs), no_speech_prob=0.0)
 
 
@@ -80,7 +80,7 @@ def resumed_at(settled: int) -> int:
     return max(0, settled - LEAD)
 
 
-def past(bodies: Sequence[bytes], log: Iterable[Event]) -> Past:
+def read_past(bodies: Sequence[bytes], log: Iterable[Event]) -> Past:
     """From the bodies of a job's chunks and its log."""
     closed = Past(tuple(restored(body) for body in bodies))
     said = [orjson.loads(event.body) for event in log if event.type == "word"]

@@ -47,7 +47,7 @@ class LiveRules:
     stale_s: float = 5.0  # how often jobs are looked for that lost their process and their writer
 
 
-LEAST_PAUSE_S = 0.02  # between two looks at a session that is about to end
+MIN_PAUSE_S = 0.02  # between two looks at a session that is about to end
 
 
 class LiveSession:
@@ -164,7 +164,7 @@ class LiveSession:
             self.ended_by = why
             self._ending.set()
 
-    def standing(self) -> LiveProgress:
+    def progress(self) -> LiveProgress:
         statistics = self._session.statistics()
         raw = self.options.encoding != CONTAINER
         return LiveProgress(
@@ -202,11 +202,11 @@ class LiveSession:
             self.over.set()
 
     async def _live_and_end(self) -> None:
-        async with racing(self._work(), self._mind()) as (work, mind):
+        async with racing(self._work(), self._watch()) as (work, watch):
             if work.done():
                 await self._end(work.result())
                 return
-        match mind.result():
+        match watch.result():
             case Verdict.CANCELED:
                 await self._endings.cancel(self._held, duration=self._heard)
             case Verdict.SHUTDOWN:
@@ -281,9 +281,9 @@ class LiveSession:
         room = self._plan.audio_s_per_file * RATE - self._heard
         if len(samples) > room:
             samples = samples[:room]
-            most_s = self._plan.audio_s_per_file
-            self._journal.warn("audio_truncated", f"the audio was cut at {most_s} s, the plan's most")
-            self.end(Refused("audio_too_long", f"the plan takes {most_s} s of audio"))
+            max_s = self._plan.audio_s_per_file
+            self._journal.warn("audio_truncated", f"the audio was cut at {max_s} s, the plan's most")
+            self.end(Refused("audio_too_long", f"the plan takes {max_s} s of audio"))
         if len(samples):
             self._heard += len(samples)
             if self._tape is not None:
@@ -299,7 +299,7 @@ class LiveSession:
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
-        audio = await self._taped()
+        audio = await self._store_tape()
         result = LiveResult(
             duration=max(self._heard, self._journal.settled),
             received_bytes=received_bytes,
@@ -308,7 +308,7 @@ class LiveSession:
         )
         await self._endings.complete(self._held, result)
 
-    async def _taped(self) -> Artifact | None:
+    async def _store_tape(self) -> Artifact | None:
         """The recording, if one was ordered and could be made. It begins where this process took the session up."""
         if self._tape is None:
             return None
@@ -321,7 +321,7 @@ class LiveSession:
 
     # --- the lease, the clock and the client's wishes ----------------------------------------------------------------
 
-    async def _mind(self) -> Verdict:
+    async def _watch(self) -> Verdict:
         """Keep the lease and end what is forgotten; returns why the session must stop."""
         while True:
             if self._closing.is_set() and (verdict := self._close()) is not None:
@@ -368,12 +368,12 @@ class LiveSession:
         """How much longer the session lives without a sign of life; audio that waits to be heard is one."""
         if self._taking or self.ending:
             return math.inf
-        most_s = self.rules.writerless_s if self._seat is None else self.rules.idle_s
-        return most_s - self._silent_s
+        max_s = self.rules.writerless_s if self._seat is None else self.rules.idle_s
+        return max_s - self._silent_s
 
     async def _pause(self) -> None:
         """Until the next look; the server's stop ends the wait once."""
-        pause_s = min(self.rules.look_s, max(self._patience_s, LEAST_PAUSE_S))
+        pause_s = min(self.rules.look_s, max(self._patience_s, MIN_PAUSE_S))
         if self._closing.is_set():
             await asyncio.sleep(pause_s)
         else:

@@ -42,7 +42,7 @@ class Tape:
             if self._recording is None:
                 return None
             try:
-                return await self._stored(self._recording, f"{key}.{EXTENSION}", blobs)
+                return await self._store_file(self._recording, f"{key}.{EXTENSION}", blobs)
             except (OSError, DiskFull) as error:
                 self._tear(error)
                 return None
@@ -65,7 +65,7 @@ class Tape:
         except OSError as error:
             self._tear(error)
 
-    async def _stored(self, recording: Recording, blob: str, blobs: BlobStore) -> Artifact:
+    async def _store_file(self, recording: Recording, blob: str, blobs: BlobStore) -> Artifact:
         digest, size = hashlib.sha256(), 0
         file = await asyncio.to_thread(recording.finish)
         async with blobs.create(blob) as sink:

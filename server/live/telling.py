@@ -33,7 +33,7 @@ class Origin:
 
 
 @dataclass(slots=True)
-class Told:
+class LogBatch:
     """Some events in a row, ready for the wire. Positions are on the stream's clock."""
 
     events: list[NewEvent] = field(default_factory=list)
@@ -47,8 +47,8 @@ class Told:
     warnings: list[Warned] = field(default_factory=list)
 
 
-def told(happened: Iterable[Happened], origin: Origin) -> Told:
-    batch = Told()
+def log_batch(happened: Iterable[Happened], origin: Origin) -> LogBatch:
+    batch = LogBatch()
     for one in happened:
         match one.event:
             case WordsCommitted(words, index, segment):
@@ -98,9 +98,9 @@ def _partial(words: list[Word], segment: int) -> bytes:
     return orjson.dumps({"segment": segment, "text": written(words), "start": start, "end": end})
 
 
-def _end_partial(batch: Told) -> None:
+def _end_partial(batch: LogBatch) -> None:
     batch.partial, batch.partial_ended = None, True
 
 
-def _log(batch: Told, kind: str, body: dict[str, Any]) -> None:
+def _log(batch: LogBatch, kind: str, body: dict[str, Any]) -> None:
     batch.events.append(NewEvent(kind, orjson.dumps(body)))

@@ -89,13 +89,27 @@ class JobError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Result:
+    """What became of a job's audio, as far as it is known."""
+
+    state: State
+    duration_s: float | None = None
+    language: str | None = None
+    language_probability: float | None = None
+    engine: str | None = None
+    model: str | None = None
+    text: str | None = None
+    error: JobError | None = None
+    warnings: tuple[Mapping[str, str], ...] = ()  # {"code": ..., "param"?: ..., "message"?: ...}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Result):
     """One row of the job table as everyone sees it. Instants are milliseconds since 1970 UTC; None until reached."""
 
     id: str
     account: str
     environment: str  # production | sandbox
-    state: State
     order: Order
     source: Source
     created_at: int
@@ -107,14 +121,6 @@ class Job:
     epoch: int = 0  # grows with every claim: outputs of one epoch never mix with another's
     progress: float = 0.0  # 0..1, never decreases
     stage: str | None = None  # downloading | transcribing | writing
-    duration_s: float | None = None
-    language: str | None = None
-    language_probability: float | None = None
-    engine: str | None = None
-    model: str | None = None
-    text: str | None = None
-    error: JobError | None = None
-    warnings: tuple[Mapping[str, str], ...] = ()  # {"code": ..., "param"?: ..., "message"?: ...}
 
     @property
     def terminal(self) -> bool:
@@ -138,7 +144,7 @@ class NewJob:
     weight: float = 1.0  # the plan's share in the queue's fairness
     retention_ms: int  # how long record and outputs are kept after the job ended
     quotas: tuple[Quota, ...] = ()
-    most_active: int | None = None  # the plan's bound on unfinished jobs of this kind; None: unbounded
+    max_active: int | None = None  # the plan's bound on unfinished jobs of this kind; None: unbounded
     state: State = State.QUEUED  # live sessions start as QUEUED too and are never claimed by batch workers
     warnings: tuple[Mapping[str, str], ...] = ()
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-MOST_LISTED = 8
+MAX_LISTED = 8
 """Of more languages than these only the number is told."""
 
 ENGLISH = frozenset({"en"})
@@ -27,7 +27,7 @@ class Offer:
         """The languages in a few words: `English only`, `de, en, es` or `99 languages`."""
         if self.languages == ENGLISH:
             return "English only"
-        if len(self.languages) <= MOST_LISTED:
+        if len(self.languages) <= MAX_LISTED:
             return ", ".join(sorted(self.languages))
         return f"{len(self.languages)} languages"
 
@@ -36,4 +36,4 @@ class Offer:
         said = f"the model {self.model} hears {self.hears}, not {language[:100]!r}"
         if self.engine == "whisper" and self.languages == ENGLISH:
             return f"{said}; scribewire {PULL} brings 99 languages"
-        return f"{said}; GET /v1/models lists their codes" if len(self.languages) > MOST_LISTED else said
+        return f"{said}; GET /v1/models lists their codes" if len(self.languages) > MAX_LISTED else said

@@ -48,20 +48,3 @@ class Order:
     metadata: Mapping[str, str] = field(default_factory=dict)
     scenario: str | None = None  # sandbox only
     live: LiveOptions | None = None
-
-
-FORMATS = ("json", "srt", "vtt", "txt")
-WEBHOOK_EVENTS = ("job.completed", "job.failed")
-SCENARIOS = ("fail", "slow", "empty", "quota_exceeded", "rate_limited", "canceled")
-MOST_URL_CHARS = 2048
-MOST_PROMPT_CHARS = 1000
-MOST_METADATA_KEYS = 16
-MOST_METADATA_CHARS = 512
-ENCODINGS = ("pcm_s16le", "pcm_f32le", "mulaw", "alaw", CONTAINER)
-RATES = range(8_000, 48_001)
-TELEPHONE_ENCODINGS = ("mulaw", "alaw")
-TELEPHONE_RATE = 8_000
-"""Samples a second of TELEPHONE_ENCODINGS where a request names no sample_rate, as telephone lines carry them."""
-CHANNELS = range(1, 3)
-ENDPOINTING_MS = range(200, 5001)  # below, words of one sentence would be torn apart
-UTTERANCE_S = (3.0, 20.0)

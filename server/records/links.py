@@ -11,7 +11,7 @@ from server.model.jobs import Job
 
 DOWNLOAD_TTL_S = 3600
 WEBHOOK_TTL_S = 24 * 3600
-MOST_TTL_S = 7 * 24 * 3600
+MAX_TTL_S = 7 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from server.model.orders import AUDIO, CONTAINER, LiveOptions, Source
 from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
 from server.storage.ports import JobStore
 
-MOST_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
+MAX_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
 
 
-class Standings(Protocol):
+class ProgressSource(Protocol):
     """What knows how far live jobs are: the desk."""
 
-    async def standing(self, job: Job) -> LiveProgress: ...
+    async def progress(self, job: Job) -> LiveProgress: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Records:
 
     jobs: JobStore
     links: Links
-    standings: Standings
+    live: ProgressSource
 
     async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, Any]:
         """The record with the words that its order asked for; links hold for *ttl_s* seconds."""
@@ -39,7 +39,7 @@ class Records:
             words = await asyncio.to_thread(_all_words, await self.jobs.chunks(job.id))
         shown = record(job, self.links, ttl_s=ttl_s, words=words)
         if job.order.live is not None:
-            shown["live"] |= (await self.standings.standing(job)).to_json()
+            shown["live"] |= (await self.live.progress(job)).to_json()
             if await self.jobs.artifact(job.id, AUDIO) is not None:
                 shown["live"]["audio_url"] = self.links.output(job, AUDIO, ttl_s=ttl_s)
         return shown
@@ -52,7 +52,7 @@ class Records:
     def notice(self, job: Job) -> dict[str, Any]:
         """What a webhook's body and a stream's terminal event both say: type, instant, the record without words."""
         data = record(job, self.links, ttl_s=WEBHOOK_TTL_S)
-        if data["text"] is not None and len(data["text"].encode()) > MOST_NOTICE_TEXT:
+        if data["text"] is not None and len(data["text"].encode()) > MAX_NOTICE_TEXT:
             del data["text"]
         at = job.created_at if job.finished_at is None else job.finished_at
         return {"type": f"job.{job.state.value}", "timestamp": iso(at), "data": data}

@@ -71,7 +71,7 @@ class Accepting:
             raise Refused(error.code, f"{param}: {error}", errors=[fault]) from None
 
 
-def fingerprinted(key: IdempotencyKey | None, *said: bytes) -> IdempotencyKey | None:
+def with_fingerprint(key: IdempotencyKey | None, *said: bytes) -> IdempotencyKey | None:
     """The key with what tells its request from another."""
     return None if key is None else replace(key, fingerprint=hashlib.sha256(b"".join(said)).hexdigest())
 

@@ -18,19 +18,20 @@ from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
+from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
 from server.model.accounts import Account, ApiKey, Quota, SigningKeys
-from server.model.errors import FieldError, QuotaExceeded, invalid
+from server.model.errors import QuotaExceeded
 from server.model.instants import iso, iso_or_none
 from server.routes.asking import own_job
 from server.routes.door import Door, bearer
 from server.storage.ports import Storage
 
-MOST_BODY = 10_000
-MOST_NAME_CHARS = 100
-MOST_OVERLAP_S = 604_800
+MAX_BODY = 10_000
+MAX_NAME_CHARS = 100
+OVERLAP_S = range(604_801)
 WEBHOOK_OVERLAP_S = 86_400
 TOKEN_TTL_S = 600
-MOST_TOKEN_TTL_S = 3600
+TOKEN_TTLS_S = range(1, 3601)
 KEY_ID = Parameter(name="key_id", place="path", schema={"type": "string"}, description="A key's id", required=True)
 
 
@@ -51,7 +52,7 @@ class Accounts:
     signup: SignUp
 
     def operations(self) -> list[Operation]:
-        json_body: dict[str, Any] = {"media_types": (JSON,), "most_body": MOST_BODY}
+        json_body: dict[str, Any] = {"media_types": (JSON,), "max_body": MAX_BODY}
         return [
             Operation(
                 method="POST", path="/v1/keys", handle=self.create_key, id="createKey", tag="account",
@@ -121,10 +122,10 @@ class Accounts:
             owner = await self.door.identify(request)
         else:
             self._check_signup(credential)
-        body = json_object(await body_of(request, most=MOST_BODY))
+        body = json_object(await body_of(request, most=MAX_BODY))
         name, environment = _key_request(body, default=caller.environment)
         if owner is not None:
-            account = owner.known()[0]
+            account = owner.require_account()[0]
             issued = issue_key(account.id, environment=environment, name=name)
             await self.storage.accounts.add_key(issued.key)
             return json_response(new_key(account, issued), 201)
@@ -161,8 +162,8 @@ class Accounts:
         return Response(status_code=204)
 
     async def rotate_key(self, request: Request, caller: Caller) -> Response:
-        overlap_s = _overlap_s(json_object(await body_of(request, most=MOST_BODY)), default=0)
-        account = caller.known()[0]
+        overlap_s = _overlap_s(json_object(await body_of(request, most=MAX_BODY)), default=0)
+        account = caller.require_account()[0]
         key_id = request.path_params["key_id"]
         old = next((key for key in await self.storage.accounts.keys(account.id) if key.id == key_id), None)
         if old is None:
@@ -177,7 +178,7 @@ class Accounts:
     # --- usage and tokens ----------------------------------------------------------------------------------------
 
     async def usage(self, _request: Request, caller: Caller) -> Response:
-        account, _, plan = caller.known()
+        account, _, plan = caller.require_account()
         now = now_ms()
         month, day = month_of(now), day_of(now)
         rows: list[tuple[str, Calendar, int | None]] = [
@@ -194,7 +195,7 @@ class Accounts:
         return json_response({"plan": account.plan, "limits": limits, "usage": shown})
 
     async def create_token(self, request: Request, caller: Caller) -> Response:
-        job_id, scope, ttl_s = _token_request(json_object(await body_of(request, most=MOST_BODY)))
+        job_id, scope, ttl_s = _token_request(json_object(await body_of(request, most=MAX_BODY)))
         job = await own_job(self.storage.jobs, caller, job_id)
         expires_s = now_ms() // 1000 + ttl_s
         token = make_token(self.keys, job_id=job.id, scope=scope, expires_s=expires_s)
@@ -203,7 +204,7 @@ class Accounts:
     # --- webhook secrets -----------------------------------------------------------------------------------------
 
     async def webhook_secret(self, _request: Request, caller: Caller) -> Response:
-        secret = caller.known()[0].webhook_secret
+        secret = caller.require_account()[0].webhook_secret
         return json_response(
             {
                 "created_at": iso(secret.created_at),
@@ -212,8 +213,8 @@ class Accounts:
         )
 
     async def rotate_webhook_secret(self, request: Request, caller: Caller) -> Response:
-        overlap_s = _overlap_s(json_object(await body_of(request, most=MOST_BODY)), default=WEBHOOK_OVERLAP_S)
-        account, fresh = caller.known()[0], issue_webhook_secret()
+        overlap_s = _overlap_s(json_object(await body_of(request, most=MAX_BODY)), default=WEBHOOK_OVERLAP_S)
+        account, fresh = caller.require_account()[0], issue_webhook_secret()
         expires_at = fresh.created_at + overlap_s * 1000
         new = replace(fresh, previous=account.webhook_secret.current, previous_expires_at=expires_at)
         await self.storage.accounts.rotate_webhook_secret(account.id, new)
@@ -266,32 +267,24 @@ def _no_such_key() -> Problem:
 
 
 def _key_request(body: Mapping[str, object], *, default: str) -> tuple[str | None, str]:
-    name, environment = body.get("name"), body.get("environment", default)
-    errors = []
-    if name is not None and not (isinstance(name, str) and len(name) <= MOST_NAME_CHARS):
-        errors.append(FieldError("name", "invalid_type", f"must be a string of at most {MOST_NAME_CHARS} characters"))
-    if environment not in ("production", "sandbox"):
-        errors.append(FieldError("environment", "unknown_value", "must be production or sandbox"))
-    if errors:
-        raise invalid(errors)
-    return name if isinstance(name, str) else None, str(environment)
+    members = members_of(body)
+    name = members.take("name", text_up_to(MAX_NAME_CHARS), None)
+    environment = members.take("environment", one_of(("production", "sandbox")), default)
+    members.check()
+    return name, environment
 
 
 def _overlap_s(body: Mapping[str, object], *, default: int) -> int:
-    return _whole(body, "overlap_seconds", default, 0, MOST_OVERLAP_S)
+    members = members_of(body)
+    overlap_s = members.take("overlap_seconds", whole_in(OVERLAP_S), default)
+    members.check()
+    return overlap_s
 
 
 def _token_request(body: Mapping[str, object]) -> tuple[str, Scope, int]:
-    job_id, scope = body.get("job_id"), body.get("scope", "events")
-    if not isinstance(job_id, str):
-        raise invalid([FieldError("job_id", "invalid_type", "must be a job's id")])
-    if scope not in [*Scope]:
-        raise invalid([FieldError("scope", "unknown_value", "must be events or ingest")])
-    return job_id, Scope(str(scope)), _whole(body, "ttl_seconds", TOKEN_TTL_S, 1, MOST_TOKEN_TTL_S)
-
-
-def _whole(body: Mapping[str, object], name: str, default: int, least: int, most: int) -> int:
-    value = body.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise invalid([FieldError(name, "out_of_range", f"must be a whole number from {least} to {most}")])
-    return value
+    members = members_of(body)
+    job_id = members.need("job_id", string)
+    scope = Scope(members.take("scope", one_of([*Scope]), Scope.EVENTS))
+    ttl_s = members.take("ttl_seconds", whole_in(TOKEN_TTLS_S), TOKEN_TTL_S)
+    members.check()
+    return job_id, scope, ttl_s

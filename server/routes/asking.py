@@ -10,7 +10,7 @@ from server.http.operation import Parameter
 from server.model.errors import FieldError, Refused, invalid
 from server.model.instants import parse_iso
 from server.model.jobs import Job
-from server.records.links import MOST_TTL_S
+from server.records.links import MAX_TTL_S
 from server.routes.door import Door
 from server.storage.ports import JobStore
 
@@ -26,7 +26,7 @@ WAIT = Parameter(
 URL_TTL = Parameter(
     name="url_ttl",
     place="query",
-    schema={"type": "integer", "minimum": 1, "maximum": MOST_TTL_S},
+    schema={"type": "integer", "minimum": 1, "maximum": MAX_TTL_S},
     description="Seconds for which the download links hold",
 )
 

@@ -46,9 +46,9 @@ class Door:
     async def admit(self, request: Request, operation: Operation) -> Caller:
         """The caller, once every check that needs no body has passed. Raises Problem, InvalidIdempotencyKey."""
         if operation.auth is Auth.KEY:
-            caller = self._counted(request, await self.identify(request))
+            caller = self._count_request(request, await self.identify(request))
         elif operation.auth is Auth.OPEN:
-            caller = self._counted(request, self._anonymous(request))
+            caller = self._count_request(request, self._anonymous(request))
         else:
             caller = self._anonymous(request)
         _check_body(request, operation, caller.plan)
@@ -82,29 +82,29 @@ class Door:
 
     async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
         """RateLimit and its relatives for an answer to *caller*; nothing where nothing was counted."""
-        if caller.standing is None:
+        if caller.window is None:
             return {}
         if isinstance(refusal, QuotaExceeded):
-            return limit_headers([caller.standing, _used_up(refusal)], now=now_ms())
-        standings = [caller.standing]
+            return limit_headers([caller.window, _used_up(refusal)], now=now_ms())
+        windows = [caller.window]
         limit = caller.plan.transcriptions_per_month if caller.plan else None
         if caller.account is not None and limit is not None:
             month = month_of(now_ms())
             [used] = await self._counters.used(caller.account.id, [("transcriptions", month.name)])
-            standings.append(WindowUse("transcriptions", limit, used, month.window_s, month.resets_at))
-        return limit_headers(standings, now=now_ms())
+            windows.append(WindowUse("transcriptions", limit, used, month.window_s, month.resets_at))
+        return limit_headers(windows, now=now_ms())
 
-    def _counted(self, request: Request, caller: Caller) -> Caller:
+    def _count_request(self, request: Request, caller: Caller) -> Caller:
         now = now_ms()
         if caller.key is not None and caller.plan is not None:
             subject, limit = caller.key.id, caller.plan.requests_per_minute
         else:
             subject, limit = caller.address, self._limits.keyless.requests_per_minute
-        standing = self._rates.hit(subject, now=now, limit=limit)
-        request.state.limit_headers = limit_headers([standing], now=now)
-        if not standing.allowed:
-            raise RateLimited(standing.name, limit=standing.limit, used=standing.used, resets_at=standing.resets_at)
-        return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, standing)
+        window = self._rates.hit(subject, now=now, limit=limit)
+        request.state.limit_headers = limit_headers([window], now=now)
+        if not window.allowed:
+            raise RateLimited(window.name, limit=window.limit, used=window.used, resets_at=window.resets_at)
+        return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, window)
 
     def _anonymous(self, request: HTTPConnection) -> Caller:
         return Caller(request.state.environment, self._address(request))
@@ -140,10 +140,10 @@ def _alive(key: ApiKey, now: int) -> bool:
 def _check_body(request: Request, operation: Operation, plan: Plan | None) -> None:
     if not operation.media_types:
         return
-    most = operation.most_body if operation.most_body is not None or plan is None else plan.upload_bytes + FORM_OVERHEAD
+    most = operation.max_body if operation.max_body is not None or plan is None else plan.upload_bytes + FORM_OVERHEAD
     declared = request.headers.get("content-length", "")
     if most is not None and declared.isdecimal() and int(declared) > most:
-        limit = most if operation.most_body is not None else most - FORM_OVERHEAD
+        limit = most if operation.max_body is not None else most - FORM_OVERHEAD
         raise Problem(
             "payload_too_large",
             f"the body may have at most {limit} bytes",

@@ -40,9 +40,9 @@ from server.model.jobs import State
 from server.routes.asking import JOB_ID, own_job
 from server.storage.ports import Counter, JobStore
 
-MOST_BODY = 2_000_000
-MOST_FREE_BODY = 256_000
-MOST_WAITING = 32
+MAX_BODY = 2_000_000
+MAX_FREE_BODY = 256_000
+MAX_WAITING = 32
 CODES = (
     "invalid_json", "invalid_parameter", "unknown_models", "payload_too_large", "prompt_too_long",
     "unsupported_media_type", "unsupported_encoding", "quota_exceeded", "queue_full",
@@ -78,11 +78,11 @@ class Estimates:
         return [
             Operation(
                 method="POST", path="/v1/estimate/free", handle=self.free, id="estimateFree", auth=Auth.OPEN,
-                most_body=MOST_FREE_BODY, summary="Price a prompt without a key",
+                max_body=MAX_FREE_BODY, summary="Price a prompt without a key",
                 description="Counted by address and day. An Authorization header is ignored.", **body,
             ),
             Operation(
-                method="POST", path="/v1/estimate", handle=self.keyed, id="estimate", most_body=MOST_BODY,
+                method="POST", path="/v1/estimate", handle=self.keyed, id="estimate", max_body=MAX_BODY,
                 summary="Price a prompt", description="Counted against the plan.", **body,
             ),
             Operation(
@@ -107,13 +107,13 @@ class Estimates:
         ]  # fmt: skip
 
     async def free(self, request: Request, caller: Caller) -> Response:
-        asked = _parsed(await body_of(request, most=MOST_FREE_BODY))
+        asked = _parse(await body_of(request, most=MAX_FREE_BODY))
         day = day_of(now_ms())
         subject = counted_as(self._keys.secrets[self._keys.current], caller.address, day=day.name)
         return await self._answer(asked, subject, self._limits.keyless.estimates_per_day)
 
     async def keyed(self, request: Request, caller: Caller) -> Response:
-        asked = _parsed(await body_of(request, most=MOST_BODY))
+        asked = _parse(await body_of(request, most=MAX_BODY))
         return await self._answer(asked, *_account(caller))
 
     async def of_job(self, request: Request, caller: Caller) -> Response:
@@ -131,14 +131,14 @@ class Estimates:
     async def _answer(self, asked: EstimateRequest, subject: str, limit: int | None) -> Response:
         now = datetime.now(UTC)
         name = estimate_id(now, secrets.token_bytes(10))
-        async with self._counted(subject, limit) as count:
+        async with self._count(subject, limit) as count:
             with _refusals():
                 answer = await self._on_thread(lambda: self._estimator.estimate(asked, now=now, estimate_id=name))
         remaining = None if count.limit is None else max(0, count.limit - count.used)
         return json_response({**answer, "usage": {"remaining": remaining, "resets_at": iso(count.resets_at)}})
 
     @asynccontextmanager
-    async def _counted(self, subject: str, limit: int | None) -> AsyncIterator[Count]:
+    async def _count(self, subject: str, limit: int | None) -> AsyncIterator[Count]:
         """One estimate of *subject*'s day is taken, and given back when the block raises."""
         day = day_of(now_ms())
         quota = Quota(name="estimates", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
@@ -152,7 +152,7 @@ class Estimates:
             raise
 
     async def _on_thread(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MAX_WAITING:
             raise Problem("queue_full", "too many estimates at once", headers={"Retry-After": "2"})
         self._waiting += 1
         try:
@@ -163,12 +163,12 @@ class Estimates:
 
 def _account(caller: Caller) -> tuple[str, int | None]:
     """Whose estimates are counted and how many a day has; the sandbox counts by itself."""
-    account, _, plan = caller.known()
+    account, _, plan = caller.require_account()
     subject = account.id if caller.environment == "production" else f"{account.id} in the sandbox"
     return subject, plan.estimates_per_day
 
 
-def _parsed(body: bytes) -> EstimateRequest:
+def _parse(body: bytes) -> EstimateRequest:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:

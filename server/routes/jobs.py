@@ -15,12 +15,12 @@ from server.http.caller import Caller
 from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.problems import Problem
-from server.jobs.holding import Holding
+from server.jobs.waiter import JobWaiter
 from server.model.accounts import SigningKeys
 from server.model.jobs import Job, JobFilter, State
 from server.model.orders import AUDIO
 from server.model.outcomes import Artifact
-from server.records.links import DOWNLOAD_TTL_S, MOST_TTL_S, Links
+from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, Links
 from server.records.records import Records
 from server.routes.asking import (
     JOB,
@@ -58,7 +58,7 @@ DOWNLOADS = {name: Download(kind.media_type, kind.extension) for name, kind in F
 class Jobs:
     door: Door
     jobs: JobStore
-    holding: Holding
+    waiter: JobWaiter
     blobs: BlobStore
     records: Records
     links: Links
@@ -120,8 +120,8 @@ class Jobs:
 
     async def get(self, request: Request, caller: Caller) -> Response:
         wait_s = query_seconds(request, "wait", most=self.wait_max_s) or 0
-        ttl_s = query_number(request, "url_ttl", least=1, most=MOST_TTL_S) or DOWNLOAD_TTL_S
-        job = await self.holding.until_over(await self.mine(request, caller), wait_s=wait_s)
+        ttl_s = query_number(request, "url_ttl", least=1, most=MAX_TTL_S) or DOWNLOAD_TTL_S
+        job = await self.waiter.until_over(await self.mine(request, caller), wait_s=wait_s)
         record = await self.records.full(job, ttl_s=ttl_s)
         headers = {"ETag": _etag(job, ttl_s, record.get("live"))} | (
             {} if job.terminal else {"Retry-After": str(JOB_POLL_S)}

@@ -17,8 +17,8 @@ from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.schemas import ref
-from server.jobs.holding import Holding
 from server.jobs.orders import parse_live_order
+from server.jobs.waiter import JobWaiter
 from server.live.desk import Desk
 from server.live.session import LiveSession, Seat
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
@@ -27,15 +27,15 @@ from server.model.jobs import Job, NewJob
 from server.model.orders import Order, Source
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.accepting import Accepting, fingerprinted, job_quotas
+from server.routes.accepting import Accepting, job_quotas, with_fingerprint
 from server.routes.asking import JOB, JOB_ID, live_job, no_such_job, query_switch
 from server.routes.door import Door
 from server.storage.ports import JobStore
 from server.waiting import racing
 
-MOST_BODY = 64 * 1024
+MAX_BODY = 64 * 1024
 PIECE_BYTES = 256 * 1024  # of an HTTP body that is taken at once
-LEAST_AUDIO_S = 1.0  # of the month's audio that must be left to start; what was used is counted at the end
+MIN_AUDIO_S = 1.0  # of the month's audio that must be left to start; what was used is counted at the end
 TOKEN_MARGIN_S = 3600  # a session's own link to its audio outlives the longest session by so much
 AUDIO_TYPES = (
     "application/octet-stream", "audio/webm", "audio/ogg", "audio/mpeg", "audio/flac", "audio/wav", "audio/x-wav",
@@ -51,7 +51,7 @@ class LiveRequests:
     jobs: JobStore
     desk: Desk
     accepting: Accepting
-    holding: Holding
+    waiter: JobWaiter
     records: Records
     links: Links
     finish_wait_s: int
@@ -71,7 +71,7 @@ class LiveRequests:
                 summary="Start a live session",
                 description="Answers where to send the audio: by WebSocket, or in any number of HTTP requests. The "
                             "session is a job: it has a record, events, outputs and a webhook like any other.",
-                media_types=(JSON,), most_body=MOST_BODY,
+                media_types=(JSON,), max_body=MAX_BODY,
                 bodies={JSON: ref("LiveRequest")}, body_examples={JSON: {"encoding": "pcm_s16le"}},
                 parameters=(
                     Parameter(name="Idempotency-Key", place="header", schema={"type": "string", "maxLength": 257},
@@ -108,8 +108,8 @@ class LiveRequests:
 
     async def create(self, request: Request, caller: Caller) -> Response:
         self.desk.admit(caller.environment)
-        _, _, plan = caller.known()
-        members = json_object(await body_of(request, most=MOST_BODY))
+        _, _, plan = caller.require_account()
+        members = json_object(await body_of(request, most=MAX_BODY))
         fields = {name: [value] for name, value in members.items()}
         offer = self.accepting.offers[caller.environment]
         order, warnings = parse_live_order(fields, offer=offer)
@@ -117,7 +117,9 @@ class LiveRequests:
         async with self.accepting.reserved(key):
             warnings = await self.accepting.warnings(caller, order, warnings)
             said = orjson.dumps(order, option=orjson.OPT_SORT_KEYS)
-            submitted = await self.jobs.submit(_new_job(caller, order, warnings), idempotency=fingerprinted(key, said))
+            submitted = await self.jobs.submit(
+                _new_job(caller, order, warnings), idempotency=with_fingerprint(key, said)
+            )
         job = submitted.job
         expires_s = now_ms() // 1000 + plan.audio_s_per_file + TOKEN_MARGIN_S
         shown = await self.records.full(job)
@@ -146,7 +148,7 @@ class LiveRequests:
             if final:
                 seat.end()
         if live.ending:
-            await self.holding.until_over(live.job, wait_s=self.finish_wait_s)
+            await self.waiter.until_over(live.job, wait_s=self.finish_wait_s)
             await self.desk.check_end(live)
         return await self._progress(live.job)
 
@@ -155,19 +157,19 @@ class LiveRequests:
         if not job.terminal:
             live = await self.desk.open(job)
             live.end()
-            await self.holding.until_over(job, wait_s=self.finish_wait_s)
+            await self.waiter.until_over(job, wait_s=self.finish_wait_s)
         return await self._progress(job)
 
     async def _progress(self, job: Job) -> Response:
         now = await self.jobs.get(job.id)
         if now is None:
             raise no_such_job()
-        standing = await self.desk.standing(now)
+        progress = await self.desk.progress(now)
         return json_response(
             {
                 "job_id": job.id,
                 "status": now.state.value,
-                **standing.to_json(),
+                **progress.to_json(),
             }
         )
 
@@ -189,7 +191,7 @@ async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:
 
 
 def _new_job(caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]]) -> NewJob:
-    account, _, plan = caller.known()
+    account, _, plan = caller.require_account()
     return NewJob(
         id=new_id(Prefix.JOB, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES)),
         account=account.id,
@@ -200,7 +202,7 @@ def _new_job(caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]]
         audio_s=None,
         weight=plan.weight,
         retention_ms=plan.retention_ms,
-        quotas=job_quotas(plan, LEAST_AUDIO_S) if caller.environment == "production" else (),
-        most_active=plan.live_sessions,
+        quotas=job_quotas(plan, MIN_AUDIO_S) if caller.environment == "production" else (),
+        max_active=plan.live_sessions,
         warnings=tuple(warnings),
     )

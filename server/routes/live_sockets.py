@@ -31,7 +31,7 @@ from server.waiting import racing
 
 AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"
 EVENT_SOCKET = "/v1/jobs/{job_id}/stream"
-MOST_MESSAGE_BYTES = 1024 * 1024  # of a WebSocket
+MAX_MESSAGE_BYTES = 1024 * 1024  # of a WebSocket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +123,10 @@ class LiveSockets:
         told = None
         while True:
             await asyncio.sleep(live.rules.ack_s)
-            standing = live.standing()
-            if standing.received_bytes != told:
-                told = standing.received_bytes
-                await socket.send(orjson.dumps({"type": "ack", **standing.to_json()}))
+            progress = live.progress()
+            if progress.received_bytes != told:
+                told = progress.received_bytes
+                await socket.send(orjson.dumps({"type": "ack", **progress.to_json()}))
 
     # --- readers -----------------------------------------------------------------------------------------------------
 
@@ -203,11 +203,11 @@ def _control(text: str, seat: Seat) -> bool:
 
 def _check_length(data: bytes, live: LiveSession) -> None:
     """Raises MessageTooBig, and Problem audio_too_fast for more audio than anybody could speak meanwhile."""
-    if len(data) > MOST_MESSAGE_BYTES:
-        raise MessageTooBig(f"a message may have {MOST_MESSAGE_BYTES} bytes")
-    options, most_s = live.options, live.rules.frame_s
-    if options.encoding != CONTAINER and len(data) > most_s * options.sample_rate * raw_frame_bytes(options):
-        raise Problem("audio_too_fast", f"a message may hold {most_s:g} s of audio; send it as it is spoken")
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
+    options, max_s = live.options, live.rules.frame_s
+    if options.encoding != CONTAINER and len(data) > max_s * options.sample_rate * raw_frame_bytes(options):
+        raise Problem("audio_too_fast", f"a message may hold {max_s:g} s of audio; send it as it is spoken")
 
 
 def _started(live: LiveSession) -> bytes:
@@ -217,7 +217,7 @@ def _started(live: LiveSession) -> bytes:
         {
             "type": "session.started",
             "job_id": live.job.id,
-            **live.standing().to_json(),
+            **live.progress().to_json(),
             "encoding": options.encoding,
             "sample_rate": options.sample_rate,
             "channels": options.channels,

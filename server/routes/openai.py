@@ -24,8 +24,9 @@ from server.http.operation import Answer, Operation, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.http.sse import KEEP_ALIVE, event
-from server.jobs.holding import Holding
-from server.jobs.orders import Asked, Members, common_order
+from server.jobs.members import Members
+from server.jobs.orders import Asked, common_order
+from server.jobs.waiter import JobWaiter
 from server.model.errors import FieldError, Refused, invalid
 from server.model.events import Event
 from server.model.jobs import Job, State
@@ -46,7 +47,7 @@ SERVER_ERROR = 500
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAI:
     transcriptions: Transcriptions
-    holding: Holding
+    waiter: JobWaiter
     jobs: JobStore
     blobs: BlobStore
     following: Following
@@ -91,7 +92,7 @@ class OpenAI:
             return StreamingResponse(
                 self._streamed(submitted.job), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
             )
-        job = await self.holding.until_over(submitted.job, wait_s=HOLD_S)
+        job = await self.waiter.until_over(submitted.job, wait_s=HOLD_S)
         if job.state is not State.COMPLETED:
             raise _unsuccessful(job)
         if wish.response_format in FILE_FORMATS:
@@ -168,8 +169,7 @@ class _Wish:
         _check_temperature(fields.get("temperature", ["0"])[0])
         members = Members({name: fields[name] for name in ("language", "prompt") if name in fields})
         order = common_order(members, offer=offer, word_timestamps=True)
-        if members.errors:
-            raise invalid(members.errors)
+        members.check()
         output = FILE_FORMATS.get(self.response_format, "json")
         return Asked(replace(order, output_formats=(output,)), None, None, ())
 

@@ -17,31 +17,31 @@ from server.http.headers import Preference, preference
 from server.http.operation import Answer, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
-from server.jobs.holding import Holding
 from server.jobs.orders import Asked, parse_order
 from server.jobs.probing import Prober
 from server.jobs.sandbox import refuse_at_the_door
+from server.jobs.waiter import JobWaiter
 from server.model.accounts import Plan
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.jobs import NewJob, Submitted
 from server.model.orders import Source
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.accepting import Accepting, fingerprinted, job_quotas
+from server.routes.accepting import Accepting, job_quotas, with_fingerprint
 from server.routes.asking import JOB, JOB_POLL_S, query_seconds
 from server.storage.ports import JobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitLimits:
     """How long requests may be held, seconds."""
 
     default_s: int
-    most_s: int
+    max_s: int
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class ChosenWait:
     """How long one request is held, and what its client is told of his wish for it."""
 
     seconds: int
@@ -53,11 +53,11 @@ class Transcriptions:
     uploads: Uploads
     prober: Prober
     jobs: JobStore
-    holding: Holding
+    waiter: JobWaiter
     accepting: Accepting
     records: Records
     links: Links
-    waiting: Waiting
+    wait_limits: WaitLimits
     closing: asyncio.Event
 
     def operations(self) -> list[Operation]:
@@ -94,8 +94,8 @@ class Transcriptions:
 
     async def create(self, request: Request, caller: Caller) -> Response:
         wish = preference(request.headers.getlist("prefer"))
-        asked, submitted = await self.accept(request, caller, lambda received: self._parsed(received, caller))
-        return await self._answer(submitted, self._hold(request, asked, wish))
+        asked, submitted = await self.accept(request, caller, lambda received: self._parse(received, caller))
+        return await self._answer(submitted, self._choose_wait(request, asked, wish))
 
     async def accept(
         self, request: Request, caller: Caller, parse: Callable[[Received], Asked]
@@ -105,23 +105,23 @@ class Transcriptions:
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
         key = self.accepting.key(request, caller)
         job_id = new_id(Prefix.JOB, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
-        async with self.accepting.reserved(key), self._received(request, caller, job_id) as received:
+        async with self.accepting.reserved(key), self._receive(request, caller, job_id) as received:
             asked = parse(received)
-            query_seconds(request, "wait", most=self.waiting.most_s)
+            query_seconds(request, "wait", most=self.wait_limits.max_s)
             new = await self._new_job(job_id, caller, asked, received)
             said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
             content = received.file.sha256.encode() if received.file else b""
-            submitted = await self.jobs.submit(new, idempotency=fingerprinted(key, said, content))
+            submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said, content))
             received.keep = not submitted.replayed
         return asked, submitted
 
     @asynccontextmanager
-    async def _received(self, request: Request, caller: Caller, job_id: str) -> AsyncIterator[Received]:
-        _, _, plan = caller.known()
+    async def _receive(self, request: Request, caller: Caller, job_id: str) -> AsyncIterator[Received]:
+        _, _, plan = caller.require_account()
         async with self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
             yield received
 
-    def _parsed(self, received: Received, caller: Caller) -> Asked:
+    def _parse(self, received: Received, caller: Caller) -> Asked:
         asked = parse_order(
             received.fields,
             offer=self.accepting.offers[caller.environment],
@@ -133,22 +133,22 @@ class Transcriptions:
         refuse_at_the_door(asked.order.scenario)
         return asked
 
-    def _hold(self, request: Request, asked: Asked, wish: Preference) -> Hold:
-        """How long to hold: the wait parameter, then Prefer, then what suits the request.
+    def _choose_wait(self, request: Request, asked: Asked, wish: Preference) -> ChosenWait:
+        """How long to wait: the wait parameter, then Prefer, then what suits the request.
 
         `Prefer: respond-async, wait=10` is no contradiction: it asks to wait ten seconds at most (RFC 7240, 4.3).
         """
-        most_s = self.waiting.most_s
-        for wait_s in (query_seconds(request, "wait", most=most_s), asked.wait_s, wish.wait_s):
+        max_s = self.wait_limits.max_s
+        for wait_s in (query_seconds(request, "wait", most=max_s), asked.wait_s, wish.wait_s):
             if wait_s is not None:
-                held_s = min(wait_s, most_s)
-                return Hold(held_s, applied=f"wait={held_s}")
+                held_s = min(wait_s, max_s)
+                return ChosenWait(held_s, applied=f"wait={held_s}")
         if wish.respond_async:
-            return Hold(0, applied="respond-async")
-        return Hold(0 if asked.order.webhook_url else min(self.waiting.default_s, most_s))
+            return ChosenWait(0, applied="respond-async")
+        return ChosenWait(0 if asked.order.webhook_url else min(self.wait_limits.default_s, max_s))
 
     async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
-        account, _, plan = caller.known()
+        account, _, plan = caller.require_account()
         warnings = await self.accepting.warnings(caller, asked.order, asked.warnings)
         source, audio_s = await self._source(asked, received, plan)
         return NewJob(
@@ -162,7 +162,7 @@ class Transcriptions:
             weight=plan.weight,
             retention_ms=plan.retention_ms,
             quotas=job_quotas(plan, audio_s) if caller.environment == "production" else (),
-            most_active=plan.active_jobs,
+            max_active=plan.active_jobs,
             warnings=warnings,
         )
 
@@ -176,12 +176,12 @@ class Transcriptions:
         source = Source(type="upload", filename=received.file.filename, bytes=received.file.bytes, format=probe.format)
         return source, probe.duration_s
 
-    async def _answer(self, submitted: Submitted, hold: Hold) -> Response:
-        job = await self.holding.until_over(submitted.job, wait_s=hold.seconds)
+    async def _answer(self, submitted: Submitted, wait: ChosenWait) -> Response:
+        job = await self.waiter.until_over(submitted.job, wait_s=wait.seconds)
         record = await self.records.full(job)
         headers = {"Idempotent-Replayed": "true"} if submitted.replayed else {}
-        if hold.applied is not None:
-            headers["Preference-Applied"] = hold.applied
+        if wait.applied is not None:
+            headers["Preference-Applied"] = wait.applied
         place = self.links.job_path(job)
         if job.terminal:
             return json_response(record, headers={**headers, "Content-Location": place})

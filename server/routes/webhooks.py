@@ -16,18 +16,18 @@ from server.http.caller import Caller
 from server.http.operation import Answer, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
+from server.jobs.members import members_of, url_text
 from server.model.deliveries import Delivery
-from server.model.errors import FieldError, invalid
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
-from server.model.orders import MOST_URL_CHARS, Order, Source
+from server.model.orders import Order, Source
 from server.records.records import Records
 from server.routes.asking import JOB_ID, own_job
 from server.storage.ports import JobStore, Outbox
 from server.webhooks.courier import Courier, signing_secrets
 
-MOST_BODY = 10_000
+MAX_BODY = 10_000
 BODY_CODES = (
     "invalid_json", "invalid_parameter", "url_not_allowed", "payload_too_large", "unsupported_media_type",
     "unsupported_encoding",
@@ -44,7 +44,7 @@ class Webhooks:
 
     def operations(self) -> list[Operation]:
         takes_url: dict[str, Any] = {
-            "media_types": (JSON,), "most_body": MOST_BODY, "body_required": True, "codes": BODY_CODES,
+            "media_types": (JSON,), "max_body": MAX_BODY, "body_required": True, "codes": BODY_CODES,
             "bodies": {JSON: ref("WebhookUrl")}, "body_examples": {JSON: {"url": "https://example.org/hook"}},
         }  # fmt: skip
         return [
@@ -88,16 +88,18 @@ class Webhooks:
         return json_response(_shown(delivery), 202)
 
     async def enable(self, request: Request, caller: Caller) -> Response:
-        url = _url(json_object(await body_of(request, most=MOST_BODY)))
+        url = _url(json_object(await body_of(request, most=MAX_BODY)))
         await self.outbox.enable(caller.account_id, url)
         return json_response({"url": url})
 
     async def test(self, request: Request, caller: Caller) -> Response:
-        url = _url(json_object(await body_of(request, most=MOST_BODY)))
+        url = _url(json_object(await body_of(request, most=MAX_BODY)))
         await self.egress.check(url)
         message_id = new_id(Prefix.MESSAGE, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
         body = orjson.dumps({**self.records.notice(_example(caller)), "test": True})
-        reply = await self.courier.bring(url, body, webhook_id=message_id, secrets=signing_secrets(caller.known()[0]))
+        reply = await self.courier.bring(
+            url, body, webhook_id=message_id, secrets=signing_secrets(caller.require_account()[0])
+        )
         return json_response(
             {
                 "delivered": reply.error is None,
@@ -152,7 +154,7 @@ def _shown(delivery: Delivery) -> dict[str, Any]:
 
 
 def _url(body: Mapping[str, object]) -> str:
-    url = body.get("url")
-    if not isinstance(url, str) or not 1 <= len(url) <= MOST_URL_CHARS:
-        raise invalid([FieldError("url", "invalid_type", f"must be a URL of at most {MOST_URL_CHARS} characters")])
+    members = members_of(body)
+    url = members.need("url", url_text)
+    members.check()
     return url

@@ -71,15 +71,8 @@ class JobStore(Protocol):
         """Append events under the lease; None when it is lost. Many logs may share one commit."""
         ...
 
-    async def note(
-        self,
-        lease: Lease,
-        *,
-        stage: str | None = None,
-        source: Source | None = None,
-        duration_s: float | None = None,
-        blob: str | None = None,
-    ) -> bool:
+    async def note(self, lease: Lease, *, stage: str | None = None, source: Source | None = None,
+                   duration_s: float | None = None, blob: str | None = None) -> bool:  # fmt: skip
         """Record what became known while working: stage, format, length, where the fetched audio lies."""
         ...
 

@@ -17,9 +17,9 @@ from server.waiting import set_within
 from server.webhooks.backoff import delay_after
 from server.webhooks.courier import GONE, Courier, Reply, signing_secrets
 
-MOST_AT_ONCE = 64
-MOST_PER_HOST = 4  # so that one dead host holds up nobody else,
-MOST_PER_ACCOUNT = 16  # and neither do a hundred of one customer's
+MAX_AT_ONCE = 64
+MAX_PER_HOST = 4  # so that one dead host holds up nobody else,
+MAX_PER_ACCOUNT = 16  # and neither do a hundred of one customer's
 MARGIN_S = 15.0  # a claimed delivery is nobody else's for this much longer than an attempt may take
 
 
@@ -45,8 +45,8 @@ class Deliveries:
         self._hosts: Counter[str] = Counter()
         self._accounts_going: Counter[str] = Counter()
         self._crowding = Crowding(
-            per_host=MOST_PER_HOST,
-            per_account=MOST_PER_ACCOUNT,
+            per_host=MAX_PER_HOST,
+            per_account=MAX_PER_ACCOUNT,
             hosts=self._hosts,
             accounts=self._accounts_going,
         )
@@ -60,14 +60,14 @@ class Deliveries:
         """Send what comes due until stop(); what is on its way then is finished or times out."""
         async with asyncio.TaskGroup() as tasks:
             while not self._stopping.is_set():
-                for delivery in await self._due():
+                for delivery in await self._claim_due():
                     self._hosts[delivery.host] += 1
                     self._accounts_going[delivery.account] += 1
-                    tasks.create_task(self._guarded(delivery), name=f"webhook {delivery.id}")
+                    tasks.create_task(self._deliver(delivery), name=f"webhook {delivery.id}")
 
-    async def _due(self) -> list[Delivery]:
+    async def _claim_due(self) -> list[Delivery]:
         """What is to be sent now; possibly nothing, but not before a moment has passed."""
-        room = MOST_AT_ONCE - self._hosts.total()
+        room = MAX_AT_ONCE - self._hosts.total()
         if room == 0:
             self._arrived.clear()
             await self._arrived.wait()
@@ -81,18 +81,18 @@ class Deliveries:
             await set_within(self._stopping, self._poll_s)
             return []
 
-    async def _guarded(self, delivery: Delivery) -> None:
+    async def _deliver(self, delivery: Delivery) -> None:
         try:
-            reply = await self._seated(delivery)
+            reply = await self._attempt(delivery)
             if reply is not None:
                 await self._record(delivery, reply)
         except Exception:  # noqa: BLE001  stays claimed for a while, then comes due again
             log.exception("delivery failed", extra={"delivery": delivery.id})
 
-    async def _seated(self, delivery: Delivery) -> Reply | None:
+    async def _attempt(self, delivery: Delivery) -> Reply | None:
         """What came of the attempt; its host and account have room again before that is recorded."""
         try:
-            return await self._sent(delivery)
+            return await self._send(delivery)
         finally:
             for counter, name in ((self._hosts, delivery.host), (self._accounts_going, delivery.account)):
                 counter[name] -= 1
@@ -100,7 +100,7 @@ class Deliveries:
                     del counter[name]
             self._arrived.set()
 
-    async def _sent(self, delivery: Delivery) -> Reply | None:
+    async def _send(self, delivery: Delivery) -> Reply | None:
         """None for a delivery that is gone: its job was deleted since."""
         job, account = (
             await self._storage.jobs.get(delivery.job_id),

@@ -32,7 +32,7 @@ DONE = replace(
 
 
 class NobodyLive:
-    async def standing(self, job: Job) -> LiveProgress:
+    async def progress(self, job: Job) -> LiveProgress:
         raise AssertionError(f"{job.id} is not live")
 
 

@@ -11,9 +11,9 @@ from server.accounts.limits import month_of
 from server.clock import now_ms
 from server.http.problems import problem_of
 from server.jobs import sandbox
-from server.jobs.sandbox import Canceled, OrderedFailure, refuse_at_the_door, rehearsed
+from server.jobs.sandbox import Canceled, OrderedFailure, refuse_at_the_door, rehearse
+from server.model import bounds
 from server.model.errors import QuotaExceeded, RateLimited
-from server.model.orders import SCENARIOS
 from tests.server.serving import chunk
 from tests.server.storing import in_a_loop
 
@@ -34,7 +34,7 @@ class Recording:
 
 
 async def played(scenario: str | None) -> list[Chunk]:
-    return [made async for made in rehearsed(scenario, Recording().chunks())]
+    return [made async for made in rehearse(scenario, Recording().chunks())]
 
 
 @in_a_loop
@@ -67,7 +67,7 @@ def test_slow_takes_its_time_and_then_succeeds(monkeypatch):
 @in_a_loop
 async def test_who_leaves_early_closes_the_recording():
     recording = Recording()
-    playing = rehearsed(None, recording.chunks())
+    playing = rehearse(None, recording.chunks())
     await anext(playing)
     await playing.aclose()
     assert recording.closed
@@ -89,6 +89,6 @@ def test_ordered_refusals_are_those_of_real_limits():
 
 
 def test_every_other_scenario_becomes_a_job():
-    for scenario in (None, *SCENARIOS):
+    for scenario in (None, *bounds.SCENARIOS):
         if scenario not in ("quota_exceeded", "rate_limited"):
             refuse_at_the_door(scenario)

@@ -80,24 +80,24 @@ async def test_a_job_refused_by_its_second_quota_takes_nothing_of_the_first(tmp_
 @in_a_loop
 async def test_unfinished_jobs_are_capped_per_account_environment_and_kind(tmp_path):
     async with stored(tmp_path) as storage:
-        first = await submit(storage, most_active=1)
+        first = await submit(storage, max_active=1)
         with pytest.raises(ConcurrencyLimited) as refused:
-            await submit(storage, most_active=1)
+            await submit(storage, max_active=1)
         assert (refused.value.limit, refused.value.used) == (1, 1)
-        await submit(storage, most_active=1, live=True)
-        await submit(storage, most_active=1, environment="sandbox")
-        await submit(storage, most_active=1, account="acct_2")
+        await submit(storage, max_active=1, live=True)
+        await submit(storage, max_active=1, environment="sandbox")
+        await submit(storage, max_active=1, account="acct_2")
         lease = await claim(storage)
         assert lease.job.id == first
         with pytest.raises(ConcurrencyLimited):  # processing is unfinished too
-            await submit(storage, most_active=1)
+            await submit(storage, max_active=1)
         await storage.jobs.finish(lease, completed())
-        await submit(storage, most_active=1)
+        await submit(storage, max_active=1)
 
 
 @in_a_loop
 async def test_a_full_queue_refuses_batch_jobs_and_counts_nothing(tmp_path):
-    async with stored(tmp_path, most_queued=2) as storage:
+    async with stored(tmp_path, max_queued=2) as storage:
         await submit(storage)
         await submit(storage)
         with pytest.raises(QueueFull):
@@ -168,7 +168,7 @@ async def test_a_repeated_request_is_the_same_job_and_is_counted_once(tmp_path):
 
 @in_a_loop
 async def test_a_replay_is_answered_even_when_quota_and_queue_are_full(tmp_path):
-    async with stored(tmp_path, most_queued=1) as storage:
+    async with stored(tmp_path, max_queued=1) as storage:
         await storage.jobs.submit(new_job("job_1", quotas=(quota(limit=1),)), idempotency=KEY)
         again = await storage.jobs.submit(new_job("job_2", quotas=(quota(limit=1),)), idempotency=KEY)
         assert again.replayed

@@ -234,10 +234,10 @@ def test_a_small_body_that_was_not_read_costs_no_connection(server):
             assert "connection" not in headers
 
 
-@pytest.mark.parametrize(("most_bytes", "most_s"), [(1_000_000, 3600.0), (2**62, 0.2)])
-def test_lingering_has_an_end_in_bytes_and_in_time(server, monkeypatch, most_bytes, most_s):
+@pytest.mark.parametrize(("most_bytes", "max_s"), [(1_000_000, 3600.0), (2**62, 0.2)])
+def test_lingering_has_an_end_in_bytes_and_in_time(server, monkeypatch, most_bytes, max_s):
     monkeypatch.setattr(transport, "LINGER_BYTES", most_bytes)
-    monkeypatch.setattr(transport, "LINGER_S", most_s)
+    monkeypatch.setattr(transport, "LINGER_S", max_s)
     with RawClient(server.base) as client:
         client.send(upload_head("sw_live_nonsense", "Transfer-Encoding: chunked"))
         assert client.answer()[0] == 401

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect, Request
 
 from server.http import bodies as uploads
-from server.http.bodies import MOST_FIELD_BYTES, MOST_FIELDS, MOST_FORM_BYTES, Received, Uploads
+from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS, MAX_FORM_BYTES, Received, Uploads
 from server.model.errors import Refused
 from server.storage.sqlite.files import FileBlobs
 from tests.server.storing import in_a_loop
@@ -199,14 +199,14 @@ async def test_json_and_urlencoded_say_the_same(tmp_path):
         (form(part("a", b"", more=f"X: {'y' * 100_000}\r\n")), MULTIPART, "invalid_multipart"),
         (form(part("prompt", b"\xff")), MULTIPART, "invalid_parameter"),
         (form(part("file", b"1", filename="a"), part("file", b"2", filename="b")), MULTIPART, "invalid_parameter"),
-        (form(part("prompt", b"x" * (MOST_FIELD_BYTES + 1))), MULTIPART, "invalid_multipart"),
-        (form(*[part(f"f{n}", b"") for n in range(MOST_FIELDS + 1)]), MULTIPART, "invalid_multipart"),
+        (form(part("prompt", b"x" * (MAX_FIELD_BYTES + 1))), MULTIPART, "invalid_multipart"),
+        (form(*[part(f"f{n}", b"") for n in range(MAX_FIELDS + 1)]), MULTIPART, "invalid_multipart"),
         (b"{", "application/json", "invalid_json"),
         (b"[1]", "application/json", "invalid_json"),
         (b'{"a": "\xff"}', "application/json", "invalid_json"),
         (b"[" * 100_000, "application/json", "invalid_json"),
         (b"a=%ff", "application/x-www-form-urlencoded", "invalid_multipart"),
-        (b"&".join([b"a=1"] * (MOST_FIELDS + 1)), "application/x-www-form-urlencoded", "invalid_multipart"),
+        (b"&".join([b"a=1"] * (MAX_FIELDS + 1)), "application/x-www-form-urlencoded", "invalid_multipart"),
     ],
 )
 def test_a_body_that_is_not_what_it_says_is_refused_and_leaves_nothing(tmp_path, body, content_type, code):
@@ -246,7 +246,7 @@ def test_a_body_that_never_ends_is_refused_when_the_cap_is_crossed(tmp_path):
 @pytest.mark.parametrize("content_type", ["application/json", "application/x-www-form-urlencoded"])
 def test_a_form_without_a_file_has_a_cap_of_its_own(tmp_path, content_type):
     problem = asyncio.run(refusal(tmp_path, [b" " * 100_000] * 11, content_type, most=10**9))
-    assert (problem.code, problem.members["limit"]) == ("payload_too_large", MOST_FORM_BYTES)
+    assert (problem.code, problem.members["limit"]) == ("payload_too_large", MAX_FORM_BYTES)
 
 
 @in_a_loop

@@ -40,7 +40,7 @@ EVENTS = ("job.completed", "job.failed")
 class NobodyLive:
     """The desk of a server without live sessions."""
 
-    async def standing(self, job: Job) -> LiveProgress:
+    async def progress(self, job: Job) -> LiveProgress:
         raise AssertionError(f"{job.id} is not live")
 
 
@@ -337,8 +337,8 @@ async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
         waiting = [await it.ended(alive.url) for _ in range(10)]
         async with delivering(it):
             await received(alive, 10)
-            assert dead.most_connections == webhooks_module.MOST_PER_HOST  # its first four are still waited for
-            assert len(dead.asked) == webhooks_module.MOST_PER_HOST
+            assert dead.most_connections == webhooks_module.MAX_PER_HOST  # its first four are still waited for
+            assert len(dead.asked) == webhooks_module.MAX_PER_HOST
             go.set()
         assert {(await it.delivery(job_id)).state for job_id in waiting} == {"delivered"}
 
@@ -346,23 +346,23 @@ async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
 @in_a_loop
 async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path, monkeypatch):
     """There is one place more than one account may take, and five hosts of it would take more."""
-    monkeypatch.setattr(webhooks_module, "MOST_AT_ONCE", webhooks_module.MOST_PER_ACCOUNT + 1)
+    monkeypatch.setattr(webhooks_module, "MAX_AT_ONCE", webhooks_module.MAX_PER_ACCOUNT + 1)
     go = asyncio.Event()
     async with AsyncExitStack() as stack:
         it = await stack.enter_async_context(office(tmp_path))
         dead = [await stack.enter_async_context(peer(holding(go))) for _ in range(5)]
         alive = await stack.enter_async_context(peer(saying(answer(200))))
-        for host in dead * webhooks_module.MOST_PER_HOST:
+        for host in dead * webhooks_module.MAX_PER_HOST:
             await it.ended(host.url)
         other, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
         await replace(it, account=other).ended(alive.url)
         async with delivering(it):
             await received(alive)
             async with asyncio.timeout(MOST_S):
-                while sum(len(host.asked) for host in dead) < webhooks_module.MOST_PER_ACCOUNT:  # noqa: ASYNC110
+                while sum(len(host.asked) for host in dead) < webhooks_module.MAX_PER_ACCOUNT:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             await asyncio.sleep(0.2)  # for what should not come
-            assert sum(len(host.asked) for host in dead) == webhooks_module.MOST_PER_ACCOUNT
+            assert sum(len(host.asked) for host in dead) == webhooks_module.MAX_PER_ACCOUNT
             go.set()
 
 
@@ -394,7 +394,7 @@ async def delivered_attempt(it: Office, delivery: Delivery) -> Delivery:
 @in_a_loop
 async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(webhooks_module, "MOST_AT_ONCE", 2)
+        patch.setattr(webhooks_module, "MAX_AT_ONCE", 2)
         async with office(tmp_path) as it, peer(saying(answer(200))) as target:
             jobs = [await it.ended(target.url) for _ in range(7)]
             async with delivering(it):

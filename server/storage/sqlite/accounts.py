@@ -9,7 +9,7 @@ from server.storage.sqlite.database import Database, Row, Transaction
 from server.storage.sqlite.rows import text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is known to the minute, and costs a commit a minute, not one per request
-MOST_TOUCHED = 10_000  # keys whose last write is remembered; then all are written once more
+MAX_TOUCHED = 10_000  # keys whose last write is remembered; then all are written once more
 
 KEY_COLUMNS = (
     "id",
@@ -77,7 +77,7 @@ class SqliteAccounts:
     async def touch(self, key_id: str, at: int) -> None:
         if at - self._touched.get(key_id, -TOUCH_EVERY_MS) < TOUCH_EVERY_MS:
             return
-        if len(self._touched) >= MOST_TOUCHED:
+        if len(self._touched) >= MAX_TOUCHED:
             self._touched.clear()
         self._touched[key_id] = at
         await self._database.write(

@@ -29,7 +29,7 @@ Clock: TypeAlias = Callable[[], int]
 Row: TypeAlias = sqlite3.Row
 T = TypeVar("T")
 
-MOST_IN_ONE_COMMIT = 256  # writers that share a commit; more wait for the next one
+MAX_IN_ONE_COMMIT = 256  # writers that share a commit; more wait for the next one
 BUSY_S = 10.0  # how long another process may hold the write lock; far less than a lease
 POLL_S = 0.15  # other processes' commits are seen this late at most
 READERS = 4  # so that a search over many transcripts holds up no look-up of a key
@@ -240,7 +240,7 @@ class Database:
             while True:
                 if item is not None and item.future.set_running_or_notify_cancel():
                     batch.append(item)
-                if len(batch) == MOST_IN_ONE_COMMIT:
+                if len(batch) == MAX_IN_ONE_COMMIT:
                     break
                 item = self._queue.get_nowait()
         return batch

@@ -18,15 +18,15 @@ from server.storage.sqlite.database import Database, Transaction
 from server.storage.sqlite.endings import QUEUE_TOPIC, cancel
 from server.storage.sqlite.rows import job_of
 
-MOST_QUEUED = 10_000  # waiting batch jobs; more are refused with QueueFull
+MAX_QUEUED = 10_000  # waiting batch jobs; more are refused with QueueFull
 CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
 COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window: for the operator's questions
 
 
 class SqliteJobs:
-    def __init__(self, database: Database, *, most_queued: int = MOST_QUEUED) -> None:
+    def __init__(self, database: Database, *, max_queued: int = MAX_QUEUED) -> None:
         self._database = database
-        self._most_queued = most_queued
+        self._most_queued = max_queued
         self._boot = secrets.token_hex(8)  # what this process reserves ends with it
 
     # --- acceptance ---
@@ -97,15 +97,8 @@ class SqliteJobs:
     async def log(self, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
         return await self._database.write(lambda tx: leases.log(tx, lease, events))
 
-    async def note(
-        self,
-        lease: Lease,
-        *,
-        stage: str | None = None,
-        source: Source | None = None,
-        duration_s: float | None = None,
-        blob: str | None = None,
-    ) -> bool:
+    async def note(self, lease: Lease, *, stage: str | None = None, source: Source | None = None,
+                   duration_s: float | None = None, blob: str | None = None) -> bool:  # fmt: skip
         return await self._database.write(
             partial(leases.note, lease=lease, stage=stage, source=source, duration_s=duration_s, blob=blob)
         )

@@ -11,7 +11,7 @@ from server.storage.sqlite.database import Clock, Database
 from server.storage.sqlite.events import SqliteEvents
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private, one_opener, signing_keys
-from server.storage.sqlite.jobs import MOST_QUEUED, SqliteJobs
+from server.storage.sqlite.jobs import MAX_QUEUED, SqliteJobs
 from server.storage.sqlite.outbox import SqliteOutbox
 
 FILE_NAME = "scribewire.db"
@@ -37,7 +37,7 @@ class SqliteStorage:
         await self._files.close()
 
 
-def open_storage(folder: Path, *, clock: Clock, most_queued: int = MOST_QUEUED) -> SqliteStorage:
+def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED) -> SqliteStorage:
     """The storage in *folder*, made on first use. Any number of processes may have it open; it blocks for a moment.
 
     Raises StorageError when the folder's content cannot be used.
@@ -48,7 +48,7 @@ def open_storage(folder: Path, *, clock: Clock, most_queued: int = MOST_QUEUED) 
         files = FileBlobs(folder)
         database = Database(folder / FILE_NAME, clock)
     return SqliteStorage(
-        jobs=SqliteJobs(database, most_queued=most_queued),
+        jobs=SqliteJobs(database, max_queued=max_queued),
         events=SqliteEvents(database),
         accounts=SqliteAccounts(database),
         counters=SqliteCounter(database),

@@ -10,7 +10,7 @@ from server.storage.sqlite.rows import BATCH, LIVE, job_of, text_of
 
 KEY_KEPT_MS = 24 * 60 * 60 * 1000
 ASSUMED_AUDIO_S = 300.0  # of a source whose length nobody knows yet: its place in the queue
-LEAST_AUDIO_S = 1.0  # a thousand tiny files are work too
+MIN_COUNTED_AUDIO_S = 1.0  # a thousand tiny files are work too
 LAST_CLAIMED = ""  # the row of the fairness table that belongs to no account
 
 
@@ -32,7 +32,7 @@ def abandon(tx: Transaction, key: IdempotencyKey, boot: str) -> None:
     )
 
 
-def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, most_queued: int) -> Submitted:
+def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, max_queued: int) -> Submitted:
     if key is not None:
         earlier = _key_row(tx, key)
         if earlier is not None and earlier["job"] is not None:
@@ -43,7 +43,7 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
         count = take(tx, new.account, quota)
         if not count.allowed:
             raise QuotaExceeded(quota.name, limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
-    _check_room(tx, new, most_queued)
+    _check_room(tx, new, max_queued)
     _insert(tx, new)
     if key is not None:
         _keep_key(tx, key, new.id, boot)
@@ -57,21 +57,21 @@ def remember_claimed(tx: Transaction, virtual_time: float) -> None:
     _advance(tx, LAST_CLAIMED, virtual_time)
 
 
-def _check_room(tx: Transaction, new: NewJob, most_queued: int) -> None:
+def _check_room(tx: Transaction, new: NewJob, max_queued: int) -> None:
     kind = _class(new)
     if kind == BATCH:
         (queued,) = tx.all("SELECT count(*) AS n FROM jobs WHERE state = 'queued' AND class = ?", (BATCH,))
-        if queued["n"] >= most_queued:
+        if queued["n"] >= max_queued:
             raise QueueFull(f"{queued['n']} jobs are waiting")
-    if new.most_active is not None:
+    if new.max_active is not None:
         (active,) = tx.all(
             "SELECT count(*) AS n FROM jobs"
             " WHERE account = ? AND environment = ? AND class = ? AND state IN ('queued', 'processing')",
             (new.account, new.environment, kind),
         )
-        if active["n"] >= new.most_active:
+        if active["n"] >= new.max_active:
             name = "live sessions" if kind == LIVE else "jobs"
-            raise ConcurrencyLimited(name, limit=new.most_active, used=active["n"])
+            raise ConcurrencyLimited(name, limit=new.max_active, used=active["n"])
 
 
 def _insert(tx: Transaction, new: NewJob) -> None:
@@ -79,7 +79,7 @@ def _insert(tx: Transaction, new: NewJob) -> None:
         "SELECT coalesce(max(virtual_time), 0) AS reached FROM fairness WHERE account IN (?, ?)",
         (new.account, LAST_CLAIMED),
     )
-    length = max(LEAST_AUDIO_S, ASSUMED_AUDIO_S if new.audio_s is None else new.audio_s)
+    length = max(MIN_COUNTED_AUDIO_S, ASSUMED_AUDIO_S if new.audio_s is None else new.audio_s)
     virtual_time = reached["reached"] + length / new.weight
     _advance(tx, new.account, virtual_time)
     tx.run(

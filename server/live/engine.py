@@ -15,7 +15,7 @@ from pipeline.words import Word
 from server.model.orders import Order
 
 
-class Admission(Protocol):
+class Headroom(Protocol):
     """What knows whether there is room for one more live session: the scheduler."""
 
     def admit(self, growth: float) -> None:
@@ -24,11 +24,11 @@ class Admission(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hearing:
+class LiveEngine:
     engine: str
     model: str
     listener: Listener
-    admission: Admission
+    headroom: Headroom
     voice: VoiceDetector | None  # None: everything counts as speech
     most: int | None = None  # sessions that this machine carries, where that was measured
 

@@ -10,7 +10,7 @@ from server.waiting import racing
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class JobWaiter:
     jobs: JobStore
     closing: asyncio.Event  # set when the server stops: whoever is held gets his answer then
 

@@ -1,0 +1,25 @@
+"""What a request may ask for: the values and bounds that the parsers check and that /openapi.json tells.
+
+Raw audio has the encodings, rates and channels of pipeline/ingest/pcm.py. They are written here again because that
+file loads the resampler, which a pure module must not; a test compares the two.
+"""
+
+from server.model.orders import CONTAINER
+
+FORMATS = ("json", "srt", "vtt", "txt")
+WEBHOOK_EVENTS = ("job.completed", "job.failed")
+SCENARIOS = ("fail", "slow", "empty", "quota_exceeded", "rate_limited", "canceled")
+MAX_URL_CHARS = 2048
+MAX_PROMPT_CHARS = 1000
+MAX_METADATA_KEYS = 16
+MAX_METADATA_CHARS = 512
+FRAME_BYTES = {"pcm_s16le": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}
+"""The raw encodings and the bytes of one sample in each."""
+ENCODINGS = (*FRAME_BYTES, CONTAINER)
+RATES = range(8_000, 48_001)
+TELEPHONE_ENCODINGS = ("mulaw", "alaw")
+TELEPHONE_RATE = 8_000
+"""Samples a second of TELEPHONE_ENCODINGS where a request names no sample_rate, as telephone lines carry them."""
+CHANNELS = range(1, 3)
+ENDPOINTING_MS = range(200, 5001)  # below, words of one sentence would be torn apart
+UTTERANCE_S = (3.0, 20.0)
