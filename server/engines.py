@@ -74,12 +74,7 @@ def _served(
         voice=voice,
         most=sessions_of(engine, data_dir),
     )
-    return ServedEngine(
-        batch=batch,
-        live=live,
-        offer=_offer(loaded),
-        statistics=scheduler.statistics,
-    )
+    return ServedEngine(batch=batch, live=live, offer=_offer(loaded), statistics=scheduler.statistics)
 
 
 def _offer(loaded: Loaded) -> Offer:

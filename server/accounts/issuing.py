@@ -40,12 +40,7 @@ def issue_webhook_secret() -> WebhookSecret:
 
 
 async def open_account(
-    accounts: AccountStore,
-    *,
-    plan: str,
-    environment: str,
-    name: str | None,
-    limits: Mapping[str, object] | None = None,
+    accounts: AccountStore, *, plan: str, environment: str, name: str | None, limits: Mapping[str, object] | None = None
 ) -> tuple[Account, Issued]:
     """A new account with its first key, stored."""
     now = now_ms()

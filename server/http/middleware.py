@@ -8,6 +8,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
@@ -52,7 +53,7 @@ def with_middleware(
 ) -> ASGIApp:
     """*routes* inside every layer."""
     return Envelope(
-        _Compression(routes),
+        app=_Compression(routes),
         origins=Origins(cors_origins),
         metrics=metrics,
         new_request_id=new_request_id,
@@ -103,33 +104,25 @@ class _Compression:
         await (self._plain if plain else self._gzip)(scope, receive, send)
 
 
+@dataclass(slots=True, kw_only=True)
 class Envelope:
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        origins: Origins,
-        metrics: Metrics,
-        new_request_id: Callable[[], str],
-        sandbox_host: str | None,
-    ) -> None:
-        self._app = app
-        self._origins = origins
-        self._metrics = metrics
-        self._new_request_id = new_request_id
-        self._sandbox_host = sandbox_host
+    app: ASGIApp
+    origins: Origins
+    metrics: Metrics
+    new_request_id: Callable[[], str]
+    sandbox_host: str | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         state = scope["state"] = {**scope.get("state", {})}
-        state["request_id"] = _request_id(scope) or self._new_request_id()
-        state["environment"] = _enter_environment(scope, self._sandbox_host)
+        state["request_id"] = _request_id(scope) or self.new_request_id()
+        state["environment"] = _enter_environment(scope, self.sandbox_host)
         if scope["type"] == "websocket":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send, self._origins)
+        exchange = _Exchange(scope, receive, send, self.origins)
         try:
             await self._answer(scope, exchange)
         finally:
@@ -138,17 +131,17 @@ class Envelope:
     async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
         headers = Headers(scope=scope)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:  # whatever is at the path
-            granted = self._origins.preflight(headers.get("origin"))
+            granted = self.origins.preflight(headers.get("origin"))
             await Response(status_code=204, headers=granted)(scope, exchange.receive, exchange.send)
             return
-        await self._app(scope, exchange.receive, exchange.send)
+        await self.app(scope, exchange.receive, exchange.send)
 
     def _remember(self, scope: Scope, exchange: "_Exchange") -> None:
         state = scope["state"]
         method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
-        self._metrics.requests.labels(method, state.get("route", "unknown"), str(exchange.status)).inc()
+        self.metrics.requests.labels(method, state.get("route", "unknown"), str(exchange.status)).inc()
         if exchange.status == TOO_MANY:
-            self._metrics.refused.labels(state.get("code", "unknown")).inc()
+            self.metrics.refused.labels(state.get("code", "unknown")).inc()
         log.info(
             "request",
             extra={

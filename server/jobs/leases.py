@@ -49,12 +49,7 @@ class HeldLease:
         self.check()
         asked = time.monotonic()
         kept = await self._jobs.checkpoint(
-            self.lease,
-            index=chunk.index,
-            body=stored(chunk),
-            events=events,
-            progress=progress,
-            lease_s=self._lease_s,
+            self.lease, index=chunk.index, body=stored(chunk), events=events, progress=progress, lease_s=self._lease_s
         )
         _require(kept)
         self.until = asked + self._lease_s

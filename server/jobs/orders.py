@@ -92,13 +92,7 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
     return replace(order, live=live), unknown_members(fields, COMMON | LIVE_ONLY)
 
 
-def common_order(
-    members: Members,
-    *,
-    offer: Offer,
-    word_timestamps: bool,
-    scenario: str | None = None,
-) -> Order:
+def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scenario: str | None = None) -> Order:
     """The members that files and live sessions share."""
     webhook_url = members.take("webhook_url", url_text, None)
     events = members.take("webhook_events", subset(bounds.WEBHOOK_EVENTS), ())

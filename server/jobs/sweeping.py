@@ -1,6 +1,7 @@
 """Old things go: jobs whose retention is over, and bytes that belong to no job."""
 
 import asyncio
+from dataclasses import dataclass, field
 
 from server.clock import now_ms
 from server.logs import log
@@ -12,11 +13,11 @@ AT_ONCE = 200
 ORPHAN_MS = 24 * 3600 * 1000  # an upload or a dead worker's output may be this old before it is nobody's
 
 
+@dataclass(slots=True)
 class Sweeper:
-    def __init__(self, jobs: JobStore, blobs: BlobStore) -> None:
-        self._jobs = jobs
-        self._blobs = blobs
-        self._stopping = asyncio.Event()
+    jobs: JobStore
+    blobs: BlobStore
+    _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -32,13 +33,13 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Delete every job that expired, then every prefix that has been without a job for ORPHAN_MS."""
-        while expired := await self._jobs.expired(limit=AT_ONCE):
+        while expired := await self.jobs.expired(limit=AT_ONCE):
             for job_id in expired:
-                prefix = await self._jobs.delete(job_id)
+                prefix = await self.jobs.delete(job_id)
                 if prefix is not None:
-                    await self._blobs.delete(prefix)
+                    await self.blobs.delete(prefix)
             log.info("expired jobs deleted", extra={"count": len(expired)})
-        for prefix, changed_at in await self._blobs.prefixes():
-            if now_ms() - changed_at > ORPHAN_MS and await self._jobs.get(prefix) is None:
-                await self._blobs.delete(prefix)
+        for prefix, changed_at in await self.blobs.prefixes():
+            if now_ms() - changed_at > ORPHAN_MS and await self.jobs.get(prefix) is None:
+                await self.blobs.delete(prefix)
                 log.info("orphaned bytes deleted", extra={"prefix": prefix})

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.errors import PipelineError
 from server.accounts.plans import Plans
@@ -21,35 +21,24 @@ from server.model.outcomes import Outcome
 from server.waiting import racing, set_within
 
 
+@dataclass(slots=True, kw_only=True)
 class Workers:
     """*count* loops that take turns at the queue, and one that reaps what dead workers left."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        tools: Tools,
-        batches: Mapping[str, Transcriber],  # by environment
-        plans: Plans,
-        metrics: Metrics,
-        count: int,
-    ) -> None:
-        self._name = name
-        self._tools = tools
-        self._jobs = tools.jobs
-        self._rules = tools.rules
-        self._batches = batches
-        self._plans = plans
-        self._metrics = metrics
-        self._count = count
-        self._stopping = asyncio.Event()
+    name: str
+    tools: Tools
+    batches: Mapping[str, Transcriber]  # by environment
+    plans: Plans
+    metrics: Metrics
+    count: int
+    _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Work until stop() was called and the jobs in hand are finished or handed back."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tidy(), name="tidy")
-            for number in range(self._count):
-                tasks.create_task(self._loop(f"{self._name}/{number}"), name=f"worker {number}")
+            for number in range(self.count):
+                tasks.create_task(self._loop(f"{self.name}/{number}"), name=f"worker {number}")
 
     def stop(self) -> None:
         """Claim nothing more; finish the chunks in work, then hand the jobs back."""
@@ -61,15 +50,15 @@ class Workers:
             try:
                 lease = await self._claim(worker)
                 if lease is not None:
-                    await self._work(HeldLease(lease, self._jobs, lease_s=self._rules.lease_s, asked=asked))
+                    await self._work(HeldLease(lease, self.tools.jobs, lease_s=self.tools.rules.lease_s, asked=asked))
             except Exception:  # noqa: BLE001  one job's surprise must not end the loop for all others
                 log.exception("worker failed", extra={"worker": worker})
-                await self._pause(self._rules.retry_s)
+                await self._pause(self.tools.rules.retry_s)
 
     async def _claim(self, worker: str) -> Lease | None:
         """The next job; None when there is none for a while, or when this process stops."""
-        claim = self._jobs.claim(
-            worker, environments=list(self._batches), lease_s=self._rules.lease_s, wait_s=self._rules.claim_s
+        claim = self.tools.jobs.claim(
+            worker, environments=list(self.batches), lease_s=self.tools.rules.lease_s, wait_s=self.tools.rules.claim_s
         )
         async with racing(claim, self._stopping.wait()) as (claiming, _):
             lease: Lease | None = claiming.result() if claiming.done() else None
@@ -78,20 +67,20 @@ class Workers:
     async def _tidy(self) -> None:
         while not self._stopping.is_set():
             try:
-                if reaped := await self._jobs.reap(limit=100):
-                    self._metrics.leases_lost.inc(reaped)
+                if reaped := await self.tools.jobs.reap(limit=100):
+                    self.metrics.leases_lost.inc(reaped)
                     log.warning("jobs reaped", extra={"count": reaped})
                 await self._delete_spent_audio()
             except Exception:  # noqa: BLE001  the next round may succeed
                 log.exception("tidying failed")
-            await self._pause(self._rules.reap_s)
+            await self._pause(self.tools.rules.reap_s)
 
     async def _delete_spent_audio(self) -> None:
         """Nobody keeps the audio of a job that is over, however it ended and whoever died meanwhile."""
-        while spent := await self._jobs.spent(limit=100):
+        while spent := await self.tools.jobs.spent(limit=100):
             for job_id in spent:
-                await self._tools.blobs.delete(source_key(job_id))
-            await self._jobs.audio_deleted(spent)
+                await self.tools.blobs.delete(source_key(job_id))
+            await self.tools.jobs.audio_deleted(spent)
 
     async def _pause(self, pause_s: float) -> None:
         await set_within(self._stopping, pause_s)
@@ -100,28 +89,30 @@ class Workers:
         """Run the job of *held* and write how it ended, unless the lease was lost on the way."""
         job, began = held.job, time.monotonic()
         if job.started_at is not None and job.attempt <= 1:
-            self._metrics.job_wait.observe((job.started_at - job.created_at) / 1000)
-        plan = await self._plans.of_id(job.account, environment=job.environment)
-        running = Running(held, tools=self._tools, batch=self._batches[job.environment], plan=plan)
+            self.metrics.job_wait.observe((job.started_at - job.created_at) / 1000)
+        plan = await self.plans.of_id(job.account, environment=job.environment)
+        running = Running(held, tools=self.tools, batch=self.batches[job.environment], plan=plan)
         try:
             await self._end(held, await self._outcome(running))
         except LeaseLost:
-            self._metrics.leases_lost.inc()
+            self.metrics.leases_lost.inc()
             log.warning("lease lost", extra={"job": job.id, "attempt": job.attempt})
         else:
-            self._metrics.job_run.observe(time.monotonic() - began)
+            self.metrics.job_run.observe(time.monotonic() - began)
 
     async def _outcome(self, running: Running) -> "Outcome | _HandBack":
         async with racing(running.transcribe(), running.keep(), self._stopping.wait()) as (work, keep, _):
             if not work.done() and not keep.done():
                 running.stop_after_chunk()
-                await asyncio.wait({work, keep}, timeout=self._rules.handback_s, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    {work, keep}, timeout=self.tools.rules.handback_s, return_when=asyncio.FIRST_COMPLETED
+                )
         if not work.cancelled():
-            failed: Outcome | _HandBack | None = _after_error(work.exception(), self._rules, running.job)
+            failed: Outcome | _HandBack | None = _after_error(work.exception(), self.tools.rules, running.job)
             return failed or work.result()
         if keep.cancelled():
             return _after_verdict(Verdict.SHUTDOWN)
-        return _after_error(keep.exception(), self._rules, running.job) or _after_verdict(keep.result())
+        return _after_error(keep.exception(), self.tools.rules, running.job) or _after_verdict(keep.result())
 
     async def _end(self, held: HeldLease, ending: "Outcome | _HandBack") -> None:
         if isinstance(ending, _HandBack):
@@ -130,9 +121,9 @@ class Workers:
             await held.release(delay_s=ending.delay_s, error=ending.error)
         else:
             await held.finish(ending)
-        job = await self._jobs.get(held.job.id)
+        job = await self.tools.jobs.get(held.job.id)
         if job is not None and job.terminal:
-            report_end(job, self._metrics)
+            report_end(job, self.metrics)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,7 @@ class Journal:
     """Its methods raise LeaseLost when the job is no longer ours; nothing was written then."""
 
     def __init__(
-        self,
-        held: HeldLease,
-        past: Past,
-        *,
-        events: EventLog,
-        partials: Partials,
-        interim: bool,
-        metrics: Metrics,
+        self, held: HeldLease, past: Past, *, events: EventLog, partials: Partials, interim: bool, metrics: Metrics
     ) -> None:
         self.warnings: dict[str, Mapping[str, str]] = {}
         self.settled = past.settled  # everything before this is decided

@@ -8,15 +8,7 @@ import orjson
 
 from pipeline.audio import seconds
 from pipeline.documents.formats import segment_object, word_event
-from pipeline.events import (
-    LanguageDetected,
-    Partial,
-    SegmentClosed,
-    SpeechEnded,
-    SpeechStarted,
-    Warned,
-    WordsCommitted,
-)
+from pipeline.events import LanguageDetected, Partial, SegmentClosed, SpeechEnded, SpeechStarted, Warned, WordsCommitted
 from pipeline.session import Happened
 from pipeline.words import Segment, Word, written
 from server.model.events import NewEvent

@@ -206,10 +206,7 @@ class Accounts:
     async def webhook_secret(self, _request: Request, caller: Caller) -> Response:
         secret = caller.require_account()[0].webhook_secret
         return json_response(
-            {
-                "created_at": iso(secret.created_at),
-                "previous_expires_at": iso_or_none(secret.previous_expires_at),
-            }
+            {"created_at": iso(secret.created_at), "previous_expires_at": iso_or_none(secret.previous_expires_at)}
         )
 
     async def rotate_webhook_secret(self, request: Request, caller: Caller) -> Response:
@@ -219,11 +216,7 @@ class Accounts:
         new = replace(fresh, previous=account.webhook_secret.current, previous_expires_at=expires_at)
         await self.storage.accounts.rotate_webhook_secret(account.id, new)
         return json_response(
-            {
-                "webhook_secret": new.current,
-                "created_at": iso(new.created_at),
-                "previous_expires_at": iso(expires_at),
-            },
+            {"webhook_secret": new.current, "created_at": iso(new.created_at), "previous_expires_at": iso(expires_at)},
             201,
         )
 

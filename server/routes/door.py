@@ -5,6 +5,7 @@ All of it is judged from the headers, before a byte of the body is read.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection, Request
 
@@ -26,22 +27,14 @@ MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are 
 FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
 
 
+@dataclass(slots=True, kw_only=True)
 class Door:
-    def __init__(
-        self,
-        *,
-        accounts: AccountStore,
-        counters: Counter,
-        limits: Limits,
-        keys: SigningKeys,
-        trusted_proxies: Sequence[Network],
-    ) -> None:
-        self._accounts = accounts
-        self._counters = counters
-        self._limits = limits
-        self._keys = keys
-        self._trusted_proxies = trusted_proxies
-        self._rates = RateTable()
+    accounts: AccountStore
+    counters: Counter
+    limits: Limits
+    keys: SigningKeys
+    trusted_proxies: Sequence[Network]
+    _rates: RateTable = field(init=False, default_factory=RateTable)
 
     async def admit(self, request: Request, operation: Operation) -> Caller:
         """The caller, once every check that needs no body has passed. Raises Problem, InvalidIdempotencyKey."""
@@ -62,7 +55,7 @@ class Door:
         if secret is None:
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
         environment_of(secret)
-        found = await self._accounts.by_hash(digest(secret))
+        found = await self.accounts.by_hash(digest(secret))
         if found is None or not _alive(found[0], now_ms()):
             raise Problem("invalid_key", "this API key is unknown, revoked or expired")
         key, account = found
@@ -73,12 +66,12 @@ class Door:
                 "environment_mismatch", f"this is a {key.environment} key, and this is the {environment} address"
             )
         await self._touch(key)
-        plan = self._limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
+        plan = self.limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
         return Caller(environment, self._address(request), account, key, plan)
 
     def check_token(self, token: str, *, job_id: str, scope: Scope) -> None:
         """Raises MalformedToken, TokenExpired, WrongJob, WrongScope."""
-        check_token(self._keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
+        check_token(self.keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
 
     async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
         """RateLimit and its relatives for an answer to *caller*; nothing where nothing was counted."""
@@ -90,7 +83,7 @@ class Door:
         limit = caller.plan.transcriptions_per_month if caller.plan else None
         if caller.account is not None and limit is not None:
             month = month_of(now_ms())
-            [used] = await self._counters.used(caller.account.id, [("transcriptions", month.name)])
+            [used] = await self.counters.used(caller.account.id, [("transcriptions", month.name)])
             windows.append(WindowUse("transcriptions", limit, used, month.window_s, month.resets_at))
         return limit_headers(windows, now=now_ms())
 
@@ -99,7 +92,7 @@ class Door:
         if caller.key is not None and caller.plan is not None:
             subject, limit = caller.key.id, caller.plan.requests_per_minute
         else:
-            subject, limit = caller.address, self._limits.keyless.requests_per_minute
+            subject, limit = caller.address, self.limits.keyless.requests_per_minute
         window = self._rates.hit(subject, now=now, limit=limit)
         request.state.limit_headers = limit_headers([window], now=now)
         if not window.allowed:
@@ -112,11 +105,11 @@ class Door:
     def _address(self, request: HTTPConnection) -> str:
         peer = request.client.host if request.client else None
         forwarded = request.headers.getlist("x-forwarded-for")
-        return address_key(client_address(peer, forwarded, self._trusted_proxies))
+        return address_key(client_address(peer, forwarded, self.trusted_proxies))
 
     async def _touch(self, key: ApiKey) -> None:
         try:
-            await self._accounts.touch(key.id, now_ms())
+            await self.accounts.touch(key.id, now_ms())
         except (DiskFull, StorageBusy) as error:
             log.warning("last use of a key not written: %s", error)  # what he came for may need no writing
 

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,15 +17,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from estimator import (
-    EstimateRequest,
-    Estimator,
-    InvalidRequest,
-    PromptTooLong,
-    estimate_id,
-    parse_query,
-    parse_request,
-)
+from estimator import EstimateRequest, Estimator, InvalidRequest, PromptTooLong, estimate_id, parse_query, parse_request
 from server.accounts.addresses import counted_as
 from server.accounts.limits import Limits, day_of
 from server.clock import now_ms
@@ -49,24 +42,15 @@ CODES = (
 )  # fmt: skip
 
 
+@dataclass(slots=True, kw_only=True)
 class Estimates:
-    def __init__(
-        self,
-        *,
-        estimator: Estimator,
-        thread: ThreadPoolExecutor,  # of one worker
-        counters: Counter,
-        jobs: JobStore,
-        limits: Limits,
-        keys: SigningKeys,
-    ) -> None:
-        self._estimator = estimator
-        self._thread = thread
-        self._waiting = 0
-        self._counters = counters
-        self._jobs = jobs
-        self._limits = limits
-        self._keys = keys
+    estimator: Estimator
+    thread: ThreadPoolExecutor  # of one worker
+    counters: Counter
+    jobs: JobStore
+    limits: Limits
+    keys: SigningKeys
+    _waiting: int = field(init=False, default_factory=int)
 
     def operations(self) -> list[Operation]:
         body: dict[str, Any] = {
@@ -109,15 +93,15 @@ class Estimates:
     async def free(self, request: Request, caller: Caller) -> Response:
         asked = _parse(await body_of(request, most=MAX_FREE_BODY))
         day = day_of(now_ms())
-        subject = counted_as(self._keys.secrets[self._keys.current], caller.address, day=day.name)
-        return await self._answer(asked, subject, self._limits.keyless.estimates_per_day)
+        subject = counted_as(self.keys.secrets[self.keys.current], caller.address, day=day.name)
+        return await self._answer(asked, subject, self.limits.keyless.estimates_per_day)
 
     async def keyed(self, request: Request, caller: Caller) -> Response:
         asked = _parse(await body_of(request, most=MAX_BODY))
         return await self._answer(asked, *_account(caller))
 
     async def of_job(self, request: Request, caller: Caller) -> Response:
-        job = await own_job(self._jobs, caller, request.path_params["job_id"])
+        job = await own_job(self.jobs, caller, request.path_params["job_id"])
         if job.state is not State.COMPLETED:
             raise Problem("job_not_completed", f"the job is {job.state}")
         query = {name: value for name, value in request.query_params.items() if name != "prompt"}
@@ -126,14 +110,14 @@ class Estimates:
         return await self._answer(asked, *_account(caller))
 
     async def models(self, _request: Request, _caller: Caller) -> Response:
-        return json_response(await self._on_thread(lambda: self._estimator.models(now=datetime.now(UTC))))
+        return json_response(await self._on_thread(lambda: self.estimator.models(now=datetime.now(UTC))))
 
     async def _answer(self, asked: EstimateRequest, subject: str, limit: int | None) -> Response:
         now = datetime.now(UTC)
         name = estimate_id(now, secrets.token_bytes(10))
         async with self._count(subject, limit) as count:
             with _refusals():
-                answer = await self._on_thread(lambda: self._estimator.estimate(asked, now=now, estimate_id=name))
+                answer = await self._on_thread(lambda: self.estimator.estimate(asked, now=now, estimate_id=name))
         remaining = None if count.limit is None else max(0, count.limit - count.used)
         return json_response({**answer, "usage": {"remaining": remaining, "resets_at": iso(count.resets_at)}})
 
@@ -142,13 +126,13 @@ class Estimates:
         """One estimate of *subject*'s day is taken, and given back when the block raises."""
         day = day_of(now_ms())
         quota = Quota(name="estimates", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
-        count = await self._counters.take(subject, quota)
+        count = await self.counters.take(subject, quota)
         if not count.allowed:
             raise QuotaExceeded("estimates", limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
         try:
             yield count
         except BaseException:
-            await self._counters.give_back(subject, quota)
+            await self.counters.give_back(subject, quota)
             raise
 
     async def _on_thread(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -156,7 +140,7 @@ class Estimates:
             raise Problem("queue_full", "too many estimates at once", headers={"Retry-After": "2"})
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await asyncio.get_running_loop().run_in_executor(self.thread, work)
         finally:
             self._waiting -= 1
 

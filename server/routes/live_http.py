@@ -165,13 +165,7 @@ class LiveRequests:
         if now is None:
             raise no_such_job()
         progress = await self.desk.progress(now)
-        return json_response(
-            {
-                "job_id": job.id,
-                "status": now.state.value,
-                **progress.to_json(),
-            }
-        )
+        return json_response({"job_id": job.id, "status": now.state.value, **progress.to_json()})
 
 
 async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:

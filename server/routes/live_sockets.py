@@ -46,10 +46,7 @@ class LiveSockets:
     origins: Sequence[str]  # whose pages may open WebSockets
 
     def routes(self) -> list[BaseRoute]:
-        return [
-            WebSocketRoute(AUDIO_SOCKET, self.audio),
-            WebSocketRoute(EVENT_SOCKET, self.stream),
-        ]
+        return [WebSocketRoute(AUDIO_SOCKET, self.audio), WebSocketRoute(EVENT_SOCKET, self.stream)]
 
     # --- writers -----------------------------------------------------------------------------------------------------
 

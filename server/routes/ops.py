@@ -1,6 +1,7 @@
 """Health, formats, descriptions and metrics: what machines and people ask before they use the service."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -20,21 +21,13 @@ from server.storage.ports import JobStore, Outbox
 DAY = {"Cache-Control": "public, max-age=86400"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ops:
-    def __init__(
-        self,
-        *,
-        jobs: JobStore,
-        outbox: Outbox,
-        metrics: Metrics,
-        ready: Callable[[], Mapping[str, Any] | None],  # what the server runs, None once it stops
-        base_url: str,
-    ) -> None:
-        self._jobs = jobs
-        self._outbox = outbox
-        self._metrics = metrics
-        self._ready = ready
-        self._base_url = base_url
+    jobs: JobStore
+    outbox: Outbox
+    metrics: Metrics
+    ready: Callable[[], Mapping[str, Any] | None]  # what the server runs, None once it stops
+    base_url: str
 
     def operations(self) -> list[Operation]:
         return [
@@ -42,7 +35,7 @@ class Ops:
             _free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health")),
             _free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health"), codes=("not_ready",)),
             _free("/schemas/service_v1.json", self.schema, "schema", "JSON Schema of the JSON output"),
-            _free("/metrics", self.metrics, "metrics", "Prometheus metrics", hidden=True),
+            _free("/metrics", self.metrics_page, "metrics", "Prometheus metrics", hidden=True),
         ]
 
     async def formats(self, _request: Request, _caller: Caller) -> Response:
@@ -53,24 +46,24 @@ class Ops:
         return json_response({"status": "ok"})
 
     async def readyz(self, _request: Request, _caller: Caller) -> Response:
-        if (running := self._ready()) is None:
+        if (running := self.ready()) is None:
             raise Problem("not_ready", "the server is stopping", headers={"Retry-After": "5"})
-        await self._jobs.counts()  # the database answers
+        await self.jobs.counts()  # the database answers
         return json_response({"status": "ready", **running})
 
     async def schema(self, _request: Request, _caller: Caller) -> Response:
-        return json_response(service_v1_schema(self._base_url), headers=DAY)
+        return json_response(service_v1_schema(self.base_url), headers=DAY)
 
-    async def metrics(self, _request: Request, _caller: Caller) -> Response:
-        counts = await self._jobs.counts()
-        self._metrics.jobs_waiting.set(counts.get("queued", 0))
-        self._metrics.jobs_running.set(counts.get("processing", 0))
-        self._metrics.webhook_backlog.set(await self._outbox.backlog())
-        return Response(self._metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    async def metrics_page(self, _request: Request, _caller: Caller) -> Response:
+        counts = await self.jobs.counts()
+        self.metrics.jobs_waiting.set(counts.get("queued", 0))
+        self.metrics.jobs_running.set(counts.get("processing", 0))
+        self.metrics.webhook_backlog.set(await self.outbox.backlog())
+        return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def index(self, _request: Request, _caller: Caller) -> Response:
         """Where things are, for programs that ask for /."""
-        here = {name: f"{self._base_url}{path}" for name, path in PLACES.items()}
+        here = {name: f"{self.base_url}{path}" for name, path in PLACES.items()}
         return json_response({"service": "scribewire", "version": __version__, **here})
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -23,35 +24,20 @@ MAX_PER_ACCOUNT = 16  # and neither do a hundred of one customer's
 MARGIN_S = 15.0  # a claimed delivery is nobody else's for this much longer than an attempt may take
 
 
+@dataclass(slots=True, kw_only=True)
 class Deliveries:
     """The loop over the outbox."""
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        records: Records,
-        courier: Courier,
-        metrics: Metrics,
-        rules: WebhookRules,
-        poll_s: float = 1.0,
-    ) -> None:
-        self._storage = storage
-        self._records = records
-        self._courier = courier
-        self._metrics = metrics
-        self._rules = rules
-        self._poll_s = poll_s
-        self._hosts: Counter[str] = Counter()
-        self._accounts_going: Counter[str] = Counter()
-        self._crowding = Crowding(
-            per_host=MAX_PER_HOST,
-            per_account=MAX_PER_ACCOUNT,
-            hosts=self._hosts,
-            accounts=self._accounts_going,
-        )
-        self._arrived = asyncio.Event()  # one of those on their way is no more
-        self._stopping = asyncio.Event()
+    storage: Storage
+    records: Records
+    courier: Courier
+    metrics: Metrics
+    rules: WebhookRules
+    poll_s: float = 1.0
+    _hosts: Counter[str] = field(init=False, default_factory=Counter)
+    _accounts: Counter[str] = field(init=False, default_factory=Counter)
+    _arrived: asyncio.Event = field(init=False, default_factory=asyncio.Event)  # a delivery is no longer on its way
+    _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -62,7 +48,7 @@ class Deliveries:
             while not self._stopping.is_set():
                 for delivery in await self._claim_due():
                     self._hosts[delivery.host] += 1
-                    self._accounts_going[delivery.account] += 1
+                    self._accounts[delivery.account] += 1
                     tasks.create_task(self._deliver(delivery), name=f"webhook {delivery.id}")
 
     async def _claim_due(self) -> list[Delivery]:
@@ -72,13 +58,16 @@ class Deliveries:
             self._arrived.clear()
             await self._arrived.wait()
             return []
+        crowding = Crowding(
+            per_host=MAX_PER_HOST, per_account=MAX_PER_ACCOUNT, hosts=self._hosts, accounts=self._accounts
+        )
         try:
-            return await self._storage.outbox.claim_due(
-                limit=room, busy_s=self._rules.timeout_s + MARGIN_S, wait_s=self._poll_s, crowding=self._crowding
+            return await self.storage.outbox.claim_due(
+                limit=room, busy_s=self.rules.timeout_s + MARGIN_S, wait_s=self.poll_s, crowding=crowding
             )
         except Exception:  # noqa: BLE001  the next round may succeed
             log.exception("outbox failed")
-            await set_within(self._stopping, self._poll_s)
+            await set_within(self._stopping, self.poll_s)
             return []
 
     async def _deliver(self, delivery: Delivery) -> None:
@@ -94,7 +83,7 @@ class Deliveries:
         try:
             return await self._send(delivery)
         finally:
-            for counter, name in ((self._hosts, delivery.host), (self._accounts_going, delivery.account)):
+            for counter, name in ((self._hosts, delivery.host), (self._accounts, delivery.account)):
                 counter[name] -= 1
                 if not counter[name]:
                     del counter[name]
@@ -103,13 +92,13 @@ class Deliveries:
     async def _send(self, delivery: Delivery) -> Reply | None:
         """None for a delivery that is gone: its job was deleted since."""
         job, account = (
-            await self._storage.jobs.get(delivery.job_id),
-            await self._storage.accounts.account(delivery.account),
+            await self.storage.jobs.get(delivery.job_id),
+            await self.storage.accounts.account(delivery.account),
         )
         if job is None or account is None:
             return None
-        body = orjson.dumps(self._records.notice(job))
-        return await self._courier.bring(
+        body = orjson.dumps(self.records.notice(job))
+        return await self.courier.bring(
             delivery.url, body, webhook_id=delivery.webhook_id, secrets=signing_secrets(account)
         )
 
@@ -119,7 +108,7 @@ class Deliveries:
         if reply.error is not None and reply.status_code != GONE:
             delay_s = delay_after(
                 delivery.tried + 1,
-                schedule_s=self._rules.delays_s,
+                schedule_s=self.rules.delays_s,
                 roll=random.random(),  # noqa: S311  jitter
                 retry_after_s=reply.retry_after_s,
             )
@@ -135,14 +124,14 @@ class Deliveries:
         state = "delivered" if reply.error is None else "pending" if delay_s is not None else "failed"
         if reply.status_code == GONE:
             state = "disabled"
-            await self._storage.outbox.disable(delivery.account, delivery.url, reason="answered 410")
-        await self._storage.outbox.record(delivery.id, attempt, state=state)
-        self._metrics.webhook_attempts.labels("ok" if reply.error is None else "failed").inc()
+            await self.storage.outbox.disable(delivery.account, delivery.url, reason="answered 410")
+        await self.storage.outbox.record(delivery.id, attempt, state=state)
+        self.metrics.webhook_attempts.labels("ok" if reply.error is None else "failed").inc()
         if state in ("delivered", "failed"):
             await self._count(delivery, ok=state == "delivered")
 
     async def _count(self, delivery: Delivery, *, ok: bool) -> None:
         """Give an address up that let ten deliveries run out in a row."""
-        count = await self._storage.outbox.exhausted(delivery.account, delivery.url, ok=ok)
-        if count >= self._rules.exhausted_before_disable:
-            await self._storage.outbox.disable(delivery.account, delivery.url, reason=f"{count} deliveries ran out")
+        count = await self.storage.outbox.exhausted(delivery.account, delivery.url, ok=ok)
+        if count >= self.rules.exhausted_before_disable:
+            await self.storage.outbox.disable(delivery.account, delivery.url, reason=f"{count} deliveries ran out")

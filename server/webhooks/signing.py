@@ -27,11 +27,7 @@ def signed_headers(secrets: Sequence[str], *, message_id: str, timestamp_s: int,
     signatures = [_signature(_key(secret), message_id, str(timestamp_s), body) for secret in secrets]
     if not signatures:
         raise ValueError("a message is signed with at least one secret")
-    return {
-        "webhook-id": message_id,
-        "webhook-timestamp": str(timestamp_s),
-        "webhook-signature": " ".join(signatures),
-    }
+    return {"webhook-id": message_id, "webhook-timestamp": str(timestamp_s), "webhook-signature": " ".join(signatures)}
 
 
 def verify(secret: str, headers: Mapping[str, str], body: bytes, *, now_s: float) -> None:

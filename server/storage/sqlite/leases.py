@@ -216,8 +216,7 @@ def _held(tx: Transaction, lease: Lease) -> Row | None:
 def _extend(tx: Transaction, lease: Lease, lease_s: float) -> None:
     """A lease never gets shorter."""
     tx.run(
-        "UPDATE jobs SET lease_until = max(lease_until, ?) WHERE id = ?",
-        (tx.now + round(lease_s * 1000), lease.job.id),
+        "UPDATE jobs SET lease_until = max(lease_until, ?) WHERE id = ?", (tx.now + round(lease_s * 1000), lease.job.id)
     )
 
 
