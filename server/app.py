@@ -1,7 +1,7 @@
-"""The composition root: every edge is made here, once, and handed to those who need it.
+"""The composition root: makes every part of the server once and connects them.
 
-build() wires a Service from its settings, storage and engines; the Service is an ASGI app and the background work
-that belongs to it.
+build() makes a Service from settings, storage and engines: an ASGI app and the background work that belongs to it.
+`scribewire worker` uses build_workers() alone.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class HasOperations(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """Everything below the routes, made once. *closing* is set when the server stops."""
+    """Everything below the routes. *closing* is set when the server stops."""
 
     storage: Storage
     engines: Mapping[str, ServedEngine]  # by environment
@@ -90,13 +90,13 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The app and the work behind it. Serve *app*; keep running() open meanwhile; call close_doors() to stop."""
+    """The app and its background work. Serve *app* while running() is open; call close_doors() to stop."""
 
     app: ASGIApp
     domain: Domain
 
     def close_doors(self) -> None:
-        """Held requests and streams get their answers now; workers hand their jobs back; nothing new is begun."""
+        """Begin to stop: held requests and streams are answered now, workers hand their jobs back."""
         self.domain.closing.set()
         self.domain.workers.stop()
         self.domain.deliveries.stop()
@@ -104,7 +104,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Jobs, webhooks and sweeps are worked on inside the block; what was begun is ended at its end."""
+        """Jobs, webhooks and sweeps are worked on while the block is open, and finished at its end."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.domain.desk.run(), name="live sessions")
             tasks.create_task(self.domain.workers.run(), name="workers")
@@ -130,7 +130,7 @@ def build(
     public_base_url: str,
     live_rules: LiveRules = LIVE_RULES,
 ) -> Service:
-    """Make the service; *engines* are by environment, production and sandbox. Nothing runs yet."""
+    """Make the service. *engines* has those of the production and of the sandbox environment. Nothing runs yet."""
     domain = build_domain(
         config, limits=limits, storage=storage, engines=engines, isolation=isolation,
         links=Links(public_base_url, storage.signing_keys), live_rules=live_rules,
@@ -154,7 +154,7 @@ def build_workers(
     prober: Prober,
     metrics: Metrics,
 ) -> Workers:
-    """The workers of one process: the server's, or those of `scribewire worker`."""
+    """Make the workers of one process: the server's, or those of `scribewire worker`."""
     tools = Tools(
         jobs=storage.jobs, blobs=storage.blobs, fetcher=Fetcher(egress, storage.blobs), prober=prober,
         rules=WorkerRules(),
@@ -175,7 +175,7 @@ def build_domain(
     links: Links,
     live_rules: LiveRules,
 ) -> Domain:
-    """Everything that knows no HTTP."""
+    """Make everything below the routes."""
     metrics, closing, partials = Metrics(), asyncio.Event(), Partials()
     for environment, engine in engines.items():
         metrics.watch_model(environment, engine.statistics)
@@ -209,7 +209,7 @@ def open_egress(config: Config) -> Egress:
 
 
 def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: Estimator) -> ASGIApp:
-    """The router over every operation and WebSocket."""
+    """Make the router over every operation and WebSocket."""
     storage, base_url, keys = domain.storage, domain.links.public_base_url, domain.storage.signing_keys
     seats, waiter = Seats(limits.streams), JobWaiter(storage.jobs, domain.closing)
     door = Door(

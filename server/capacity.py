@@ -1,6 +1,6 @@
-"""How many live sessions this machine carries with its model: measured by `scribewire doctor`, kept in the data folder.
+"""How many live sessions this machine can carry with its model. `scribewire doctor` measures it, the server reads it.
 
-The server refuses what is beyond it before a session begins, rather than letting all of them fall behind.
+The server refuses further sessions before they begin, so that the running ones do not fall behind.
 """
 
 import time
@@ -25,7 +25,7 @@ ENOUGH_S = 5.0  # ... or as many as begin in this time: a slow machine is told b
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What was measured, and for which model: another one needs another measurement."""
+    """What was measured, and for which model. Another model needs another measurement."""
 
     engine: str
     model: str
@@ -35,7 +35,7 @@ class Capacity:
 
 
 def measure(engine: Engine, speech: Samples) -> Capacity:
-    """Hear *speech* (at least one second of it) as live sessions would; takes a few seconds."""
+    """Measure *engine* with *speech*, of at least one second. Takes a few seconds."""
     speech = np.resize(speech, WINDOW_S * RATE)
     alone_s = _median_s(lambda: _asked(engine, speech, 1))
     shared_s = _median_s(lambda: _asked(engine, speech, engine.most))
@@ -52,7 +52,7 @@ def write(capacity: Capacity, folder: Path) -> Path:
 
 
 def sessions_of(engine: Engine, folder: Path) -> int | None:
-    """What was measured for this engine's model; None when it never was, or the file is none of ours."""
+    """The measured number of sessions for this engine's model; None without a usable measurement."""
     try:
         kept = Capacity(**orjson.loads((folder / FILE_NAME).read_bytes()))
     except (FileNotFoundError, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""The wall clock. Nothing else in the server reads it."""
+"""The wall clock. Domain code of the server reads it through now_ms() alone."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The engines of this process, loaded once: production's by configuration, the sandbox's always scripted."""
+"""Loading the engines of this process: production's by its settings, the sandbox's always scripted."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
@@ -21,7 +21,7 @@ from server.model.offers import Offer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedEngine:
-    """One environment's engine: how its files and its live sessions are heard, and what may be asked of it."""
+    """One environment's engine: for files, for live sessions, and what clients may ask of it."""
 
     batch: Transcriber
     live: LiveEngine
@@ -31,7 +31,7 @@ class ServedEngine:
 
 @contextmanager
 def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
-    """Every environment's engine, and the decoder that they share. Raises ModelUnavailable."""
+    """Load every environment's engine and the decoder that they share. Raises ModelUnavailable."""
     with ExitStack() as stack:
         isolation = stack.enter_context(closing(Isolation()))
         isolation.start()
@@ -78,7 +78,7 @@ def _served(
 
 
 def _offer(loaded: Loaded) -> Offer:
-    """The engine as clients see it. Its jobs are warned where the model that was to hear them could not be had."""
+    """The engine as clients see it. If another model had to be used than the one named, its jobs get a warning."""
     engine = loaded.engine
     offer = Offer(engine=engine.name, model=engine.model, languages=frozenset(engine.languages), bundled=loaded.bundled)
     if loaded.instead_of is None:

@@ -22,9 +22,9 @@ async def set_within(event: asyncio.Event, limit_s: float | None) -> bool:
 
 @asynccontextmanager
 async def racing(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list["asyncio.Task[Any]"]]:
-    """Run *works* side by side. The block begins when the first has ended; the others end with the block.
+    """Run *works* side by side. The block begins when the first has ended; the others are cancelled at its end.
 
-    The block gets a task for each, in order. After it all are over: those that were too late are cancelled.
+    The block gets a task for each work, in order. After the block all of them are over.
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:

@@ -75,7 +75,7 @@ PURE = (
     "server/accounts/signed.py",
     "server/egress/targets.py",
     "server/http/codes.py", "server/http/headers.py", "server/http/sse.py",
-    "server/jobs/orders.py",
+    "server/jobs/members.py", "server/jobs/orders.py",
     "server/storage/ports.py", "server/storage/sqlite/rows.py", "server/storage/sqlite/schema.py",
     "server/webhooks/backoff.py", "server/webhooks/signing.py",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""New accounts, keys and webhook secrets, for the API and the operator's command line alike."""
+"""Making accounts, keys and webhook secrets, for the API and for the operator's command line."""
 
 import secrets
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from server.storage.ports import AccountStore
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A key just made. *secret* is seen here once and is stored nowhere."""
+    """A new key. *secret* is shown this once and stored nowhere."""
 
     key: ApiKey
     secret: str
 
 
 def issue_key(account_id: str, *, environment: str, name: str | None) -> Issued:
-    """A key that is not stored yet."""
+    """Make a key for an account. The caller stores it."""
     secret = make_key(environment, secrets.token_bytes(KEY_CHANCE_BYTES))
     key = ApiKey(
         id=new_id(Prefix.KEY, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES)),
@@ -42,7 +42,7 @@ def issue_webhook_secret() -> WebhookSecret:
 async def open_account(
     accounts: AccountStore, *, plan: str, environment: str, name: str | None, limits: Mapping[str, object] | None = None
 ) -> tuple[Account, Issued]:
-    """A new account with its first key, stored."""
+    """Store a new account with its first key and return both."""
     now = now_ms()
     account = Account(
         id=new_id(Prefix.ACCOUNT, ms=now, chance=secrets.token_bytes(CHANCE_BYTES)),

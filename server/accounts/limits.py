@@ -1,4 +1,4 @@
-"""What may be used how much, as arithmetic: plans, windows, headers. Nothing here counts durably or knows the time.
+"""Plans, rate windows and calendar windows as arithmetic. Nothing here stores a count or reads the clock.
 
 Instants are milliseconds since 1970 UTC.
 """
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """What replaces a plan's numbers in the sandbox, where the allowances per day and month are unlimited."""
+    """The numbers that replace a plan's in the sandbox, where allowances per day and month are unlimited."""
 
     requests_per_minute: int
     active_jobs: int | None
@@ -55,7 +55,7 @@ class Streams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
-    """How webhooks are delivered. One attempt more than there are delays."""
+    """How webhooks are delivered. There is one attempt more than there are delays."""
 
     delays_s: tuple[float, ...]
     timeout_s: float
@@ -78,7 +78,7 @@ class Limits:
 
     @classmethod
     def from_toml(cls, text: str) -> "Limits":
-        """The numbers in a limits.toml. Every one must be there and no other. Raises BadLimits."""
+        """Read the numbers of a limits.toml, which must have all of them and no others. Raises BadLimits."""
         try:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -95,10 +95,10 @@ class Limits:
         )
 
     def plan(self, name: str, overrides: Mapping[str, object], *, sandbox: bool) -> Plan:
-        """What an account of plan *name* may use there. Raises BadLimits for a plan or an override we do not know.
+        """The limits of an account of plan *name*. Raises BadLimits for an unknown plan or override.
 
-        *overrides* are the account's own numbers by the names of Plan; None is unlimited. In the sandbox nothing that
-        counts days or months is limited, and its own numbers replace the plan's.
+        *overrides* are the account's own numbers, by the names of Plan; None is unlimited. In the sandbox nothing is
+        limited by day or month, and the sandbox's numbers replace the plan's.
         """
         if name not in self.plans:
             raise BadLimits(f"there is no plan {name!r}, only {', '.join(self.plans)}")
@@ -118,7 +118,7 @@ class Limits:
 
 
 def overridden(plan: Plan, overrides: Mapping[str, object]) -> Plan:
-    """The plan with one account's own numbers. Raises BadLimits."""
+    """The plan with one account's own numbers in place of its own. Raises BadLimits."""
     kinds = {number.name: number.type for number in fields(Plan)}
     unknown = sorted(overrides.keys() - kinds.keys())
     if unknown:
@@ -166,10 +166,10 @@ def _number(where: str, kind: object, value: object) -> object:
 
 
 class SlidingWindow:
-    """The instants of the requests of the last minute: never more than *limit* within any 60 s.
+    """The instants of one client's requests in the last minute: at most *limit* within any 60 s.
 
-    A bucket that refills would let a client pass twice its limit around the refill. Refused requests are not
-    remembered, so a client that keeps knocking is let in as soon as one that sleeps. Holds at most *limit* instants.
+    A bucket that refills would let a client exceed its limit around the refill. Refused requests are not counted, so a
+    client that keeps trying is let in as soon as one that waits.
     """
 
     def __init__(self) -> None:
@@ -184,12 +184,12 @@ class SlidingWindow:
         return self._window_use(now, limit, allowed=allowed)
 
     def look(self, now: int, limit: int) -> WindowUse:
-        """How it stands, without counting."""
+        """The state of the window, without counting a request."""
         now = self._forget(now)
         return self._window_use(now, limit, allowed=len(self._instants) < limit)
 
     def idle(self, now: int) -> bool:
-        """Is nothing left to remember?"""
+        """Whether the window is empty and can be forgotten."""
         self._forget(now)
         return not self._instants
 
@@ -208,9 +208,9 @@ class SlidingWindow:
 
 
 class RateTable:
-    """A SlidingWindow for everyone who asked in the last minute. Whoever did not is forgotten at the next sweep.
+    """One SlidingWindow for each client of the last minute. Idle ones are removed whenever the table has doubled.
 
-    Sweeps come when the table has doubled, so it holds at most twice as many as one minute brings, or SMALLEST.
+    So it holds at most twice as many as one minute brings, or SMALLEST.
     """
 
     SMALLEST = 1024

@@ -1,4 +1,4 @@
-"""The plans' numbers: the built-in limits.toml or the operator's own."""
+"""Reading the plans' numbers from the built-in limits.toml or from the operator's own file."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ BUILT_IN = Path(__file__).parents[1] / "limits.toml"
 
 
 def read_limits(config: Config) -> Limits:
-    """Raises BadLimits with the file's name."""
+    """The limits that *config* names. Raises BadLimits with the file's name."""
     path = config.limits_file or BUILT_IN
     try:
         return Limits.from_toml(path.read_text(encoding="utf-8"))

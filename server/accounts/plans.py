@@ -1,4 +1,4 @@
-"""Which plan holds for an account now: its plan's numbers with its own overrides."""
+"""Finding the plan that applies to an account now, with the account's own overrides."""
 
 from dataclasses import dataclass
 
@@ -13,11 +13,13 @@ class Plans:
     limits: Limits
 
     def of(self, account: Account, *, environment: str) -> Plan:
-        """Raises BadLimits when the account names a plan or an override that the limits file does not know."""
+        """The plan of *account*. Raises BadLimits when it names a plan or an override that the limits file does not
+        have.
+        """
         return self.limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
 
     async def of_id(self, account_id: str, *, environment: str) -> Plan:
-        """The same for an account by its id; the free plan for one that is gone."""
+        """The plan of an account by its id. An account that was deleted has the free plan."""
         account = await self.accounts.account(account_id)
         if account is None:
             return self.limits.plan("free", {}, sandbox=environment == "sandbox")

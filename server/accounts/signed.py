@@ -1,8 +1,8 @@
-"""What the server hands out and later believes because it signed it: stream tokens, download links, list cursors.
+"""Text that the server hands out and recognises later by its signature: stream tokens, download links, list cursors.
 
-All are HMAC-SHA256 under one of the server's signing keys. The signed text starts with what it is for, so none can
-pass for another. Whatever text comes back, it is believed or refused with one of the errors below; signatures are
-compared in constant time, and before anything else of the text is judged.
+All are HMAC-SHA256 with one of the server's signing keys. The signed text begins with its purpose, so that none passes
+for another. Any text that comes back is accepted or refused with one of the errors below. Signatures are compared in
+constant time, before anything else of the text is looked at.
 """
 
 import base64
@@ -20,37 +20,37 @@ _EXPIRY = re.compile(r"[0-9]{1,12}")
 
 
 class MalformedToken(RequestError):
-    """Not a stream token that this server made. Ask POST /v1/tokens for one."""
+    """The text is not a stream token of this server. Ask POST /v1/tokens for one."""
 
     code = "invalid_token"
 
 
 class TokenExpired(RequestError):
-    """A stream token of this server whose time is over. Ask for a new one."""
+    """The stream token has expired. Ask for a new one."""
 
     code = "invalid_token"
 
 
 class WrongJob(RequestError):
-    """A valid stream token, but of another job. Ask for one of this job."""
+    """The stream token is valid, but for another job. Ask for one of this job."""
 
     code = "insufficient_scope"
 
 
 class BadSignature(RequestError):
-    """The link was changed or is not of this server. Take it from the job record again."""
+    """The link was changed, or is not one of this server. Take it from the job record again."""
 
     code = "invalid_signature"
 
 
 class LinkExpired(RequestError):
-    """The link was good, but its time is over. Take a fresh one from the job record."""
+    """The link was valid but has expired. Take a new one from the job record."""
 
     code = "url_expired"
 
 
 class InvalidCursor(RequestError):
-    """Not a cursor this server gave to this caller. Start again from the first page."""
+    """The cursor was not given to this caller. Start again from the first page."""
 
     code = "invalid_cursor"
 
@@ -64,12 +64,12 @@ class Scope(StrEnum):
 
 
 def make_token(keys: SigningKeys, *, job_id: str, scope: Scope, expires_s: int) -> str:
-    """A token good for this job and scope until the second *expires_s* (since 1970, exclusive)."""
+    """A token for this job and scope that is valid until the second *expires_s* (since 1970, exclusive)."""
     return "st_" + _seal(keys, "token", f"{job_id}\n{scope}\n{expires_s}")
 
 
 def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now_s: float) -> None:
-    """Returns iff make_token() made *token* for this job and scope and it still holds.
+    """Return if make_token() made *token* for this job and scope and it is still valid.
 
     Raises MalformedToken, TokenExpired, WrongJob, WrongScope.
     """
@@ -89,13 +89,13 @@ def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now
 
 
 def link_query(keys: SigningKeys, path: str, *, expires_s: int) -> str:
-    """The query that lets anyone GET *path* until the second *expires_s* (since 1970, exclusive)."""
+    """The query that lets its holder GET *path* until the second *expires_s* (since 1970, exclusive)."""
     signature = _link_signature(keys.secrets[keys.current], path, str(expires_s))
     return f"exp={expires_s}&kid={keys.current}&sig={signature}"
 
 
 def check_link(keys: SigningKeys, path: str, *, exp: str, kid: str, sig: str, now_s: float) -> None:
-    """Returns iff link_query() made exactly these for *path* and they still hold. Raises BadSignature, LinkExpired."""
+    """Return if link_query() made these for *path* and they are still valid. Raises BadSignature, LinkExpired."""
     secret = keys.secrets.get(kid)
     if secret is None or not hmac.compare_digest(_bytes(_link_signature(secret, path, exp)), _bytes(sig)):
         raise BadSignature("the signature of this link does not match")
@@ -113,7 +113,7 @@ def _link_signature(secret: bytes, path: str, exp: str) -> str:
 
 
 def make_cursor(keys: SigningKeys, *, owner: str, created_at: int, job_id: str) -> str:
-    """An opaque text that stands for the row (created_at, job_id) in *owner*'s list."""
+    """Opaque text that stands for the row (created_at, job_id) in *owner*'s list."""
     return _seal(keys, f"cursor of {owner}", f"{created_at}\n{job_id}")
 
 
@@ -135,7 +135,7 @@ def _seal(keys: SigningKeys, purpose: str, content: str) -> str:
 
 
 def _unseal(keys: SigningKeys, purpose: str, text: str) -> str | None:
-    """The content that _seal() was given for this purpose, None for anything else."""
+    """The content that _seal() got for this purpose; None for any other text."""
     data = _base64url_bytes(text)
     tag, signed = data[:TAG_BYTES], data[TAG_BYTES:]
     kid, _, content = signed.partition(b"\n")
@@ -158,7 +158,7 @@ def _base64url(data: bytes) -> str:
 
 
 def _base64url_bytes(text: str) -> bytes:
-    """What _base64url() made *text* of; nothing where it did not make it, also for one of another spelling."""
+    """The bytes that _base64url() wrote as *text*; empty for text that it cannot have written."""
     if _BASE64URL.fullmatch(text) is None or len(text) % 4 == 1:
         return b""
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

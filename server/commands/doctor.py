@@ -1,4 +1,4 @@
-"""scribewire doctor: is this machine ready, and if not, what is missing. Exit status 1 when something is."""
+"""scribewire doctor: checks this machine and the settings, and says what is missing. Exit status 1 if something is."""
 
 import argparse
 import asyncio
@@ -63,7 +63,7 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 
 def _engine(config: Config) -> Finding:
-    """The engine loads and hears the bundled sample."""
+    """Load the engine and recognise the bundled sample."""
     try:
         with ThreadPoolExecutor(2) as threads, open_engines(config, threads) as (engines, _):
             engine = engines["production"]
@@ -76,7 +76,7 @@ def _engine(config: Config) -> Finding:
 
 
 def _bundled(_config: Config) -> Finding:
-    """The model that comes with the installation is there, and is what was published."""
+    """Check that the bundled model is installed and unchanged."""
     try:
         sound = models.bundled_is_sound()
     except PipelineError as error:
@@ -91,7 +91,7 @@ async def _heard(batch: Any) -> str:
 
 
 def _capacity(config: Config) -> Finding:
-    """How many live sessions the machine carries; noted for the server, which refuses more."""
+    """Measure how many live sessions this machine carries and write it down for the server, which refuses more."""
     try:
         with closing(load(settings(config))) as engine:
             english = [sentence.samples for sentence in bundled_speech() if sentence.language == "en"]
@@ -108,7 +108,7 @@ def _capacity(config: Config) -> Finding:
 
 
 def _windows(config: Config) -> Finding:
-    """Whether the model hears in short windows as well as in full ones."""
+    """Check whether the model hears short windows as well as full ones."""
     try:
         with closing(load(settings(config))) as engine:
             fit = getattr(engine, "fit", None)
@@ -121,7 +121,7 @@ def _windows(config: Config) -> Finding:
 
 
 def _network(config: Config) -> Finding:
-    """Can names of the internet be looked up: url sources and webhooks need it."""
+    """Check that internet names can be looked up, which url sources and webhooks need."""
     try:
         socket.getaddrinfo(PROBE_HOST, 443)
     except OSError:
@@ -133,7 +133,7 @@ def _network(config: Config) -> Finding:
 
 
 def _proxy(config: Config) -> Finding:
-    """Behind a proxy, clients are told apart by X-Forwarded-For, and links need the public address."""
+    """Check the proxy settings: X-Forwarded-For tells clients apart, and links need the public address."""
     public = config.public_base_url or "loopback"
     if config.public_base_url is not None and not config.trusted_proxies:
         detail = f"{public}, but no TRUSTED_PROXIES: if a proxy stands before it, all clients share its address"
@@ -143,7 +143,7 @@ def _proxy(config: Config) -> Finding:
 
 
 def _codecs(_config: Config) -> Finding:
-    """Every documented format has its demuxer, and a file can be decoded in isolation."""
+    """Check that every documented format has its demuxer and that the decoding process works."""
     missing = missing_demuxers()
     isolation = Isolation()
     try:
@@ -157,7 +157,7 @@ def _codecs(_config: Config) -> Finding:
 
 
 def _data_folder(config: Config) -> Finding:
-    """The data folder can be used and has room."""
+    """Check that the data folder can be used and has room."""
     try:
         storage = open_storage(config.data_dir, clock=now_ms)
         asyncio.run(storage.close())
@@ -168,7 +168,7 @@ def _data_folder(config: Config) -> Finding:
 
 
 def _machine(_config: Config) -> Finding:
-    """What there is to compute with, and enough memory for the smallest models."""
+    """Describe the processor and check that the memory suffices for the smallest models."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     detail = f"{cores} processor cores, {memory / 1e9:.1f} GB of memory, {os.uname().sysname} {os.uname().machine}"

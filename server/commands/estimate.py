@@ -1,4 +1,4 @@
-"""scribewire estimate: what a prompt will cost, without a server. The estimator's own command line."""
+"""scribewire estimate: what a prompt will cost, without a server. This is the estimator's own command line."""
 
 import argparse
 import os

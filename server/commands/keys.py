@@ -1,4 +1,4 @@
-"""scribewire keys: make, list and revoke API keys on the data folder, also while the server runs on it."""
+"""scribewire keys: make, list and revoke API keys in the data folder, also while the server is running."""
 
 import argparse
 import asyncio
@@ -40,7 +40,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
 
 
 async def with_storage(config: Config, act: Callable[[Storage], Awaitable[Any]]) -> Any:
-    """What *act* answers on the open data folder."""
+    """Open the data folder, call *act* with it and return the result."""
     storage = open_storage(config.data_dir, clock=now_ms)
     try:
         return await act(storage)

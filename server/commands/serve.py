@@ -1,4 +1,4 @@
-"""scribewire serve: the server itself, from an empty folder to the ready line and back down."""
+"""scribewire serve: starts the server, from an empty folder to the ready line, and stops it in good order."""
 
 import argparse
 import asyncio
@@ -88,7 +88,7 @@ async def _serve(config: Config, limits: Limits) -> None:
 
 
 def open_estimator(config: Config) -> Estimator:
-    """The estimator with everything loaded that an answer needs. Raises ConfigError for an unusable price feed."""
+    """An estimator with everything loaded. Raises ConfigError for a price feed or rank files that cannot be used."""
     estimator = Estimator(ranks_dir=config.estimator_ranks_dir)
     feed = config.estimator_price_feed
     if feed is not None:
@@ -127,7 +127,7 @@ async def _answer(service: Any, listening: socket.socket, ready: Sequence[str]) 
 
 
 def transport(app: ASGIApp) -> uvicorn.Config:
-    """How HTTP and WebSockets are spoken."""
+    """The settings of HTTP and WebSockets."""
     return uvicorn.Config(
         app,
         log_config=None,
@@ -146,7 +146,7 @@ def transport(app: ASGIApp) -> uvicorn.Config:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Signals are ours: before connections are closed, streams and held requests have to be told."""
+    """uvicorn without its own signal handlers: streams and held requests are told before connections are closed."""
 
     def __init__(self, config: uvicorn.Config, ready: Sequence[str]) -> None:
         super().__init__(config)
@@ -163,7 +163,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 def listen(config: Config) -> socket.socket:
-    """Bound before anything is built, so that links know the port. Raises ConfigError."""
+    """Bind the port, before anything else, so that links know its number. Raises ConfigError."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only for connections whose socket names its protocol. With it on, each answer
     # on a kept connection waits for the client's delayed acknowledgement: 40 ms.
@@ -187,26 +187,26 @@ def _address(config: Config, listening: socket.socket) -> str:
 
 
 async def _self_check(engine: ServedEngine) -> str:
-    """What the engine hears in the bundled sample: proof that decoder, model and documents work together."""
+    """The words of the bundled sample, which shows that decoder, model and documents work together."""
     options = BatchOptions(tenant="self-check", language="en" if "en" in engine.offer.languages else None)
     chunks = [chunk async for chunk in engine.batch.transcribe(SAMPLE, options)]
     return written(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
 
 def _ready_lines(address: str, offer: Offer, heard: str) -> list[str]:
-    """What is logged once the port answers. Programs read the first line."""
+    """The log lines for when the port answers. Programs read the first one."""
     ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.hears}" heard="{heard}"'
     return [ready, f"{offer.model} is the bundled model: {pull_hint()}"] if offer.bundled else [ready]
 
 
 async def _take_over(storage: Storage) -> None:
-    """What the last server held when it died goes on at once: the folder is ours, so that server is no more."""
+    """Release the jobs of the server before this one at once. We hold the folder's lock, so that server is gone."""
     if lapsed := await storage.jobs.lapse(SERVER):
         log.warning("leases of a dead server lapsed", extra={"count": lapsed})
 
 
 async def _tell_operator(storage: Storage, config: Config) -> None:
-    """On the first start, make a key without limits for whoever runs this server and say where it lies."""
+    """On the first start, make a key without limits for the operator and log where it is."""
     path = config.data_dir / OPERATOR_KEY
     if path.exists():
         return

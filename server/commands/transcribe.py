@@ -1,7 +1,7 @@
-"""scribewire transcribe: a file's words, in this process or by a server.
+"""scribewire transcribe: transcribes a file, in this process or by a server.
 
-One format goes to standard output. Several become files, in the folder that --out names or else in the current one.
-Whatever else there is to say goes to standard error.
+A single format is printed to standard output. Several are written as files, to the folder named by --out or to the
+current one. Everything else goes to standard error.
 """
 
 import argparse
@@ -71,9 +71,8 @@ def run(given: argparse.Namespace, config: Config) -> int:
 
 
 def _targets(given: argparse.Namespace, formats: Sequence[str]) -> dict[str, Path]:
-    """The file of each format; none where the one format goes to standard output.
-
-    Raises ConfigError where one of them is the input itself.
+    """The file of each format; none if the only format goes to standard output. Raises ConfigError if one is the input
+    itself.
     """
     if given.out is None and len(formats) == 1:
         return {}
@@ -103,7 +102,7 @@ def _formats(text: str) -> list[str]:
 
 @contextmanager
 def _audio(source: str) -> Iterator[Path]:
-    """The file to read; what comes by standard input or from an address is kept for as long as the block lasts."""
+    """The file to read. Audio from standard input or an address is kept in a temporary file while the block lasts."""
     if source != "-" and not _is_address(source):
         if not Path(source).is_file():
             raise ConfigError(f"FILE must be an existing file, got {source!r}")
@@ -131,7 +130,7 @@ def _download(address: str, file: IO[bytes]) -> None:
 
 
 def _here(given: argparse.Namespace, formats: Sequence[str], config: Config) -> dict[str, bytes]:
-    """Every format's file."""
+    """Transcribe in this process; the content of every format's file."""
     with _audio(given.file) as path:
         transcript = asyncio.run(_transcribed(path, given, config))
     heading = Heading(
@@ -160,7 +159,7 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
 
 
 async def _there(given: argparse.Namespace, formats: Sequence[str], key: str) -> dict[str, bytes]:
-    """Every format's file. An address is fetched by the server. Raises ServiceError."""
+    """Transcribe on a server, which fetches an address itself. Returns every format's content. Raises ServiceError."""
     fields = {"output_formats": formats, "word_timestamps": given.words}
     if given.language is not None:
         fields["language"] = given.language
@@ -191,7 +190,7 @@ def _tell_notes(notes: Iterable[str]) -> None:
 
 @contextmanager
 def _progress(total: float | None, told: str = "{task.completed:.0f} s of audio") -> Iterator[Any]:
-    """A bar on a terminal, nothing elsewhere; call what it gives with how much is done."""
+    """Make a function that shows how much is done: a bar on a terminal, nothing elsewhere."""
     console = Console(stderr=True)
     columns = (TextColumn(told), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -1,4 +1,4 @@
-"""scribewire worker: one more process that works on the jobs of a data folder, beside the server that answers HTTP."""
+"""scribewire worker: another process that works on the jobs of a data folder, beside the server that answers HTTP."""
 
 import argparse
 import asyncio

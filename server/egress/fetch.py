@@ -1,4 +1,4 @@
-"""Audio by address: download it into the blob store, guarded and bounded."""
+"""Downloading audio from a client's address into the blob store, through the guard and with bounds."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that anothe
 
 
 class FetchError(Exception):
-    """The audio could not be had. *code* says why; *retryable* whether another attempt may help."""
+    """The audio could not be downloaded. *code* says why, *retryable* whether another attempt may help."""
 
     def __init__(self, code: str, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class Fetcher:
     blobs: BlobStore
 
     async def fetch(self, source: Source, *, blob: str, most: int) -> Source:
-        """The bytes of source.url, at most *most* of them, are durable under *blob*; what became known of them.
+        """Download source.url to *blob*, at most *most* bytes, and return the source with its size and file name.
 
         Raises FetchError, DiskFull.
         """

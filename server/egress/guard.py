@@ -1,8 +1,8 @@
-"""Our one way out: HTTP requests to addresses that users name, made only to where targets.py lets them go.
+"""The only way out: HTTP requests to addresses that users name, if targets.py allows them.
 
-A name is resolved once, all its addresses are judged, and the connection goes to one of those judged addresses, with
-the name in the Host header and in TLS. No proxy of the environment is used, no connection and no cookie is kept, so
-that nothing judged for one name ever serves another and nothing of one user's target reaches another's.
+A name is resolved once, all its addresses are checked, and the connection goes to one of those checked addresses, with
+the name in the Host header and in TLS. Proxies of the environment are not used and neither connections nor cookies are
+kept, so that a permission for one name never serves another and users never meet each other's connections.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Unresolvable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Seconds that a request may take."""
+    """How many seconds a request may take."""
 
     connect_s: float
     read_s: float  # between two pieces of the answer
@@ -54,7 +54,7 @@ class Egress:
         self._lookups.shutdown(wait=False, cancel_futures=True)
 
     async def check(self, url: str) -> None:
-        """Returns iff *url* may be called as far as can be told now; a name without an address may be.
+        """Return if *url* may be called, as far as is known now. A name without an address is accepted.
 
         Raises TargetNotAllowed.
         """
@@ -66,7 +66,7 @@ class Egress:
         judge_addresses(target, addresses, allowed=self._allowed)
 
     def parse(self, url: str) -> Target:
-        """Raises TargetNotAllowed."""
+        """*url* as a checked target. Raises TargetNotAllowed."""
         return parse_target(url, allow_http=self._allow_http, allowed=self._allowed)
 
     @asynccontextmanager
@@ -79,9 +79,9 @@ class Egress:
         patience: Patience,
         content: bytes | None = None,
     ) -> AsyncIterator[httpx.Response]:
-        """The answer, its body still to be read; redirects are answers like any other.
+        """Send a request and yield the answer, whose body is still to be read. Redirects are not followed.
 
-        Raises TargetNotAllowed, Unresolvable, httpx.TransportError (httpx.TimeoutException among them).
+        Raises TargetNotAllowed, Unresolvable, httpx.TransportError (which includes httpx.TimeoutException).
         """
         addresses = await self._resolve(target)
         judge_addresses(target, addresses, allowed=self._allowed)
@@ -107,7 +107,7 @@ class Egress:
                 return
 
     async def _resolve(self, target: Target) -> list[Address]:
-        """Every address of the target's name, in the system's order of preference; there is at least one."""
+        """Every address of the target's name, at least one, in the system's order of preference."""
         look_up = partial(socket.getaddrinfo, target.host, target.port, type=socket.SOCK_STREAM)
         try:
             async with asyncio.timeout(LOOKUP_S):

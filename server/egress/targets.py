@@ -1,8 +1,8 @@
-"""May this URL be called on a user's behalf? Audio sources and webhooks ask the same question.
+"""Which URLs the server may call for a user, as an audio source or as a webhook.
 
-The answer has two halves. parse_target() judges what is written; judge_addresses() judges what the name resolves to,
-all of it, just before the connection is made to one of those very addresses: a name may resolve differently a moment
-later. A redirect is a new target and goes through both again.
+The check has two halves. parse_target() checks the text. judge_addresses() checks every address that the name resolves
+to, just before a connection is made to one of these very addresses, since a name may resolve differently a moment
+later. A redirect is a new target and passes both halves again.
 """
 
 import re
@@ -53,7 +53,7 @@ _AS_IS = "!$&'()*+,;=:@/?%~"  # what may stand in a path or query as it is, besi
 class TargetNotAllowed(RequestError):
     """The service does not call this address. Give a public https address on port 443 or 80.
 
-    On a closed network the operator can allow more: EGRESS_ALLOW_CIDRS, ALLOW_HTTP_SOURCES.
+    On a closed network the operator can allow more with EGRESS_ALLOW_CIDRS and ALLOW_HTTP_SOURCES.
     """
 
     code = "url_not_allowed"
@@ -61,7 +61,7 @@ class TargetNotAllowed(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL whose writing was judged. *host* is an ASCII name in lower case, or an address without brackets."""
+    """A URL whose text was checked. *host* is an ASCII name in lower case, or an address without brackets."""
 
     scheme: str
     host: str
@@ -70,20 +70,20 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """What the Host header says: the port only where it is not the scheme's own."""
+        """The Host header: with the port only if it is not the scheme's usual one."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _port_of(self.scheme) else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The same address in one plain spelling: call this one, not the text that came in."""
+        """The same URL in one plain spelling. Call this one, not the text that the user sent."""
         return f"{self.scheme}://{self.authority}{self.resource}"
 
 
 def parse_target(url: str, *, allow_http: bool, allowed: Sequence[Network]) -> Target:
     """The target that *url* names. Raises TargetNotAllowed, also for a literal address that may not be called.
 
-    *allowed* are networks that may be called although they are not public, and on any port.
+    *allowed* are networks that may be called although they are not public, on any port.
     """
     if len(url) > MAX_URL_CHARS or not _WRITABLE.fullmatch(url):
         raise TargetNotAllowed(f"a URL has 1 to {MAX_URL_CHARS} characters, without spaces, backslashes or line breaks")
@@ -108,9 +108,9 @@ def parse_target(url: str, *, allow_http: bool, allowed: Sequence[Network]) -> T
 
 
 def judge_addresses(target: Target, addresses: Iterable[Address], *, allowed: Sequence[Network]) -> None:
-    """Returns iff *target* may be called at every one of *addresses*, of which there must be one.
+    """Return if *target* may be called at all of *addresses*, of which there must be at least one.
 
-    Raises TargetNotAllowed. One private address among public ones is enough: which one is called is up to chance.
+    Raises TargetNotAllowed. A single private address is enough, because any of them may be the one that is called.
     """
     judged = [_unmapped(address) for address in addresses]
     if not judged:
@@ -124,7 +124,7 @@ def judge_addresses(target: Target, addresses: Iterable[Address], *, allowed: Se
 
 
 def is_public(address: Address) -> bool:
-    """May a stranger make us connect to *address*? An IPv4 address inside an IPv6 one is judged as itself."""
+    """Whether a stranger may make us connect to *address*. An IPv4 address inside an IPv6 one is checked as IPv4."""
     address = _unmapped(address)
     return (
         address.is_global
@@ -135,7 +135,7 @@ def is_public(address: Address) -> bool:
 
 
 def _host(name: str) -> str:
-    """The name as it is looked up; raises ValueError for what is neither a name nor a plainly written address."""
+    """The name as it is looked up. Raises ValueError for text that is neither a name nor a plainly written address."""
     if (address := _literal(name)) is not None:
         return str(address)
     host = name.encode("idna").decode().lower().removesuffix(".")

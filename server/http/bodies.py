@@ -1,4 +1,4 @@
-"""A request body -> fields and one durable file. Bytes go straight to the blob store; memory holds one piece."""
+"""Reading request bodies: fields, and at most one file, which is written to the blob store while it arrives."""
 
 import asyncio
 import hashlib
@@ -52,7 +52,7 @@ class ReceivedFile:
 
 @dataclass(slots=True)
 class Received:
-    """What a body held. Its file is deleted after the block unless *keep* was set."""
+    """The content of a body. Its file is deleted after the block unless *keep* was set."""
 
     fields: dict[str, list[object]] = field(default_factory=dict)
     file: ReceivedFile | None = None
@@ -65,7 +65,7 @@ class Uploads:
 
     @asynccontextmanager
     async def receive(self, request: Request, *, prefix: str, most: int) -> AsyncIterator[Received]:
-        """Read the whole body of *request*; a file of at most *most* bytes is durable under *prefix*.
+        """Read the whole body of *request*. A file of at most *most* bytes is stored durably under *prefix*.
 
         Raises Problem: invalid_json, invalid_multipart, payload_too_large, invalid_parameter, request_timeout,
         disk_full.
@@ -109,7 +109,7 @@ class Uploads:
 
 
 class _Incoming:
-    """The file part on its way to the store: counted, hashed, written in pieces."""
+    """The file part on its way to the store: counted, hashed and written in pieces."""
 
     def __init__(self, sink: Sink, most: int) -> None:
         self._sink = sink
@@ -133,7 +133,7 @@ class _Incoming:
 
 
 class _Form:
-    """multipart/form-data in any chunking -> fields, and the bytes of the part named file as they come."""
+    """Parses multipart/form-data in any chunking into fields and the bytes of the part named file."""
 
     def __init__(self, boundary: bytes) -> None:
         self.fields: dict[str, list[object]] = {}
@@ -165,7 +165,7 @@ class _Form:
             raise Problem("invalid_multipart", "the body ends before its last boundary")
 
     def taken(self) -> bytes:
-        """The file's bytes that came since the last call."""
+        """The bytes of the file that came since the last call."""
         data, self._taken = bytes(self._taken), bytearray()
         return data
 
@@ -219,7 +219,7 @@ class _Form:
 
 @contextmanager
 def _multipart_errors() -> Iterator[None]:
-    """What the parser refuses as a Problem."""
+    """Turn the parser's errors into a Problem."""
     try:
         yield
     except FormParserError as error:
@@ -227,7 +227,7 @@ def _multipart_errors() -> Iterator[None]:
 
 
 async def _arriving(request: Request) -> AsyncIterator[bytes]:
-    """The body as it comes. Raises Problem request_timeout, ClientDisconnect."""
+    """Yield the body as it comes. Raises Problem request_timeout, ClientDisconnect."""
     stream = aiter(request.stream())
     while True:
         try:
@@ -243,7 +243,7 @@ async def _arriving(request: Request) -> AsyncIterator[bytes]:
 
 
 async def body_of(request: Request, *, most: int) -> bytes:
-    """The whole body in memory. Raises Problem payload_too_large over *most* bytes, request_timeout."""
+    """Read the whole body into memory. Raises Problem payload_too_large over *most* bytes, request_timeout."""
     body = bytearray()
     async for data in _arriving(request):
         body += data
@@ -253,7 +253,7 @@ async def body_of(request: Request, *, most: int) -> bytes:
 
 
 def json_object(body: bytes) -> dict[str, object]:
-    """The JSON object in *body*; an empty body is an empty object. Problem invalid_json otherwise."""
+    """Parse *body* as a JSON object; an empty body is an empty object. Raises Problem invalid_json."""
     if not body.strip():
         return {}
     try:

@@ -8,7 +8,7 @@ from server.model.accounts import Account, ApiKey, Plan, WindowUse
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. Without a key only the address is known."""
+    """A client and its limits. Without a key only its address is known."""
 
     environment: str
     address: str  # what is counted of it, see addresses.py
@@ -26,7 +26,7 @@ class Caller:
         return self.require_account()[1].id
 
     def require_account(self) -> tuple[Account, ApiKey, Plan]:
-        """Account, key and plan of a caller with a key; handlers of operations with Auth.KEY have such a one."""
+        """Account, key and plan. Handlers of operations with Auth.KEY always have them; others raise Problem."""
         if self.account is None or self.key is None or self.plan is None:
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
         return self.account, self.key, self.plan

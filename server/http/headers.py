@@ -1,7 +1,7 @@
-"""What clients write into request headers and file names, parsed once into values.
+"""Parsing and writing HTTP header fields and file names.
 
-Each parser takes any text and gives a value or its one named error. Where the RFCs say that what is malformed is to be
-ignored, it is.
+Each parser takes any text and returns a value or raises its one named error. Malformed fields are ignored where the
+RFCs say so.
 """
 
 import re
@@ -37,7 +37,7 @@ class Preference:
 
 
 def preference(headers: Iterable[str]) -> Preference:
-    """What all Prefer *headers* of a request ask for. Of a preference given twice the first counts."""
+    """What the Prefer *headers* of a request ask for. If a preference is given twice, the first counts."""
     given: dict[str, str] = {}
     for header in headers:
         for item in _LIST_ITEM.findall(header):
@@ -51,13 +51,15 @@ def preference(headers: Iterable[str]) -> Preference:
 
 
 class InvalidIdempotencyKey(RequestError):
-    """The Idempotency-Key is empty, too long or not printable ASCII. Send 1 to 255 such characters, as a UUID has."""
+    """The Idempotency-Key is empty, too long or not printable ASCII. Send 1 to 255 such characters, such as a UUID."""
 
     code = "invalid_idempotency_key"
 
 
 def idempotency_key(header: str) -> str:
-    """The key, whether sent bare or as the quoted string of the draft: both spellings of one key are equal."""
+    """The key of an Idempotency-Key header, sent bare or as the quoted string of the draft. Raises
+    InvalidIdempotencyKey.
+    """
     text = header.strip(" \t")
     if quoted := _QUOTED.fullmatch(text):
         text = re.sub(r"\\(.)", r"\1", quoted[1])
@@ -72,7 +74,7 @@ def idempotency_key(header: str) -> str:
 
 
 class RangeNotSatisfiable(RequestError):
-    """The range starts behind the last byte. Ask for all of it or for a range inside: there are *size* bytes."""
+    """The range begins after the last byte. Ask for a range within the *size* bytes, or for all of them."""
 
     code = "range_not_satisfiable"
 
@@ -99,10 +101,10 @@ class ByteRange:
 
 
 def byte_range(header: str, size: int) -> ByteRange | None:
-    """The one range of bytes that *header* asks of *size* bytes; None: answer with all of them.
+    """The range that *header* asks of *size* bytes; None means that all of them are the answer.
 
-    That is so for another unit, a malformed header and several ranges, as RFC 9110 section 14.2 allows; and for an
-    empty content, which has no range to give. Raises RangeNotSatisfiable.
+    That is the case for other units, malformed headers and several ranges, as RFC 9110 section 14.2 allows, and for
+    empty content. Raises RangeNotSatisfiable.
     """
     match = _RANGE.fullmatch(header.strip(" \t"))
     if match is None or size == 0:
@@ -122,15 +124,15 @@ def byte_range(header: str, size: int) -> ByteRange | None:
 
 
 def range_still_holds(if_range: str | None, etag: str) -> bool:
-    """May a Range be honoured? Only while the content is the one that the client has a part of (If-Range).
+    """Whether a Range may be answered: only if the client's part is of the present content (If-Range).
 
-    Weak tags and dates never prove that, and we give out no dates.
+    Weak tags and dates never prove that, and this service sends no dates.
     """
     return if_range is None or (if_range.strip(" \t") == etag and not etag.startswith("W/"))
 
 
 def none_match(headers: Iterable[str], etag: str) -> bool:
-    """Does the client already have the content of *etag* (If-None-Match, weak comparison)? Then the answer is 304."""
+    """Whether the client already has the content of *etag* (If-None-Match, weak comparison). The answer is 304 then."""
     header = ",".join(headers).strip(" \t")
     return header == "*" or etag.removeprefix("W/") in {tag for _, tag in _ENTITY_TAG.findall(header)}
 
@@ -139,10 +141,10 @@ def none_match(headers: Iterable[str], etag: str) -> bool:
 
 
 def clean_filename(name: str | None) -> str | None:
-    """The last part of *name*, fit to be shown: no path, nothing invisible, at most MAX_FILENAME_BYTES of UTF-8.
+    """The last part of *name*, safe to show: no path, no invisible characters, at most MAX_FILENAME_BYTES of UTF-8.
 
-    None where nothing is left. Directions of writing are taken out with the rest that is invisible: they let
-    `gpj.exe` be read backwards.
+    None if nothing is left. Marks that change the direction of writing are removed too, because they let `gpj.exe` be
+    read backwards.
     """
     shown = "".join(c for c in name or "" if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
     last = re.split(r"[/\\]", shown)[-1].strip()
@@ -154,14 +156,16 @@ def clean_filename(name: str | None) -> str | None:
 
 
 def seconds_until(instant: int, now: int) -> int:
-    """Whole seconds after which *instant* has surely passed; at least 1. What Retry-After says."""
+    """Whole seconds until *instant* has surely passed, at least 1, as Retry-After says it."""
     return max(1, -(-(instant - now) // 1000))
 
 
 def limit_headers(windows: Sequence[WindowUse], *, now: int) -> dict[str, str]:
-    """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11) for all, X-RateLimit-* for the tightest.
+    """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11) for all windows, X-RateLimit-* for the
+    tightest.
 
-    The tightest is the one that refused, else the one with the fewest requests left. No headers for no windows.
+    The tightest is the one that refused, else the one with the fewest requests left. Without windows there are no
+    headers.
     """
     if not windows:
         return {}

@@ -1,7 +1,7 @@
-"""What every HTTP answer has, whatever route gave it: a request id, CORS, compression, no-store, a log line.
+"""What every HTTP answer has: a request id, CORS, compression, common headers, a log line and metrics.
 
-The layers, outermost first: Envelope (ids, CORS, common headers, log, metrics, patience with refused uploads),
-Starlette's gzip middleware, then the routes.
+The layers from the outside: Envelope (ids, CORS, headers, log, metrics, patience with refused uploads), Starlette's
+gzip middleware, the routes.
 """
 
 import math
@@ -51,7 +51,7 @@ def with_middleware(
     new_request_id: Callable[[], str],
     sandbox_host: str | None,
 ) -> ASGIApp:
-    """*routes* inside every layer."""
+    """Wrap *routes* in every layer."""
     return Envelope(
         app=_Compression(routes),
         origins=Origins(cors_origins),
@@ -62,20 +62,22 @@ def with_middleware(
 
 
 class Origins:
-    """Whose pages may read our answers (CORS, fetch.spec.whatwg.org). Keys travel in a header, so cookies are out."""
+    """Which web pages may read our answers (CORS, fetch.spec.whatwg.org). Keys travel in a header, so cookies are never
+    allowed.
+    """
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._any = "*" in allowed
         self._allowed = frozenset(allowed)
 
     def headers(self, origin: str | None) -> Mapping[str, str]:
-        """What an answer to a page of *origin* says; nothing where it may not read it."""
+        """The headers that let a page of *origin* read an answer; none if it may not."""
         if not self._may_read(origin):
             return {}
         return {**self._allow(origin), "Access-Control-Expose-Headers": ", ".join(EXPOSED_HEADERS)}
 
     def preflight(self, origin: str | None) -> Mapping[str, str]:
-        """What a page of *origin* may send. Without these headers its browser sends nothing."""
+        """The headers that let a page of *origin* send a request. Without them its browser sends nothing."""
         if not self._may_read(origin):
             return {}
         return {
@@ -93,7 +95,7 @@ class Origins:
 
 
 class _Compression:
-    """gzip, but never for downloads: their ETag and their byte ranges speak of the bytes as they are stored."""
+    """Compresses answers, except downloads: their ETag and byte ranges are those of the stored bytes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._plain = app
@@ -106,6 +108,8 @@ class _Compression:
 
 @dataclass(slots=True, kw_only=True)
 class Envelope:
+    """The outermost layer. It decides the request id and the environment before anything else happens."""
+
     app: ASGIApp
     origins: Origins
     metrics: Metrics
@@ -153,10 +157,10 @@ class Envelope:
 
 
 class _Exchange:
-    """One request and its answer: adds the common headers, and lets a client that is still sending read a refusal.
+    """One request and its answer. Adds the common headers and lets a client that is still sending read a refusal.
 
-    A server that answers and closes while the client writes makes the client's system throw the answer away (RST). So
-    after a refusal the rest of the body is read and dropped, bounded in bytes and time, before the connection ends.
+    If a server answers and closes while the client is still writing, the client's system throws the answer away (RST).
+    So after a refusal the rest of the body is read and dropped, within bounds, before the connection ends.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, origins: Origins) -> None:
@@ -173,7 +177,7 @@ class _Exchange:
 
     @property
     def took_s(self) -> float:
-        """Until the answer was given."""
+        """Seconds until the answer was sent."""
         return (self._answered or time.perf_counter()) - self._began
 
     async def receive(self) -> Message:
@@ -222,9 +226,9 @@ class _Exchange:
 
 
 def _declared_length(headers: Headers) -> float:
-    """How long the body is going to be; what is sent in chunks may go on for ever.
+    """How long the body may become. A chunked body has no bound.
 
-    So may a body that is only sent once it is asked for: what the client does with its refusal is not known.
+    Nor has a body that is only sent on request (Expect), because the client may send it after its refusal all the same.
     """
     if "transfer-encoding" in headers or headers.get("expect", "").lower() == "100-continue":
         return math.inf
@@ -241,7 +245,7 @@ def _request_id(scope: Scope) -> str | None:
 
 
 def _enter_environment(scope: Scope, sandbox_host: str | None) -> str:
-    """Say "sandbox" under /sandbox (which becomes the root path) or on the sandbox's own host, else "production"."""
+    """Return "sandbox" under /sandbox, which becomes the root path, or on the sandbox's own host; else "production"."""
     path: str = scope["path"]
     if path == "/sandbox":
         path = scope["path"] = "/sandbox/"

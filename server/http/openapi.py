@@ -1,4 +1,4 @@
-"""The route table -> an OpenAPI 3.1 document. Everything in it comes from the table and the schemas."""
+"""The OpenAPI 3.1 document, made from the route table and the schemas alone."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

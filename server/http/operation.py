@@ -1,7 +1,7 @@
 """One row of the route table, and the resource that answers a path's methods.
 
-The table is the single source: Starlette's routes, the Allow header, the fixed order of checks and /openapi.json are
-all made from it.
+The table is the only source: Starlette's routes, the Allow header, the order of checks and /openapi.json are made from
+it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -58,7 +58,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deprecation:
-    """Since when a route is given up, until when it answers all the same, and where to read why and go instead."""
+    """When a route was deprecated, until when it still answers, and where to read about its successor."""
 
     since: int  # ms since 1970 UTC
     sunset: int  # from then on it is gone: 410
@@ -103,7 +103,7 @@ class Admission(Protocol):
 
     async def admit(self, request: Request, operation: Operation) -> Caller: ...
     async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
-        """Headers that say how much of its limits the caller has left after a request, which may have been refused."""
+        """Headers with the caller's remaining limits after a request, which may have been refused."""
         ...
 
 
@@ -148,14 +148,14 @@ class Resource:
 
 
 def _marked(response: Response, deprecation: Deprecation | None) -> Response:
-    """*response* as an answer of a route that may be on its way out."""
+    """Add the headers of a deprecated route to *response*."""
     for name, value in deprecation.headers.items() if deprecation is not None else ():
         response.headers.append(name, value)
     return response
 
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    """The answer to every path that no operation has, also to who wants to open a WebSocket there."""
+    """Answer every path that no operation has, also for a WebSocket."""
     problem = problem_response(HTTPConnection(scope), Problem("not_found", "there is nothing at this path"))
     await problem(scope, receive, send)
 
@@ -165,7 +165,7 @@ def problem_response(
 ) -> Response:
     """*error* as application/problem+json, or as JSON of another *shape*.
 
-    What nobody foresaw is logged and answered as 500 without details.
+    An unexpected error is logged and answered with 500, without details.
     """
     path: str = request.scope["path"]
     problem = problem_of(error)

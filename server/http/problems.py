@@ -1,7 +1,7 @@
 """Problems: how every error of the project is answered over HTTP, as problem+json (RFC 9457).
 
-What is raised inside the server ends in problem_of(): a RequestError of the domain and an error of the pipeline become
-the Problem of their code, and what nobody foresaw is an internal error without details.
+Every error ends in problem_of(). A RequestError of the domain and an error of the pipeline become the Problem of their
+code; an unexpected error becomes an internal error without details.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +72,7 @@ class Problem(Refused):
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """The Problem that answers *error*; None for an error that nobody foresaw."""
+    """The Problem that answers *error*; None for an unexpected error."""
     for kind, translate in _TRANSLATIONS.items():
         if isinstance(error, kind):
             return translate(error)

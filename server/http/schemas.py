@@ -1,6 +1,6 @@
-"""JSON Schemas of everything that the API takes and gives: the components of /openapi.json.
+"""JSON Schemas of all requests and answers: the components of /openapi.json.
 
-Answers are checked against these in the black-box tests, so they cannot drift from what is sent.
+The black-box tests check every answer against them.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def _between(least: float, most: float, default: float) -> dict[str, Any]:
 
 
 def _embedded(schema: Any, *, at: str) -> Any:
-    """A schema that was a document of its own, as a part of another one: what it says of itself now stands *at*."""
+    """A schema document as a part of another one: its inner references now lead to *at*."""
     match schema:
         case dict():
             kept = {name: value for name, value in schema.items() if name not in ("$schema", "$id")}

@@ -1,7 +1,7 @@
-"""WebSockets as this service speaks them: JSON text out, refusals told in full before the close.
+"""WebSockets of this service: JSON text out, and refusals that the client can read before the close.
 
-A client that came with a key can read HTTP, so it is refused before the WebSocket opens. A browser cannot: whoever came
-with a token is let in, told in an error frame, and closed.
+A client with a key can read HTTP, so it is refused before the WebSocket opens. A browser cannot, so a client with a
+token is let in, gets an error frame, and is closed.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ SERVER_ERROR, UNAVAILABLE = 500, 503
 
 
 def close_code(problem: Problem) -> int:
-    """4000 + the HTTP status, but where the WebSocket protocol has a code of its own."""
+    """4000 plus the HTTP status, unless the WebSocket protocol has a code of its own."""
     if problem.code in _CODES:
         return _CODES[problem.code]
     if problem.status == UNAVAILABLE:
@@ -43,12 +43,12 @@ def close_code(problem: Problem) -> int:
 
 
 def cut_reason(text: str) -> str:
-    """As much of *text* as a close frame holds."""
+    """The part of *text* that fits into a close frame."""
     return text.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
 
 
 class MessageTooBig(Exception):
-    """A message of more bytes than we take. Send smaller ones."""
+    """A message is larger than allowed. Send smaller ones."""
 
 
 class Socket:
@@ -61,7 +61,7 @@ class Socket:
         self._code: int | None = None
 
     async def serve(self, work: Awaitable[None]) -> None:
-        """Do *work*; whatever it raises is told to the peer, and the WebSocket is closed at the end."""
+        """Await *work*, report its error to the peer if it raises one, and close the WebSocket."""
         try:
             await work
         except WebSocketDisconnect as left:
@@ -88,11 +88,11 @@ class Socket:
             await self.websocket.accept()
 
     async def send(self, body: bytes) -> None:
-        """Raises WebSocketDisconnect."""
+        """Send JSON text. Raises WebSocketDisconnect."""
         await self.websocket.send({"type": "websocket.send", "text": body.decode()})
 
     async def close(self, code: int, reason: str = "") -> None:
-        """The peer is told, if it reads within CLOSING_S."""
+        """Close the WebSocket, waiting at most CLOSING_S for the peer to read."""
         if self._code is None:
             self._code = code
             if not self._gone:

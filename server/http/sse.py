@@ -1,4 +1,4 @@
-"""Server-Sent Events as the WHATWG standard writes them: events out, the resume point in."""
+"""Server-Sent Events as the WHATWG standard writes them: formatting events, parsing the resume point."""
 
 import re
 
@@ -11,18 +11,18 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class InvalidLastEventId(RequestError):
-    """The Last-Event-ID is none that this stream has sent. Connect without one to get everything from the start."""
+    """The Last-Event-ID is not one of this stream. Connect without it to get everything from the start."""
 
     code = "invalid_last_event_id"
 
 
 def retry(ms: int) -> bytes:
-    """Tell the client to reconnect *ms* after a connection broke."""
+    """The line that tells the client to reconnect *ms* after a connection broke."""
     return b"retry: %d\n\n" % ms
 
 
 def event(name: str | None, data: bytes, *, seq: int | None = None) -> bytes:
-    """One event of UTF-8 *data*. Without *seq* it does not move the client's resume point; *name* None is "message".
+    """One event of UTF-8 *data*. Without *seq* it does not move the client's resume point; *name* None means "message".
 
     A line break in the data starts a new data line and arrives as a line feed.
     """
@@ -34,11 +34,10 @@ def event(name: str | None, data: bytes, *, seq: int | None = None) -> bytes:
 
 
 def last_event_id(header: str | None, query: str | None = None) -> int:
-    """After which event the client wants to go on; 0: it has none.
+    """The number of the last event that the client has; 0 if it has none.
 
-    The header wins over the query: a reconnecting EventSource repeats the address it was opened with and adds the
-    header. Raises InvalidLastEventId for what is no number; whether the stream ever was that far is the caller's to
-    judge.
+    The header wins over the query, because a reconnecting EventSource repeats its address and adds the header. Raises
+    InvalidLastEventId for text that is no number; the caller checks whether the stream ever was that far.
     """
     text = (header or query or "").strip()
     if not text:

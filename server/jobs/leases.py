@@ -1,7 +1,7 @@
-"""A lease in the hands of the process that works under it: a worker's on a file, a desk's on a live session.
+"""A lease in use: a worker holds one on a file, a live session holds one on its job.
 
-The holder trusts only its lease. It writes nothing once the lease may have ended by its own monotonic clock, and every
-write that it does make is refused by the store when another worker has taken over.
+The holder trusts only its lease. It writes nothing once the lease may have ended by its own monotonic clock, and the
+store refuses every write after another worker has taken over.
 """
 
 import time
@@ -18,7 +18,7 @@ from server.storage.ports import JobStore
 
 
 class HeldLease:
-    """Writes for one job. Every method raises LeaseLost, and has written nothing, once the job may be another's."""
+    """Writes for one job. Every method raises LeaseLost, and writes nothing, once another worker may have the job."""
 
     def __init__(self, lease: Lease, jobs: JobStore, *, lease_s: float, asked: float) -> None:
         """*asked* is the monotonic time at which the store was asked for *lease*, which runs for *lease_s* seconds.
@@ -37,7 +37,7 @@ class HeldLease:
             raise LeaseLost
 
     async def renew(self) -> Renewal:
-        """Extend the lease. LOST is returned, not raised: the caller decides what it means."""
+        """Extend the lease. LOST is returned, not raised, because callers act on it differently."""
         asked = time.monotonic()
         answer = await self._jobs.renew(self.lease, lease_s=self._lease_s)
         if answer is not Renewal.LOST:

@@ -1,6 +1,6 @@
-"""Reading the members of a request: form parts, urlencoded pairs and JSON members arrive as lists of values.
+"""Parsing the members of a request. Form parts, urlencoded pairs and JSON members arrive as lists of values.
 
-Everything that is wrong is said at once, each fault with its member's name.
+All faults are reported together, each with the name of its member.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,32 +27,35 @@ class Wrong(Exception):
 
 @dataclass(slots=True)
 class Members:
-    """Takes members out of *fields* one by one and remembers what was wrong."""
+    """Takes members out of *fields* one by one and collects what is wrong with them."""
 
     fields: Fields
+    nulls: bool = False  # JSON's null is a value, which no parser takes; otherwise it stands for a member left out
     errors: list[FieldError] = field(default_factory=list)
 
     def has(self, name: str) -> bool:
-        """Was it given at all? JSON's null stands for a member left out."""
-        return any(value is not None for value in self.fields.get(name, ()))
+        """Whether the member was given."""
+        return bool(self._values(name))
 
     def take(self, name: str, parse: Callable[[Sequence[object]], T], default: D) -> T | D:
         """The value of member *name*, or *default* where it was left out or cannot be used (see check())."""
-        values = [value for value in self.fields.get(name, ()) if value is not None]
-        if not values:
+        if not self.has(name):
             return default
         try:
-            return parse(values)
+            return parse(self._values(name))
         except Wrong as wrong:
             self.errors.append(FieldError(name, wrong.code, str(wrong)))
             return default
 
     def need(self, name: str, parse: Callable[[Sequence[object]], str]) -> str:
-        """The same for text that must be given and not be empty; check() refuses what this returns otherwise."""
+        """The same for text that must be given and not be empty; check() refuses a request without it."""
         text = self.take(name, parse, "")
         if not text and not self.errors:
             self.errors.append(FieldError(name, "missing", "is required"))
         return text
+
+    def _values(self, name: str) -> list[object]:
+        return [value for value in self.fields.get(name, ()) if value is not None or self.nulls]
 
     def check(self) -> None:
         """Raise a Refused that names every fault so far."""
@@ -61,8 +64,8 @@ class Members:
 
 
 def members_of(body: Mapping[str, object]) -> Members:
-    """The members of a JSON object."""
-    return Members({name: [value] for name, value in body.items()})
+    """The members of a JSON object. Its nulls are refused."""
+    return Members({name: [value] for name, value in body.items()}, nulls=True)
 
 
 # --- parsers: every value given for one member -> the value; Wrong when it cannot be used ---------------------------
@@ -106,7 +109,7 @@ def boolean(values: Sequence[object]) -> bool:
 
 
 def whole_seconds(values: Sequence[object]) -> int:
-    """A whole number of seconds, not negative; the caller clamps it."""
+    """A whole number of seconds, not negative. The caller limits it."""
     value = str(single(values)).strip()
     if not (value.isascii() and value.isdecimal() and len(value) <= 9):  # noqa: PLR2004  nine digits: 31 years
         raise Wrong("invalid_type", "must be a whole number of seconds")

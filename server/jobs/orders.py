@@ -1,7 +1,6 @@
-"""A transcription request -> Order. Form parts, urlencoded pairs and JSON members arrive as lists of values.
+"""Turning the members of a transcription request into an Order.
 
-Everything that is wrong is said at once, each with the member's name; names that mean nothing are warned of, so that
-a typing error is seen and a newer client still works.
+Unknown members are only warned of, so that a typing error is noticed and a newer client still works.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -36,7 +35,7 @@ FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "s
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A parsed request: the order, where the audio is, how long the client wants to wait (None: not said)."""
+    """A parsed request: the order, the address of the audio, and how long the client wants to wait (None: not said)."""
 
     order: Order
     url: str | None
@@ -45,7 +44,7 @@ class Asked:
 
 
 def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) -> Asked:
-    """Raises Refused: missing_input, ambiguous_input, invalid_parameter."""
+    """Parse a request for a file's transcription. Raises Refused: missing_input, ambiguous_input, invalid_parameter."""
     members = Members(fields)
     url, twin = members.take("url", url_text, None), members.take("audio_url", url_text, None)
     given = members.has("url") + members.has("audio_url") + has_file
@@ -72,7 +71,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
 
 
 def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapping[str, str], ...]]:
-    """The order of a live session and what to warn of. Raises Refused invalid_parameter."""
+    """The order of a live session, and warnings. Raises Refused invalid_parameter."""
     members = Members(fields)
     default = LiveOptions()
     encoding = members.take("encoding", one_of(bounds.ENCODINGS), default.encoding)
@@ -93,7 +92,7 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
 
 
 def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scenario: str | None = None) -> Order:
-    """The members that files and live sessions share."""
+    """Parse the members that files and live sessions share."""
     webhook_url = members.take("webhook_url", url_text, None)
     events = members.take("webhook_events", subset(bounds.WEBHOOK_EVENTS), ())
     if events and not members.has("webhook_url"):
@@ -112,6 +111,7 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
 
 
 def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str, str], ...]:
+    """One warning for each member that is not *known*."""
     return tuple({"code": "unknown_parameter", "param": name[:100]} for name in fields if name not in known)
 
 

@@ -1,4 +1,4 @@
-"""A finished transcript -> the files that were asked for, and how its job ends."""
+"""Writing a finished transcript's output files, and the outcome of its job."""
 
 import asyncio
 import hashlib
@@ -14,7 +14,7 @@ from server.storage.ports import BlobStore
 
 
 async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: int, blobs: BlobStore) -> Artifact:
-    """The output *name* of the job, stored under a key that no other epoch's can have."""
+    """Store the output *name* of the job, under a key that no other epoch uses."""
     kind = FORMATS[name]
     heading = Heading(
         job_id=job.id, created_at=iso(job.created_at), metadata=job.order.metadata, words=job.order.word_timestamps

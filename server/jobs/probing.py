@@ -1,4 +1,4 @@
-"""A first look at a stored recording: is it audio, what does it say of itself, is it short enough."""
+"""A first look at a stored recording, before its job is accepted: format, length, and whether it is audio at all."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +19,10 @@ class Prober:
         self._threads = ThreadPoolExecutor(MAX_AT_ONCE, "probe")
 
     async def probe(self, blob: str, *, longest_s: float) -> Probe:
-        """What the recording says of itself, once its first frame was decoded.
+        """The format and stated length of the recording, after decoding its first frame.
 
-        Raises AudioTooLong when it says itself that it is, and what Isolation.decoding() raises on entering. One that
-        lies about its length is met while it is transcribed.
+        Raises AudioTooLong if the stated length exceeds *longest_s*, and what Isolation.decoding() raises on entering.
+        A false length is found during transcription.
         """
         with self._blobs.local(blob) as path:
             probe = await asyncio.get_running_loop().run_in_executor(

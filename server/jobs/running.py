@@ -30,7 +30,7 @@ from server.storage.ports import BlobStore, JobStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRules:
-    """How workers hold and lose jobs. Seconds; storage's README tells how they fit together."""
+    """How long workers hold jobs, in seconds. storage/README.md explains how the numbers fit together."""
 
     claim_s: float = 5.0  # of waiting for a job at a time; a lease is counted from before it, so far less than one
     lease_s: float = 30.0
@@ -42,7 +42,7 @@ class WorkerRules:
 
 
 class Transcriber(Protocol):
-    """pipeline.batch.Batch, as workers see it."""
+    """The part of pipeline.batch.Batch that workers use."""
 
     @property
     def engine_name(self) -> str: ...
@@ -55,7 +55,7 @@ class Transcriber(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What every job of a process is worked on with."""
+    """The parts that a process uses for every job."""
 
     jobs: JobStore
     blobs: BlobStore
@@ -65,7 +65,7 @@ class Tools:
 
 
 class Running:
-    """One job in the hands of one worker."""
+    """One job of one worker. transcribe() does the work while keep() holds the lease."""
 
     def __init__(self, held: HeldLease, *, tools: Tools, batch: Transcriber, plan: Plan) -> None:
         self.job = held.job
@@ -102,7 +102,7 @@ class Running:
             seen = now
 
     async def transcribe(self) -> Outcome:
-        """The whole job, from the last checkpoint on. Raises what the pipeline raises, LeaseLost, Stopped."""
+        """Do the whole job, from the last checkpoint on. Raises the pipeline's errors, LeaseLost, Stopped."""
         order = self.job.order
         key = await self._locate_audio()
         await self._held.note(stage="transcribing")
@@ -115,7 +115,7 @@ class Running:
         return completed_outcome(transcript, artifacts, warnings=[{"code": note} for note in transcript.notes])
 
     async def _transcribe_chunks(self, key: str) -> list[Chunk]:
-        """Every chunk of the audio, those of earlier attempts included, each safe before the next is asked for."""
+        """All chunks, including those of earlier attempts. Each is stored before the next is asked for."""
         order = self.job.order
         chunks = await asyncio.to_thread(lambda: [restored(body) for body in self._held.lease.chunks])
         options = BatchOptions(
@@ -132,7 +132,7 @@ class Running:
         return chunks
 
     async def _locate_audio(self) -> str:
-        """The blob with the job's audio; an address is fetched first, once for all attempts."""
+        """The blob with the job's audio. An address is downloaded first, once for all attempts."""
         if self._held.lease.blob is not None:
             return self._held.lease.blob
         await self._held.note(stage="downloading")
@@ -151,7 +151,7 @@ class Running:
         self._moved_at = asked
 
     def _progress(self, chunk: Chunk) -> float:
-        """How far the decoded audio is, a hair below 1 until everything is written."""
+        """The share of the audio that is done, just below 1 until everything is written."""
         return min(0.999, seconds(chunk.end) / self._total_s) if self._total_s else 0.0
 
     async def _write(self, name: str, transcript: Transcript) -> Artifact:
@@ -160,16 +160,16 @@ class Running:
 
 
 class Stopped(Exception):
-    """The server is shutting down and the chunk in work is safe."""
+    """The server is shutting down, and the chunk in progress has been stored."""
 
 
 def source_key(job_id: str) -> str:
-    """Where a job's audio lies: this blob when it was uploaded, blobs below it when it was fetched."""
+    """The blob of a job's uploaded audio; the blobs of fetched audio lie below it."""
     return f"{job_id}/source"
 
 
 def chunk_events(chunk: Chunk, before: Sequence[Chunk], *, words: bool) -> list[NewEvent]:
-    """What a chunk tells its subscribers: every word when the client asked for words, then its segment."""
+    """The events of a chunk: every word, if the client asked for words, then the segment."""
     segment_id = sum(len(earlier.segments) for earlier in before)
     index = sum(len(segment.words) for earlier in before for segment in earlier.segments)
     events = []

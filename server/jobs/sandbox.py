@@ -1,4 +1,4 @@
-"""The sandbox's scenarios: outcomes that a client can order, to try its own handling of them."""
+"""The sandbox's scenarios: outcomes that a client can ask for, to test how it handles them."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -26,7 +26,7 @@ class Canceled(Exception):
 
 
 def refuse_at_the_door(scenario: str | None) -> None:
-    """Raises what a real limit would raise, if the scenario orders it."""
+    """Raise the error of a real limit, if the scenario asks for it."""
     now = now_ms()
     if scenario == "quota_exceeded":
         raise QuotaExceeded("transcriptions", limit=5, used=5, resets_at=month_of(now).resets_at)
@@ -35,7 +35,7 @@ def refuse_at_the_door(scenario: str | None) -> None:
 
 
 async def rehearse(scenario: str | None, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
-    """*chunks* as the scenario wants them; without a scenario unchanged."""
+    """*chunks* as the scenario changes them; unchanged without a scenario."""
     if scenario == "fail":
         raise OrderedFailure("ordered by sandbox_scenario")
     if scenario == "canceled":

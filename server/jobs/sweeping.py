@@ -1,4 +1,4 @@
-"""Old things go: jobs whose retention is over, and bytes that belong to no job."""
+"""Deleting what is old: jobs after their retention, and stored bytes that belong to no job."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Sweeper:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Sweep now and then until stop()."""
+        """Sweep every EVERY_S seconds until stop()."""
         while not self._stopping.is_set():
             try:
                 await self.sweep()
@@ -32,7 +32,7 @@ class Sweeper:
             await set_within(self._stopping, EVERY_S)
 
     async def sweep(self) -> None:
-        """Delete every job that expired, then every prefix that has been without a job for ORPHAN_MS."""
+        """Delete every expired job, then every prefix that has had no job for ORPHAN_MS."""
         while expired := await self.jobs.expired(limit=AT_ONCE):
             for job_id in expired:
                 prefix = await self.jobs.delete(job_id)

@@ -15,7 +15,7 @@ class JobWaiter:
     closing: asyncio.Event  # set when the server stops: whoever is held gets his answer then
 
     async def until_over(self, job: Job, *, wait_s: float) -> Job:
-        """The job as soon as it is over, or as it is after *wait_s* seconds or when the server stops."""
+        """The job when it has ended, or its state after *wait_s* seconds or when the server stops."""
         until = time.monotonic() + wait_s
         while not job.terminal and not self.closing.is_set() and (left_s := until - time.monotonic()) > 0:
             now = await self._change(job, left_s)

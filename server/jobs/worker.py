@@ -1,4 +1,4 @@
-"""Jobs get done here: claim, run, and write how it ended. One Workers object per process."""
+"""The workers of a process: they claim jobs, run them and write how they ended."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ from server.waiting import racing, set_within
 
 @dataclass(slots=True, kw_only=True)
 class Workers:
-    """*count* loops that take turns at the queue, and one that reaps what dead workers left."""
+    """*count* loops that claim jobs from the queue, and one that puts back the jobs of dead workers."""
 
     name: str
     tools: Tools
@@ -34,14 +34,14 @@ class Workers:
     _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Work until stop() was called and the jobs in hand are finished or handed back."""
+        """Work until stop() is called and the jobs in progress are finished or handed back."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tidy(), name="tidy")
             for number in range(self.count):
                 tasks.create_task(self._loop(f"{self.name}/{number}"), name=f"worker {number}")
 
     def stop(self) -> None:
-        """Claim nothing more; finish the chunks in work, then hand the jobs back."""
+        """Claim nothing more; finish the current chunks, then hand the jobs back."""
         self._stopping.set()
 
     async def _loop(self, worker: str) -> None:
@@ -56,7 +56,7 @@ class Workers:
                 await self._pause(self.tools.rules.retry_s)
 
     async def _claim(self, worker: str) -> Lease | None:
-        """The next job; None when there is none for a while, or when this process stops."""
+        """The next job; None if there is none for a while, or when this process stops."""
         claim = self.tools.jobs.claim(
             worker, environments=list(self.batches), lease_s=self.tools.rules.lease_s, wait_s=self.tools.rules.claim_s
         )
@@ -76,7 +76,7 @@ class Workers:
             await self._pause(self.tools.rules.reap_s)
 
     async def _delete_spent_audio(self) -> None:
-        """Nobody keeps the audio of a job that is over, however it ended and whoever died meanwhile."""
+        """Delete the audio of jobs that have ended, however they ended."""
         while spent := await self.tools.jobs.spent(limit=100):
             for job_id in spent:
                 await self.tools.blobs.delete(source_key(job_id))
@@ -128,7 +128,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class _HandBack:
-    """The job goes back to the queue: for another attempt when *error* says why, else because the server stops."""
+    """The job goes back to the queue, for another attempt if *error* says why, otherwise because the server stops."""
 
     delay_s: float = 0.0
     error: JobError | None = None
@@ -145,7 +145,7 @@ def _after_verdict(verdict: Verdict) -> Outcome | _HandBack:
 
 
 def _after_error(error: BaseException | None, rules: WorkerRules, job: Job) -> Outcome | _HandBack | None:
-    """What an exception of the work means for the job; None when there was none."""
+    """What an exception means for the job; None if there was none."""
     again_s = rules.retry_s * 2 ** (job.attempt - 1)
     match error:
         case None:

@@ -1,4 +1,4 @@
-"""The live sessions of this process: who writes is led to the job's session, which is made for the first who comes."""
+"""The live sessions of this process. The first writer of a job creates its session; later writers join it."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ WEIGHED_S = 5.0  # after so long, what a session asks of the model shows in how 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskParts:
-    """What sessions are made of."""
+    """The parts that sessions are made from."""
 
     worker: str
     storage: Storage
@@ -50,7 +50,7 @@ class DeskParts:
 
 
 class Desk:
-    """run() is open meanwhile; sessions end with it."""
+    """Opens sessions and finds them again. Sessions run inside run() and end with it."""
 
     def __init__(self, parts: DeskParts) -> None:
         self._parts = parts
@@ -65,11 +65,11 @@ class Desk:
 
     @property
     def closing(self) -> bool:
-        """The server stops: sessions are handed back, and go on elsewhere or later."""
+        """Whether the server is stopping. Sessions are handed back, and continue elsewhere or later."""
         return self._parts.closing.is_set()
 
     def admit(self, environment: str) -> None:
-        """Returns iff there is room for one more session. Raises Refused queue_full, shutting_down."""
+        """Return if there is room for one more session. Raises Refused queue_full, shutting_down."""
         if self.closing or self._tasks is None:
             raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
         engine = self._parts.engines[environment]
@@ -88,7 +88,7 @@ class Desk:
         return Refused("queue_full", why, retry_after_s=RETRY_AFTER_S)
 
     async def run(self) -> None:
-        """Sessions live, and those that nobody came back to are finished, until the server stops and all are over."""
+        """Run sessions, and finish those whose writer did not come back, until the server stops and all are over."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             while not self._parts.closing.is_set():
@@ -100,9 +100,9 @@ class Desk:
         self._tasks = None
 
     async def open(self, job: Job) -> LiveSession:
-        """The job's session, a new one if it has none here.
+        """The job's session; a new one if this process has none.
 
-        Raises Refused: ingest_finished, ingest_busy (it is in another process), queue_full, shutting_down.
+        Raises Refused: ingest_finished, ingest_busy (another process has it), queue_full, shutting_down.
         """
         async with self._opening:
             live = self._lives.get(job.id)
@@ -119,7 +119,7 @@ class Desk:
             raise Refused("shutting_down", "the server is restarting; connect again to go on", retry_after_s=5)
 
     async def progress(self, job: Job) -> LiveProgress:
-        """How far the job's audio has come: what the next writer is told."""
+        """How far the job's audio has come, as the next writer is told."""
         assert job.order.live is not None
         live = self._lives.get(job.id)
         if live is not None and not live.over.is_set():
@@ -189,7 +189,7 @@ class Desk:
                 del self._lives[live.job.id]
 
     async def _finish_stale(self) -> None:
-        """Jobs that lost their process and whose writer did not come back end with what was heard."""
+        """Finish jobs that lost their process and whose writer did not come back, with what was heard."""
         for job in await self._parts.storage.jobs.stale_live(limit=STALE_AT_ONCE):
             async with self._opening:
                 held = await self._claim(job)
@@ -216,7 +216,7 @@ class Desk:
 
 
 def _bytes_up_to(before: Past, options: LiveOptions) -> int | None:
-    """Where a writer of raw audio would go on; a container's bytes say nothing about time."""
+    """The byte at which a writer of raw audio resumes. A container's bytes do not tell a time."""
     if options.encoding == CONTAINER:
         return None if before.settled else 0
     return bytes_up_to(before.origin.position, options)

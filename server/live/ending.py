@@ -1,4 +1,4 @@
-"""How a live job ends: what was heard becomes its transcript, its outputs and its record, in one commit."""
+"""How a live job ends: its chunks become the transcript, the outputs and the record, in one commit."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from server.storage.ports import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveResult:
-    """What there is to say of a live job beside its stored chunks. None of them ends behind *duration*."""
+    """What is known of a live job's end beside its stored chunks. None of them ends after *duration*."""
 
     duration: int
     received_bytes: int | None = None  # None: nobody knows any more
@@ -36,12 +36,14 @@ class LiveResult:
 
 @dataclass(frozen=True, slots=True)
 class Endings:
+    """Ends live jobs. Every method raises LeaseLost."""
+
     storage: Storage
     engines: Mapping[str, LiveEngine]  # by environment
     metrics: Metrics
 
     async def complete(self, held: HeldLease, heard: LiveResult) -> None:
-        """Raises LeaseLost, DiskFull."""
+        """End the job with everything that was heard. Raises LeaseLost, DiskFull."""
         job, engine = held.job, self.engines[held.job.environment]
         chunks = await self.storage.jobs.chunks(job.id)
         # Hours of speech have ten thousand words and more: the event loop has others to serve meanwhile.
@@ -56,17 +58,17 @@ class Endings:
         await self._end(held, completed_outcome(transcript, outputs, warnings=heard.warnings))
 
     async def fail(self, held: HeldLease, error: JobError, *, received_bytes: int) -> None:
-        """Nothing could be heard. Raises LeaseLost."""
+        """End a job of which nothing could be heard. Raises LeaseLost."""
         await self._note_source(held, received_bytes)
         outcome = Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code))
         await self._end(held, outcome)
 
     async def cancel(self, held: HeldLease, *, duration: int) -> None:
-        """Raises LeaseLost."""
+        """End the job as its client wished. Raises LeaseLost."""
         await self._end(held, Outcome(state=State.CANCELED, duration_s=seconds(duration)))
 
     async def close_open_words(self, held: HeldLease, past: Past) -> Past:
-        """Make the words that were committed after the last segment a segment of their own. Raises LeaseLost."""
+        """Store the words after the last closed segment as a segment of their own. Raises LeaseLost."""
         segment = past.last_segment
         if segment is None:
             return past
@@ -96,7 +98,7 @@ class Endings:
 
 
 def _transcript(bodies: Sequence[bytes], duration: int, language: str | None, engine: LiveEngine) -> Transcript:
-    """What the stored chunks say, and nothing from the last of them to the end."""
+    """The transcript of the stored chunks, with silence from the last of them to the end."""
     chunks = [restored(body) for body in bodies]
     last = chunks[-1] if chunks else None
     rest = Chunk(

@@ -16,15 +16,19 @@ from server.model.orders import Order
 
 
 class Headroom(Protocol):
-    """What knows whether there is room for one more live session: the scheduler."""
+    """Knows whether there is room for one more live session: the scheduler."""
 
     def admit(self, growth: float) -> None:
-        """Returns iff *growth* times what was heard lately can be heard. Raises a PipelineError that says why not."""
+        """Return if the model can hear *growth* times what it heard lately. Raises a PipelineError with the reason if
+        not.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveEngine:
+    """An environment's engine as live sessions use it."""
+
     engine: str
     model: str
     listener: Listener
@@ -33,10 +37,10 @@ class LiveEngine:
     most: int | None = None  # sessions that this machine carries, where that was measured
 
     def session(self, order: Order, *, tenant: str, language: str | None, origin: int = 0, settled: int = 0) -> Session:
-        """A session for *order*, whose first sample stands at *origin* on the stream's clock.
+        """Make a session for *order* whose first sample is at *origin* on the stream's clock.
 
-        What it reports counts from its own first sample; what the engine is asked for, from the stream's. It reports
-        no word of what was *settled* before, on the stream's clock.
+        The session counts from its own first sample; the engine is asked in positions of the stream. Words that were
+        *settled* before, on the stream's clock, are not reported again.
         """
         assert order.live is not None
         options = StreamOptions(
@@ -52,7 +56,7 @@ class LiveEngine:
 
 @dataclass(frozen=True, slots=True)
 class _Later:
-    """A listener for a session that began *by* samples into its stream, in a part that was *settled* before."""
+    """A listener for a session that began *by* samples into its stream, of which *settled* was decided before."""
 
     listener: Listener
     by: int
@@ -72,7 +76,7 @@ class _Later:
         return replace(request, start=request.start + self.by)
 
     def _is_new(self, word: Word) -> bool:
-        """Most of it lies behind what was settled; else it is the rest of a word that was told."""
+        """Whether most of the word lies after what was settled; otherwise it is the rest of a word already reported."""
         return word.start + word.end > 2 * self.settled
 
     def _moved(self, word: Word) -> Word:

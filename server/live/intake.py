@@ -1,7 +1,7 @@
-"""A writer's bytes -> samples, as they come: raw audio here, containers in a decoding process.
+"""Turning a writer's bytes into samples as they come: raw audio here, containers in a decoding process.
 
-intake.take(data)        # waits while the session has enough; a cancelled wait loses and repeats nothing
-intake.received_bytes    # all that was ever taken
+intake.take(data)        # waits while the session has enough; cancelling it loses and repeats nothing
+intake.received_bytes    # all bytes that were ever taken
 """
 
 import asyncio
@@ -25,7 +25,7 @@ Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
 
 
 class Intake(Protocol):
-    """What takes a session's bytes. One caller at a time."""
+    """Takes a session's bytes, from one caller at a time."""
 
     @property
     def received_bytes(self) -> int: ...
@@ -33,16 +33,16 @@ class Intake(Protocol):
     async def take(self, data: bytes) -> None: ...
 
     async def end(self) -> None:
-        """No more will be taken, not even the rest of what is just being taken: run() ends when the sink has all."""
+        """Take nothing more, not even the rest of a take() in progress. run() ends when the sink has everything."""
         ...
 
     async def run(self) -> None:
-        """Work until end() and everything is with the sink. Raises PipelineError for what cannot be decoded."""
+        """Work until end() was called and the sink has everything. Raises PipelineError for undecodable audio."""
         ...
 
 
 def raw_frame_bytes(live: LiveOptions) -> int:
-    """Bytes of one instant of a raw encoding, all channels."""
+    """Bytes of one sample of a raw encoding in all channels."""
     return bounds.FRAME_BYTES[live.encoding] * live.channels
 
 
@@ -82,7 +82,7 @@ class RawIntake:
 
 
 class ContainerIntake:
-    """One thread writes into the decoder's pipe, one reads what comes out; both stand still when the session does."""
+    """One thread writes into the decoder's pipe, another reads its output; both pause when the session does."""
 
     def __init__(self, isolation: Isolation, sink: Sink) -> None:
         self._isolation = isolation
@@ -133,13 +133,13 @@ class ContainerIntake:
         return await asyncio.wrap_future(self._reading)
 
     async def _wait_until_fed(self) -> None:
-        """What was given to the decoder is with it, also what a cancelled take() gave."""
+        """Wait until the decoder has what it was given, also by a cancelled take()."""
         if self._feeding is not None:
             await asyncio.shield(asyncio.wrap_future(self._feeding))
             self._feeding = None
 
     def _close(self, stack: ExitStack, opening: "Future[LiveDecoding]") -> None:
-        """Kill the decoder; its pipes are closed once no thread uses them."""
+        """Kill the decoder, and close its pipes once no thread uses them."""
         with stack:
             if not opening.cancel() and opening.exception() is None:
                 opening.result().kill()

@@ -1,6 +1,6 @@
-"""What a live session says, made durable before anyone sees it: events into the log, closed segments into chunks.
+"""Storing what a live session says before anyone sees it: events in the log, closed segments as chunks.
 
-Partials are the exception: they are shown, and forgotten.
+Partials are not stored: they are shown, then forgotten.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from server.streams.partials import Partials
 
 
 class Journal:
-    """Its methods raise LeaseLost when the job is no longer ours; nothing was written then."""
+    """Writes a session's events. Its methods raise LeaseLost, and write nothing, when the job is no longer ours."""
 
     def __init__(
         self, held: HeldLease, past: Past, *, events: EventLog, partials: Partials, interim: bool, metrics: Metrics
@@ -37,11 +37,11 @@ class Journal:
         self._last = 0  # the log's last event; under the lease nobody else writes there
 
     async def open(self) -> None:
-        """Find the end of the log; before everything else."""
+        """Find the end of the log. Must be called first."""
         self._last = await self._events.last(self._job_id)
 
     async def write(self, happened: Sequence[Happened], *, heard: int) -> None:
-        """Keep what happened, then show it. *heard*: up to where audio was taken in, on the stream's clock."""
+        """Store what happened, then show it. *heard* is the end of the audio so far, on the stream's clock."""
         batch = log_batch(happened, self._origin)
         self._count(batch)
         for warning in batch.warnings:
@@ -59,11 +59,11 @@ class Journal:
             self._partials.move(self._job_id, after=self._last)
 
     def warn(self, code: str, message: str) -> None:
-        """Say so in the job's record; the first message of a code stands."""
+        """Add a warning to the job's record. The first message of each code is kept."""
         self.warnings.setdefault(code, {"code": code, "message": message})
 
     def close(self) -> None:
-        """Nothing more will be said: what may still change is shown no longer."""
+        """Show the last partial no longer."""
         self._partials.end(self._job_id)
 
     async def _keep(self, batch: LogBatch, heard: int) -> None:
@@ -73,7 +73,7 @@ class Journal:
             self._last = (await self._held.log(batch.events))[-1].seq
 
     async def _checkpoint(self, batch: LogBatch, heard: int) -> None:
-        """Closed segments are a chunk, in one commit with the events that tell of them."""
+        """Store closed segments as one chunk, in one commit with their events."""
         chunk = Chunk(
             index=self._chunks,
             jobs_done=0,

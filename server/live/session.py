@@ -1,6 +1,6 @@
 """One live job while this process holds it: from its writers' bytes to its end.
 
-The session lives on when its writer goes, and takes the next one in where the last stopped.
+The session continues when its writer leaves, and lets the next one go on where the last one stopped.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from server.waiting import racing, set_within
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRules:
-    """How long things may take in a live session. Seconds."""
+    """How long things may take in a live session, in seconds."""
 
     lease_s: float = 15.0  # after the death of a server, its writers wait so long at most
     renew_s: float = 5.0
@@ -51,7 +51,7 @@ MIN_PAUSE_S = 0.02  # between two looks at a session that is about to end
 
 
 class LiveSession:
-    """run() is its life; seat() lets a writer in. For one event loop."""
+    """run() is its whole life, seat() lets a writer in. It belongs to one event loop."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class LiveSession:
         rules: LiveRules,
         closing: asyncio.Event,
     ) -> None:
-        """*session* begins where *past* ends, and *past* has no open words."""
+        """Make a session that continues at the end of *past*, which must have no open words."""
         self.job = held.job
         assert self.job.order.live is not None
         self.options: LiveOptions = self.job.order.live
@@ -126,11 +126,11 @@ class LiveSession:
 
     @property
     def ending(self) -> bool:
-        """It takes no more audio; what it has is still being heard."""
+        """Whether the session takes no more audio. What it has is still being heard."""
         return self._ending.is_set()
 
     async def take(self, data: bytes) -> bool:
-        """Take the next bytes in, as fast as they are heard; False: the session takes no more."""
+        """Take the next bytes, as fast as they are heard. Returns False when the session takes no more."""
         if self.ending:
             return False
         self._taking = True
@@ -149,7 +149,7 @@ class LiveSession:
             self._metrics.live_dropped.inc()
 
     def keep_alive(self) -> None:
-        """The writer is there, or was until now."""
+        """Note that the writer is there, or was until now."""
         self._sign_of_life = time.monotonic()
 
     def finalize(self) -> None:
@@ -159,12 +159,13 @@ class LiveSession:
             self._session.finalize()
 
     def end(self, why: Refused | None = None) -> None:
-        """Take no more audio and finish what was heard. *why*: not because the writer said so."""
+        """Take no more audio and finish. *why* is given if the writer did not ask for the end."""
         if not self.ending:
             self.ended_by = why
             self._ending.set()
 
     def progress(self) -> LiveProgress:
+        """How much audio has arrived and how much of it is settled."""
         statistics = self._session.statistics()
         raw = self.options.encoding != CONTAINER
         return LiveProgress(
@@ -181,7 +182,7 @@ class LiveSession:
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until the job is over, handed back or no longer ours. Errors are logged and told to the writer."""
+        """Run until the job is over, handed back or no longer ours. Errors are logged and told to the writer."""
         try:
             with self._metrics.live_sessions.track_inprogress():
                 await self._journal.open()
@@ -215,7 +216,7 @@ class LiveSession:
                 raise LeaseLost
 
     async def _hand_back(self) -> None:
-        """The job waits for its writer, in this process or another. A lease that cannot be given back runs out."""
+        """Release the job to its next writer, here or in another process. If that fails, the lease runs out."""
         try:
             await self._held.release()
         except LeaseLost:
@@ -224,7 +225,7 @@ class LiveSession:
             log.exception("live session cannot be handed back", extra={"job": self.job.id})
 
     async def _work(self) -> PipelineError | None:
-        """Hear everything until the audio ends; what was wrong with it, if it ended for that."""
+        """Hear everything until the audio ends. Returns the error if the audio broke off."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._hear(), name="hear")
@@ -262,7 +263,7 @@ class LiveSession:
         await self._intake.end()
 
     async def _tell(self) -> None:
-        """Write down what happens, all that is there at once."""
+        """Write down what happens, everything that is there at a time."""
         events = self._session.events()
         async for first in events:
             unread = self._session.statistics().unread
@@ -275,7 +276,7 @@ class LiveSession:
         self._retractions = now
 
     async def _take_in(self, samples: Samples) -> None:
-        """What the intake gives: into the session, up to what the plan allows."""
+        """Pass the intake's samples to the session, up to the plan's limit."""
         if self._deaf:
             return
         room = self._plan.audio_s_per_file * RATE - self._heard
@@ -291,7 +292,7 @@ class LiveSession:
             await self._session.feed(samples)
 
     async def _end(self, broken: PipelineError | None) -> None:
-        """The job is over: with what was heard, or failed when there was nothing that could be."""
+        """End the job with what was heard, or as failed if nothing could be heard."""
         received_bytes = self._intake.received_bytes
         if broken is not None and self._heard == 0:
             error = JobError(code=broken.code, message=str(broken), retryable=broken.retryable)
@@ -309,7 +310,7 @@ class LiveSession:
         await self._endings.complete(self._held, result)
 
     async def _store_tape(self) -> Artifact | None:
-        """The recording, if one was ordered and could be made. It begins where this process took the session up."""
+        """The recording, if it was ordered and could be made. It begins where this process took the session over."""
         if self._tape is None:
             return None
         audio = await self._tape.store(f"{self.job.id}/{self._held.lease.epoch}", self._endings.storage.blobs)
@@ -322,7 +323,7 @@ class LiveSession:
     # --- the lease, the clock and the client's wishes ----------------------------------------------------------------
 
     async def _watch(self) -> Verdict:
-        """Keep the lease and end what is forgotten; returns why the session must stop."""
+        """Keep the lease and end a forgotten session. Returns why the session must stop."""
         while True:
             if self._closing.is_set() and (verdict := self._close()) is not None:
                 return verdict
@@ -338,7 +339,7 @@ class LiveSession:
             await self._pause()
 
     def _close(self) -> Verdict | None:
-        """The server stops: raw audio goes on after its restart, a container can only be finished."""
+        """The server stops. Raw audio continues after its restart, a container can only be finished."""
         if self.options.encoding != CONTAINER:
             return Verdict.SHUTDOWN
         self.end(Refused("shutting_down", "the server is restarting"))
@@ -365,14 +366,14 @@ class LiveSession:
 
     @property
     def _patience_s(self) -> float:
-        """How much longer the session lives without a sign of life; audio that waits to be heard is one."""
+        """How much longer the session waits for a sign of life. Audio that waits to be heard is one."""
         if self._taking or self.ending:
             return math.inf
         max_s = self.rules.writerless_s if self._seat is None else self.rules.idle_s
         return max_s - self._silent_s
 
     async def _pause(self) -> None:
-        """Until the next look; the server's stop ends the wait once."""
+        """Wait until the next look. The server's stop ends the wait once."""
         pause_s = min(self.rules.look_s, max(self._patience_s, MIN_PAUSE_S))
         if self._closing.is_set():
             await asyncio.sleep(pause_s)
@@ -381,7 +382,7 @@ class LiveSession:
 
 
 class Seat:
-    """One writer's place at a session. Its methods raise Refused ingest_busy once another writer has it."""
+    """A writer's place at a session. Its methods raise Refused ingest_busy once another writer has taken it."""
 
     def __init__(self, live: LiveSession) -> None:
         self._live = live

@@ -1,4 +1,4 @@
-"""A live session's audio on its way into a FLAC file, and the file's way to the job's outputs."""
+"""Recording a live session's audio into a FLAC file, and storing the file as an output of the job."""
 
 import asyncio
 import hashlib
@@ -18,7 +18,7 @@ PIECE_BYTES = 256 * 1024
 
 
 class Tape:
-    """add() costs nothing; flush() writes what was added, off the event loop."""
+    """add() only keeps samples; flush() writes them, outside the event loop."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
@@ -36,7 +36,7 @@ class Tape:
             await self._flush()
 
     async def store(self, key: str, blobs: BlobStore) -> Artifact | None:
-        """The recording as a blob; None when there is none: nothing was said, or the disk is full."""
+        """Store the recording as a blob. None if there is none: nothing was said, or the disk is full."""
         async with self._writing:
             await self._flush()
             if self._recording is None:
@@ -48,7 +48,7 @@ class Tape:
                 return None
 
     def close(self) -> None:
-        """What was not stored is gone."""
+        """Discard what was not stored."""
         self._added = []
         if self._recording is not None:
             self._recording.close()
@@ -76,7 +76,7 @@ class Tape:
         return Artifact(kind=AUDIO, blob=blob, sha256=digest.hexdigest(), bytes=size)
 
     def _tear(self, error: Exception) -> None:
-        """A session goes on without its recording rather than not at all."""
+        """Give the recording up, so that the session can go on without it."""
         log.error("recording failed", extra={"error": str(error)})
         self.torn = True
         self.close()

@@ -1,4 +1,4 @@
-"""What a session reports -> what goes into the log and to readers. Pure."""
+"""Turning what a session reports into events for the log and for readers. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from server.model.instants import iso
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where on its stream's clock a session began, and what had been said before. Not zero after a restart."""
+    """Where on the stream's clock a session began, and what had been said before. Not zero after a restart."""
 
     position: int = 0
     words: int = 0
@@ -26,7 +26,7 @@ class Origin:
 
 @dataclass(slots=True)
 class LogBatch:
-    """Some events in a row, ready for the wire. Positions are on the stream's clock."""
+    """Consecutive events, ready to be stored. Positions are on the stream's clock."""
 
     events: list[NewEvent] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)  # that were closed
@@ -40,6 +40,7 @@ class LogBatch:
 
 
 def log_batch(happened: Iterable[Happened], origin: Origin) -> LogBatch:
+    """Describe what *happened* since the last batch."""
     batch = LogBatch()
     for one in happened:
         match one.event:
@@ -76,7 +77,7 @@ def log_batch(happened: Iterable[Happened], origin: Origin) -> LogBatch:
 
 
 def shifted(word: Word, origin: Origin) -> Word:
-    """A word of the session on the stream's clock."""
+    """A word of the session, moved to the stream's clock."""
     return replace(word, start=origin.position + word.start, end=origin.position + word.end)
 
 

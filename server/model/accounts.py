@@ -1,4 +1,4 @@
-"""Accounts and what they may use: keys, secrets, plans, allowances. Instants are milliseconds since 1970 UTC."""
+"""Accounts, their keys, plans and counted allowances. Instants are milliseconds since 1970 UTC."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from server.model.errors import BadLimits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """One counted allowance that accepting a job takes *amount* from. *limit* None counts without refusing."""
+    """An allowance from which accepting a job takes *amount*. *limit* None counts without refusing."""
 
     name: str  # "transcriptions", "audio_seconds"
     window: str  # the calendar window's name: "2026-11" or "2026-11-20"
@@ -51,7 +51,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What a counted allowance stands at after the call."""
+    """The state of an allowance after a call."""
 
     allowed: bool
     used: int
@@ -61,7 +61,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one account may use; None is unlimited."""
+    """What one account may use. None is unlimited."""
 
     requests_per_minute: int
     estimates_per_day: int | None
@@ -97,7 +97,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class SigningKeys:
-    """The server's secrets by their ids. All are believed; *current* signs. Ids are letters and digits."""
+    """The server's signing secrets by their ids. All are accepted, *current* signs. Ids are letters and digits."""
 
     secrets: Mapping[str, bytes] = field(repr=False)
     current: str
@@ -109,7 +109,7 @@ class SigningKeys:
 
 @dataclass(frozen=True, slots=True)
 class WindowUse:
-    """How one counted window stands after a request."""
+    """The state of one counted window after a request."""
 
     name: str  # "minute", "transcriptions", "estimates", ...
     limit: int

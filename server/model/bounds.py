@@ -1,7 +1,7 @@
-"""What a request may ask for: the values and bounds that the parsers check and that /openapi.json tells.
+"""What a request may contain: the values and bounds that parsers check and /openapi.json documents.
 
-Raw audio has the encodings, rates and channels of pipeline/ingest/pcm.py. They are written here again because that
-file loads the resampler, which a pure module must not; a test compares the two.
+Raw audio has the encodings, rates and channels of pipeline/ingest/pcm.py. They are repeated here because that file
+loads the resampler, which a pure module must not do; a test compares the two.
 """
 
 from server.model.orders import CONTAINER

@@ -1,4 +1,4 @@
-"""Webhook messages on their way to an address. Instants are milliseconds since 1970 UTC."""
+"""Webhook messages and the attempts to deliver them. Instants are milliseconds since 1970 UTC."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowding:
-    """How many deliveries may be on their way to one host, and of one account; and how many are, as of now."""
+    """How many deliveries may be on their way to one host and of one account, and how many are at present."""
 
     per_host: int
     per_account: int

@@ -1,6 +1,6 @@
-"""Errors that several rooms know by name. The docstring of each says what its caller can do about it.
+"""Errors that several rooms use. The docstring of each says what the caller can do about it.
 
-`http/problems.py` turns a RequestError into an answer; below the routes nothing knows HTTP.
+`http/problems.py` turns a RequestError into an answer; nothing below the routes knows HTTP.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One member of a request that cannot be used."""
+    """A member of a request that cannot be used."""
 
     param: str
     code: str  # unknown_value, invalid_type, out_of_range, ...
@@ -24,14 +24,14 @@ class FieldError:
 
 
 class RequestError(Exception):
-    """A request could not be fulfilled. *code* is the stable name that clients switch on; the message is for people."""
+    """A request could not be fulfilled. Clients switch on *code*, which never changes; the message is for people."""
 
     code: str
     retry_after_s: int | None = None
 
 
 class Refused(RequestError):
-    """A refusal that needs no class of its own. *members* are numbers that the client is told beside the text."""
+    """A refusal without a class of its own. *members* are further facts for the client, such as numbers."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class Refused(RequestError):
 
 
 def invalid(errors: Sequence[FieldError]) -> Refused:
-    """The refusal of a request whose members in *errors* cannot be used; all of them are told at once."""
+    """A refusal that reports all faulty members of a request together."""
     return Refused("invalid_parameter", "; ".join(f"{e.param}: {e.message}" for e in errors), errors=errors)
 
 
 class LimitReached(RequestError):
-    """A counted limit is used up: *used* of *limit*. *name* is the window or the allowance that was counted."""
+    """A counted limit is used up: *used* of *limit*. *name* is the window or allowance."""
 
     def __init__(self, name: str, *, limit: int, used: int) -> None:
         super().__init__(f"{name}: {used} of {limit} used")
@@ -91,7 +91,7 @@ class ConcurrencyLimited(LimitReached):
 
 
 class QueueFull(RequestError):
-    """The server has as many waiting jobs as it is willing to hold. Try again later."""
+    """The server has as many waiting jobs as it accepts. Try again later."""
 
     code = "queue_full"
     retry_after_s = 30
@@ -111,7 +111,7 @@ class IdempotencyInProgress(RequestError):
 
 
 class WrongScope(RequestError):
-    """A valid stream token of this job, but for the other direction. Ask for one of the scope that is *needed*."""
+    """The stream token is valid for this job, but in the other direction. Ask for one with the *needed* scope."""
 
     code = "insufficient_scope"
 
@@ -124,25 +124,25 @@ class WrongScope(RequestError):
 
 
 class StorageError(Exception):
-    """Storage could not do what was asked. Of these, clients are told only those that are RequestErrors too."""
+    """Storage could not do what was asked. Clients are only told of those that are also RequestErrors."""
 
 
 class DiskFull(StorageError, RequestError):
-    """No room is left for what was to be written; nothing of it was kept."""
+    """There was no room for what was to be written; nothing of it was kept."""
 
     code = "disk_full"
     retry_after_s = 60
 
 
 class StorageBusy(StorageError, RequestError):
-    """Another process has kept the storage for itself for too long; nothing was written. Try again."""
+    """Another process kept the storage locked for too long; nothing was written. Try again."""
 
     code = "not_ready"
     retry_after_s = 5
 
 
 class BlobExists(StorageError):
-    """A blob of that name is already there. Blobs never change: choose another name (workers put the epoch in it)."""
+    """A blob of that name exists. Blobs never change: choose another name (workers put the epoch into it)."""
 
 
 class NoSuchBlob(StorageError):
@@ -150,11 +150,11 @@ class NoSuchBlob(StorageError):
 
 
 class FolderInUse(StorageError):
-    """Another server already works in this folder; the message is one sentence for the operator."""
+    """Another server already works in this folder. The message is one sentence for the operator."""
 
 
 # --- configuration -----------------------------------------------------------------------------------------------
 
 
 class BadLimits(Exception):
-    """A number of the plans that cannot be used. The message names it, what it got and what it takes."""
+    """A number of the plans cannot be used. The message names it, its value and what it takes."""

@@ -1,11 +1,11 @@
-"""Entries of a job's event log. The log gives each job's events the numbers 1, 2, 3, ... without a gap."""
+"""Entries of a job's event log, numbered 1, 2, 3, ... without a gap."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event about to be logged; its sequence number is given by the log."""
+    """An event to be logged. The log gives it its number."""
 
     type: str
     body: bytes  # JSON object without seq

@@ -1,4 +1,4 @@
-"""Names of things: a short prefix, an underscore, a ULID. Later ones sort after earlier ones; none can be guessed."""
+"""Identifiers: a short prefix, an underscore and a ULID. They sort by their time and cannot be guessed."""
 
 import re
 from enum import StrEnum
@@ -22,18 +22,18 @@ class Prefix(StrEnum):
 
 
 def new_id(prefix: Prefix, *, ms: int, chance: bytes) -> str:
-    """*prefix*, "_" and the ULID of the instant *ms* (since 1970) and CHANCE_BYTES random bytes."""
+    """The id of *prefix* for the instant *ms* (since 1970), with CHANCE_BYTES random bytes."""
     return f"{prefix}_{ulid(ms, chance)}"
 
 
 def is_id(prefix: Prefix, text: str) -> bool:
-    """Could new_id() have made *text*? What could not is nowhere to be found."""
+    """Whether new_id() can have made *text*. Other text need not be looked up."""
     head, _, tail = text.partition("_")
     return head == prefix and _ULID.fullmatch(tail) is not None
 
 
 def ulid(ms: int, chance: bytes) -> str:
-    """LENGTH characters that sort as *ms* does (github.com/ulid/spec). Raises ValueError outside its bounds."""
+    """LENGTH characters that sort like *ms* (github.com/ulid/spec). Raises ValueError outside the bounds."""
     if not 0 <= ms <= LATEST_MS or len(chance) != CHANCE_BYTES:
         raise ValueError(f"a ULID is made of 0..{LATEST_MS} ms and {CHANCE_BYTES} bytes")
     number = ms << 80 | int.from_bytes(chance)

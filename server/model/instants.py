@@ -1,4 +1,4 @@
-"""Instants as the service writes them: milliseconds since 1970 inside, RFC 3339 UTC outside."""
+"""Writing instants: milliseconds since 1970 inside the server, RFC 3339 UTC outside."""
 
 from datetime import UTC, datetime
 

@@ -1,8 +1,8 @@
-"""What a job is, and the only ways it may change.
+"""What a job is, and the only ways in which its state may change.
 
-A job is accepted as QUEUED. A worker that claims it holds a lease; while the lease lives the job is PROCESSING. A lease
-that ends without a result puts the job back (LEASE_LOST, RELEASED) until its attempts are used up, then it fails.
-COMPLETED, FAILED and CANCELED are terminal: no pair that starts there is in the table.
+A job is accepted as QUEUED. A worker that claims it holds a lease; while the lease lasts the job is PROCESSING. A lease
+that ends without a result puts the job back (LEASE_LOST, RELEASED) until its attempts are used up; then it fails.
+COMPLETED, FAILED and CANCELED are terminal: nothing in the table begins there.
 """
 
 from collections.abc import Mapping
@@ -46,10 +46,11 @@ TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELED})
 
 
 class ImpossibleStep(Exception):
-    """A change that the table does not know; the message names both sides."""
+    """A change that is not in the table. The message names both sides."""
 
 
 def step(state: State, cause: Cause) -> State:
+    """The state after *cause*. Raises ImpossibleStep."""
     try:
         return NEXT[state, cause]
     except KeyError:
@@ -58,7 +59,7 @@ def step(state: State, cause: Cause) -> State:
 
 @dataclass(frozen=True, slots=True)
 class LiveProgress:
-    """How far a live job's audio has come. None: not known (any more)."""
+    """How far a live job's audio has come. None stands for a number that is not known (any more)."""
 
     received_bytes: int | None
     received_s: float | None
@@ -75,7 +76,7 @@ class LiveProgress:
 
 
 def returns_quota(code: str) -> bool:
-    """Whether a job that failed with *code* gives its allowance back: it was our fault or the source's."""
+    """Whether a job that failed with *code* gives its allowance back: the fault was ours or the source's."""
     return code in {"engine_error", "internal", "queue_timeout"} or code.startswith("source_")
 
 
@@ -90,7 +91,7 @@ class JobError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of a job's audio, as far as it is known."""
+    """What is known of a job's audio so far."""
 
     state: State
     duration_s: float | None = None
@@ -105,7 +106,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(Result):
-    """One row of the job table as everyone sees it. Instants are milliseconds since 1970 UTC; None until reached."""
+    """One row of the job table. Instants are milliseconds since 1970 UTC, and None until they are reached."""
 
     id: str
     account: str
@@ -132,7 +133,7 @@ LIVE_GRACE_MS = 90_000  # the writer's 60 s to come (back), and 30 s for a serve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job about to be accepted. Its audio is already durable under *blob* unless the source is a URL or live."""
+    """A job to be accepted. Its audio is already durable under *blob*, unless its source is a URL or live."""
 
     id: str
     account: str
@@ -151,7 +152,7 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyKey:
-    """(account, path, key) names the first request; *fingerprint* tells a repeat from another request."""
+    """(account, path, key) names the first request. The *fingerprint* tells a repetition from another request."""
 
     account: str
     path: str

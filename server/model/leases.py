@@ -1,4 +1,4 @@
-"""The right of one worker to work on a job for a while. Every write of a worker names its lease."""
+"""Leases: the right of one worker to work on a job for a while. Every write of a worker names its lease."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from server.model.jobs import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to work on a job until *until*. Everything a worker writes names it."""
+    """The right to work on *job* until *until*. Every write names it."""
 
     job: Job
     lease_id: str

@@ -1,4 +1,4 @@
-"""What an environment's engine can be asked for, and how its languages are told to people."""
+"""What clients may ask of an environment's engine, and how its languages are described to people."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PULL = "models pull base"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One model, as clients see it."""
+    """A model, as clients see it."""
 
     engine: str  # whisper or scripted
     model: str
@@ -32,7 +32,7 @@ class Offer:
         return f"{len(self.languages)} languages"
 
     def refusal(self, language: str) -> str:
-        """Why *language*, which the model does not hear, cannot be asked for, and what helps."""
+        """Why *language* cannot be asked for, and what helps."""
         said = f"the model {self.model} hears {self.hears}, not {language[:100]!r}"
         if self.engine == "whisper" and self.languages == ENGLISH:
             return f"{said}; scribewire {PULL} brings 99 languages"

@@ -36,7 +36,7 @@ class LiveOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the client asked for, already parsed. Never changes after acceptance."""
+    """What the client asked for. It never changes after acceptance."""
 
     output_formats: tuple[str, ...] = ("json",)  # of json, srt, vtt, txt; at least one, no twice
     word_timestamps: bool = False

@@ -1,4 +1,4 @@
-"""A Job as clients see it: the same record in answers, lists, events and webhooks."""
+"""The job record: how clients see a job in answers, lists, events and webhooks."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,21 +18,21 @@ MAX_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
 
 
 class ProgressSource(Protocol):
-    """What knows how far live jobs are: the desk."""
+    """Knows how far live jobs are: the desk."""
 
     async def progress(self, job: Job) -> LiveProgress: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Shows jobs; reads from storage, and asks those who are live, what the job's row does not hold."""
+    """Renders job records. Reads storage, and asks *live* about sessions that are running."""
 
     jobs: JobStore
     links: Links
     live: ProgressSource
 
     async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, Any]:
-        """The record with the words that its order asked for; links hold for *ttl_s* seconds."""
+        """The record with the words that its order asked for. Its links are valid for *ttl_s* seconds."""
         words = None
         if job.state is State.COMPLETED and job.order.word_timestamps:
             # A long file has a hundred thousand words: the event loop has others to serve meanwhile.
@@ -45,12 +45,13 @@ class Records:
         return shown
 
     def listed(self, job: Job) -> dict[str, Any]:
+        """The record as lists show it, without its text."""
         shown = record(job, self.links)
         del shown["text"]
         return shown
 
     def notice(self, job: Job) -> dict[str, Any]:
-        """What a webhook's body and a stream's terminal event both say: type, instant, the record without words."""
+        """The body of a webhook and of a stream's last event: type, instant, and the record without words."""
         data = record(job, self.links, ttl_s=WEBHOOK_TTL_S)
         if data["text"] is not None and len(data["text"].encode()) > MAX_NOTICE_TEXT:
             del data["text"]
@@ -59,14 +60,14 @@ class Records:
 
 
 def _all_words(bodies: Sequence[bytes]) -> list[Word]:
-    """The words of stored chunks."""
+    """The words of the stored chunks."""
     return [word for body in bodies for segment in restored(body).segments for word in segment.words]
 
 
 def record(
     job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S, words: Sequence[Word] | None = None
 ) -> dict[str, Any]:
-    """The job record; *words* are shown iff given."""
+    """The job record, with *words* if they are given."""
     order, completed = job.order, job.state is State.COMPLETED
     shown: dict[str, Any] = {
         "job_id": job.id,
@@ -106,7 +107,7 @@ def record(
 
 
 def _live(job: Job, options: LiveOptions) -> dict[str, Any]:
-    """How a live session was ordered, and what arrived, as far as the job's row knows: once it has ended."""
+    """The record of a live session, with the progress that the job's row shows: that of its end."""
     shown: dict[str, Any] = asdict(options)
     if options.encoding == CONTAINER:
         del shown["sample_rate"], shown["channels"]

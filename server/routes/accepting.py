@@ -1,4 +1,4 @@
-"""What files and live sessions share on their way to becoming a job."""
+"""The steps to a new job that files and live sessions share: Idempotency-Key, warnings, checks of addresses."""
 
 import hashlib
 import math
@@ -30,7 +30,7 @@ class Accepting:
     offers: Mapping[str, Offer]  # environment -> what it offers
 
     def key(self, request: Request, caller: Caller) -> IdempotencyKey | None:
-        """The request's Idempotency-Key, without a fingerprint. Raises InvalidIdempotencyKey."""
+        """The request's Idempotency-Key, still without a fingerprint. Raises InvalidIdempotencyKey."""
         header = request.headers.get("idempotency-key")
         if header is None:
             return None
@@ -41,7 +41,7 @@ class Accepting:
 
     @asynccontextmanager
     async def reserved(self, key: IdempotencyKey | None) -> AsyncIterator[None]:
-        """The idempotency key is ours while the block runs, and free again when the block made no job."""
+        """Reserve the idempotency key while the block runs. It is free again if the block raises."""
         if key is None or await self.jobs.begin(key) is not None:
             yield
             return
@@ -54,7 +54,7 @@ class Accepting:
     async def warnings(
         self, caller: Caller, order: Order, asked: Sequence[Mapping[str, str]]
     ) -> tuple[Mapping[str, str], ...]:
-        """All that a job of *order* is warned of, *asked* first. Raises Problem url_not_allowed for its webhook."""
+        """All warnings of a job with this *order*, those *asked* first. Raises Refused url_not_allowed."""
         found = [*asked, *self.offers[caller.environment].warnings]
         if order.webhook_url:
             await self.check_url("webhook_url", order.webhook_url)
@@ -63,7 +63,7 @@ class Accepting:
         return tuple(found)
 
     async def check_url(self, param: str, url: str) -> None:
-        """Raises Problem url_not_allowed where this server may not call *url*."""
+        """Raises Refused url_not_allowed if this server may not call *url*."""
         try:
             await self.egress.check(url)
         except TargetNotAllowed as error:
@@ -72,12 +72,12 @@ class Accepting:
 
 
 def with_fingerprint(key: IdempotencyKey | None, *said: bytes) -> IdempotencyKey | None:
-    """The key with what tells its request from another."""
+    """The key with a fingerprint of the request, made from the parts of it in *said*."""
     return None if key is None else replace(key, fingerprint=hashlib.sha256(b"".join(said)).hexdigest())
 
 
 def job_quotas(plan: Plan, audio_s: float | None) -> tuple[Quota, ...]:
-    """What accepting a job of *audio_s* seconds takes from the account's month."""
+    """What a job of *audio_s* seconds takes from the account's month."""
     month = month_of(now_ms())
     taken = (
         ("transcriptions", plan.transcriptions_per_month, 1),

@@ -1,4 +1,4 @@
-"""Keys, usage, stream tokens and webhook secrets: what an account does with itself."""
+"""The routes of an account: keys, usage, stream tokens and webhook secrets."""
 
 import hmac
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ KEY_ID = Parameter(name="key_id", place="path", schema={"type": "string"}, descr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignUp:
-    """Who may make an account: open, token or off."""
+    """Who may make an account: anyone (open), holders of *token*, or nobody (off)."""
 
     mode: str
     token: str | None
@@ -222,7 +222,7 @@ class Accounts:
 
 
 def new_key(account: Account, issued: Issued) -> dict[str, Any]:
-    """A key just made, with its secret."""
+    """The answer that shows a new key with its secret."""
     key = issued.key
     return {
         "key_id": key.id,
@@ -261,7 +261,7 @@ def _no_such_key() -> Problem:
 
 def _key_request(body: Mapping[str, object], *, default: str) -> tuple[str | None, str]:
     members = members_of(body)
-    name = members.take("name", text_up_to(MAX_NAME_CHARS), None)
+    name = None if body.get("name") is None else members.take("name", text_up_to(MAX_NAME_CHARS), None)
     environment = members.take("environment", one_of(("production", "sandbox")), default)
     members.check()
     return name, environment

@@ -35,6 +35,7 @@ URL_TTL = Parameter(
 
 
 async def own_job(jobs: JobStore, caller: Caller, job_id: str) -> Job:
+    """The job, if it belongs to the caller. The jobs of others do not exist for it: Refused job_not_found."""
     job = await jobs.get(job_id)
     if job is None or job.account != caller.account_id or job.environment != caller.environment:
         raise no_such_job()
@@ -46,9 +47,9 @@ def no_such_job() -> Refused:
 
 
 async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs: JobStore) -> tuple[Job, str]:
-    """The job of the path and who asks for it: its owner by key, or whoever holds a token of *scope* for this job.
+    """The job of the path and a name for the caller: its owner by key, or a holder of a token of *scope* for this job.
 
-    Raises Problem and what Door.check_token() raises.
+    Raises Refused and what Door.check_token() raises.
     """
     job_id = connection.path_params["job_id"]
     token = connection.query_params.get("token")
@@ -63,7 +64,7 @@ async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs
 
 
 async def live_job(connection: HTTPConnection, *, door: Door, jobs: JobStore) -> Job:
-    """The job of the path, if it is a live session that the caller may write to."""
+    """The job of the path, if it is a live session that the caller may write to. Raises Refused."""
     job, _ = await admitted(connection, Scope.INGEST, door=door, jobs=jobs)
     if job.order.live is None:
         raise Refused("not_found", "this job is no live session")
@@ -98,13 +99,13 @@ def query_instant(query: Mapping[str, str], name: str) -> int | None:
 
 
 def query_seconds(request: Request, name: str, *, most: int) -> int | None:
-    """A whole number of seconds in the query, clamped to *most*; None when it is not there."""
+    """A whole number of seconds in the query, at most *most*; None if it is not there."""
     seconds = query_number(request, name, least=0, most=10**9)
     return None if seconds is None else min(seconds, most)
 
 
 def query_number(request: Request, name: str, *, least: int, most: int) -> int | None:
-    """A whole number of the query; None when it is not there."""
+    """A whole number in the query; None if it is not there."""
     raw = request.query_params.get(name)
     if raw is None:
         return None

@@ -1,7 +1,7 @@
-"""Who is asking, may he, and how often: the checks that every request passes before its handler sees it.
+"""Authentication, authorisation and rate limits, checked before each handler.
 
-Their order is fixed and documented: key (401), environment (403), rate (429), declared size (413), kind of body (415).
-All of it is judged from the headers, before a byte of the body is read.
+The order is fixed and documented: key (401), environment (403), rate (429), declared size (413), media type (415). All
+of it is checked on the headers, before a byte of the body is read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class Door:
     _rates: RateTable = field(init=False, default_factory=RateTable)
 
     async def admit(self, request: Request, operation: Operation) -> Caller:
-        """The caller, once every check that needs no body has passed. Raises Problem, InvalidIdempotencyKey."""
+        """The caller, after every check that needs no body. Raises RequestError."""
         if operation.auth is Auth.KEY:
             caller = self._count_request(request, await self.identify(request))
         elif operation.auth is Auth.OPEN:
@@ -50,7 +50,7 @@ class Door:
         return caller
 
     async def identify(self, request: HTTPConnection) -> Caller:
-        """The owner of the request's API key. Raises Problem, MalformedKey."""
+        """The owner of the request's API key. Raises RequestError."""
         secret = bearer(request.headers)
         if secret is None:
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
@@ -70,11 +70,11 @@ class Door:
         return Caller(environment, self._address(request), account, key, plan)
 
     def check_token(self, token: str, *, job_id: str, scope: Scope) -> None:
-        """Raises MalformedToken, TokenExpired, WrongJob, WrongScope."""
+        """Return if *token* is valid for this job and scope. Raises RequestError if not."""
         check_token(self.keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
 
     async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
-        """RateLimit and its relatives for an answer to *caller*; nothing where nothing was counted."""
+        """The RateLimit headers of an answer to *caller*; none if its requests are not counted."""
         if caller.window is None:
             return {}
         if isinstance(refusal, QuotaExceeded):
@@ -115,13 +115,13 @@ class Door:
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:
-    """The credential of an Authorization header of the scheme Bearer; None when there is no such header."""
+    """The credential of an Authorization header with the scheme Bearer; None without such a header."""
     scheme, _, credential = headers.get("authorization", "").partition(" ")
     return credential.strip() if scheme.lower() == "bearer" and credential.strip() else None
 
 
 def _used_up(refusal: QuotaExceeded) -> WindowUse:
-    """The allowance that refused, as a window: it has nothing left and so is the tightest."""
+    """The allowance that refused, as a window. Nothing of it is left, so it is the tightest."""
     window_s = MONTH_S if refusal.name in MONTHLY else DAY_S
     return WindowUse(refusal.name, refusal.limit, refusal.used, window_s, refusal.resets_at, allowed=False)
 

@@ -1,7 +1,7 @@
-"""/v1/estimate: what a prompt will cost, before it is run. Touches no audio, and of the store only the counters.
+"""The routes of /v1/estimate: what a prompt will cost. They use no audio, and of the store mostly the counters.
 
-Counting tokens is work, and one of the addresses is open to everybody: it is done on one thread of its own, so a flood
-of estimates waits for itself and for nothing else, and what would wait for long is refused.
+Counting tokens takes time, and one of the routes is open to everybody. It runs on one thread of its own, so that a
+flood of estimates delays nothing else, and too many waiting estimates are refused.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ class Estimates:
 
     @asynccontextmanager
     async def _count(self, subject: str, limit: int | None) -> AsyncIterator[Count]:
-        """One estimate of *subject*'s day is taken, and given back when the block raises."""
+        """Take one estimate from *subject*'s day. It is given back if the block raises."""
         day = day_of(now_ms())
         quota = Quota(name="estimates", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
         count = await self.counters.take(subject, quota)
@@ -146,7 +146,7 @@ class Estimates:
 
 
 def _account(caller: Caller) -> tuple[str, int | None]:
-    """Whose estimates are counted and how many a day has; the sandbox counts by itself."""
+    """Whom an estimate is counted for, and how many a day are allowed. The sandbox is counted separately."""
     account, _, plan = caller.require_account()
     subject = account.id if caller.environment == "production" else f"{account.id} in the sandbox"
     return subject, plan.estimates_per_day
@@ -163,7 +163,7 @@ def _parse(body: bytes) -> EstimateRequest:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """The estimator's refusals as Problems."""
+    """Turn the estimator's refusals into Refused."""
     try:
         yield
     except InvalidRequest as error:

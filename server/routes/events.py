@@ -1,4 +1,4 @@
-"""GET /v1/jobs/{job_id}/events: a job's log as Server-Sent Events, from any point on, for batch and live jobs alike."""
+"""GET /v1/jobs/{job_id}/events: a job's log as Server-Sent Events from any point on, for files and live sessions."""
 
 import re
 from collections import Counter
@@ -40,14 +40,14 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 @dataclass(slots=True)
 class Seats:
-    """How many streams are open. Files are followed by their owners; live words are for all who have the link."""
+    """Counts open streams. A file has few readers; a live session may have many."""
 
     rules: Streams
     _open: Counter[str] = field(default_factory=Counter)  # by job and, where that is counted, by caller
 
     @contextmanager
     def taken(self, job: Job, caller: str) -> Iterator[None]:
-        """A seat for as long as the block lasts. Raises Problem where none is free."""
+        """A seat while the block lasts. Raises Problem too_many_connections."""
         rules = self.rules
         most = {job.id: rules.per_job, caller: rules.per_key} if job.order.live is None else {job.id: rules.per_session}
         if any(self._open[name] >= bound for name, bound in most.items()):
@@ -67,7 +67,7 @@ class Seats:
 
 
 class _Seated(StreamingResponse):
-    """A stream whose reader has a seat until it ends. The seat was taken before the answer began."""
+    """A stream that holds a seat until it ends. The seat was taken before the answer began."""
 
     def __init__(self, lines: AsyncIterator[bytes], seat: ExitStack, *, headers: Mapping[str, str]) -> None:
         super().__init__(lines, headers=headers)

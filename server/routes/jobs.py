@@ -1,4 +1,4 @@
-"""/v1/jobs: look at jobs, wait for them, list, cancel, delete and download them."""
+"""The routes of /v1/jobs: look at jobs, wait for them, list, cancel, delete and download them."""
 
 import hashlib
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ from server.storage.ports import BlobStore, JobStore
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """How one kind of output is given out."""
+    """The media type and extension of one kind of output."""
 
     media_type: str
     extension: str
@@ -217,21 +217,21 @@ class Jobs:
             raise Problem(error.code, str(error), headers={"Content-Range": error.content_range}) from None
 
     async def mine(self, request: Request, caller: Caller) -> Job:
-        """The job of the path, if it is the caller's; foreign ones do not exist for him."""
+        """The job of the path, if it is the caller's."""
         return await own_job(self.jobs, caller, request.path_params["job_id"])
 
 
 def _outputs(job: Job) -> tuple[str, ...]:
-    """What can be downloaded once the job is completed."""
+    """The outputs that can be downloaded once the job is completed."""
     recorded = job.order.live is not None and job.order.live.record
     return (*job.order.output_formats, AUDIO) if recorded else job.order.output_formats
 
 
 def _etag(job: Job, ttl_s: int, live: object) -> str:
-    """Changes with everything that a reader sees.
+    """A tag that changes with everything that a reader sees.
 
-    The links are signed anew for every answer, which changes nothing for him; but half their life after he got his,
-    the answer counts as changed, so that who polls never holds links that are about to end.
+    The links are signed anew for every answer, which alone does not count as a change. But after half of their validity
+    the tag changes, so that a client that polls never holds links that are about to expire.
     """
     age = now_ms() // (ttl_s * 500)
     return f'W/"{hashlib.sha256(f"{job!r}{live}{ttl_s}{age}".encode()).hexdigest()[:32]}"'

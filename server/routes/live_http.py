@@ -169,7 +169,7 @@ class LiveRequests:
 
 
 async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:
-    """The request's body into the session, until one of them ends. Raises ClientDisconnect, Problem ingest_busy."""
+    """Feed the request's body to the session until one of them ends. Raises ClientDisconnect, Refused ingest_busy."""
 
     async def pour() -> None:
         async for data in request.stream():

@@ -65,7 +65,9 @@ class LiveSockets:
             await self._converse(socket, live, seat, after)
 
     async def _converse(self, socket: Socket, live: LiveSession, seat: Seat, after: int) -> None:
-        """Audio in, events out, until the session is over or the writer leaves. Raises why it ended, if not well."""
+        """Audio in, events out, until the session ends or the writer leaves. Raises why, if the session did not end
+        well.
+        """
         async with racing(
             self._take(socket, live, seat),
             self._leave(live, seat),
@@ -85,7 +87,7 @@ class LiveSockets:
             await self.desk.check_end(live)
 
     async def _leave(self, live: LiveSession, seat: Seat) -> None:
-        """Until this writer has nothing to wait for any more. Raises Problem ingest_busy when another took over."""
+        """Wait until this writer has nothing more to wait for. Raises Problem ingest_busy if another took over."""
         async with racing(live.over.wait(), seat.lost.wait()):
             pass
         if seat.lost.is_set():
@@ -108,7 +110,7 @@ class LiveSockets:
                 await seat.take(data)
 
     async def _follow(self, socket: Socket, job_id: str, after: int) -> None:
-        """Tell a job's events and partials as they come, until none can come any more."""
+        """Send a job's events and partials as they come, until no more can come."""
         view = self.following.follow(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s)
         async with aclosing(view):
             async for seen in view:
@@ -116,7 +118,7 @@ class LiveSockets:
                     await socket.send(await self.following.typed(job_id, seen))
 
     async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
-        """Say now and then how much has arrived, when it is more than before."""
+        """Report regularly how much has arrived, if it is more than before."""
         told = None
         while True:
             await asyncio.sleep(live.rules.ack_s)
@@ -155,16 +157,17 @@ class LiveSockets:
     # --- both --------------------------------------------------------------------------------------------------------
 
     async def _place(self, websocket: WebSocket, job: Job) -> int:
-        """Behind which event the client wants to go on. Raises InvalidLastEventId."""
+        """The number of the last event that the client has. Raises InvalidLastEventId."""
         after = last_event_id(None, websocket.query_params.get("last_event_id"))
         if after > await self.events.last(job.id):
             raise InvalidLastEventId("last_event_id is beyond the last event of this job")
         return after
 
     def _check_origin(self, websocket: WebSocket) -> None:
-        """Browsers open WebSockets across origins without asking; only they send this header.
+        """Refuse pages of foreign origins. Browsers open WebSockets across origins without asking, and send this
+        header.
 
-        Our own pages come from the host that they speak to.
+        Our own pages come from the host that they connect to.
         """
         origin = websocket.headers.get("origin")
         if origin is None or "*" in self.origins or origin in self.origins:
@@ -174,13 +177,13 @@ class LiveSockets:
 
 
 async def _refuse_data(websocket: WebSocket) -> None:
-    """Until the reader leaves. Raises Problem when it sends anything."""
+    """Wait until the reader leaves. Raises Problem if it sends anything."""
     if (await websocket.receive())["type"] == "websocket.receive":
         raise Problem("invalid_message", "this stream is only to be read")
 
 
 def _control(text: str, seat: Seat) -> bool:
-    """Do what a writer's message says; True: it was the last. Raises Problem invalid_message."""
+    """Do what a writer's message says; True if it was the last one. Raises Problem invalid_message."""
     try:
         message = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -199,7 +202,7 @@ def _control(text: str, seat: Seat) -> bool:
 
 
 def _check_length(data: bytes, live: LiveSession) -> None:
-    """Raises MessageTooBig, and Problem audio_too_fast for more audio than anybody could speak meanwhile."""
+    """Raises MessageTooBig, or Problem audio_too_fast for more audio than can have been spoken meanwhile."""
     if len(data) > MAX_MESSAGE_BYTES:
         raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
     options, max_s = live.options, live.rules.frame_s

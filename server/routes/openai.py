@@ -1,7 +1,7 @@
-"""/v1/audio/transcriptions and /v1/models as OpenAI's clients know them, over the same jobs as everything else.
+"""/v1/audio/transcriptions and /v1/models in the dialect of OpenAI's clients, over the same jobs.
 
-A request is one transcription job with its record, events and webhook silence like any other; only its answer and its
-errors have another shape. (platform.openai.com/docs/api-reference/audio)
+A request is an ordinary transcription job; only its answer and its errors have another shape.
+(platform.openai.com/docs/api-reference/audio)
 """
 
 import asyncio
@@ -123,7 +123,9 @@ class OpenAI:
         return shown
 
     async def _streamed(self, job: Job) -> AsyncIterator[bytes]:
-        """Words as they are recognised, then the whole; a failure is an error event, for the status is long sent."""
+        """Words as they are recognised, then the whole text. A failure is an error event, since the status was sent
+        long before.
+        """
         first = True
         async with aclosing(self.following.follow(job.id, after=0, quiet_s=self.quiet_s)) as view:
             async for seen in view:
@@ -144,7 +146,7 @@ class OpenAI:
 
 
 class _Wish:
-    """What a request asks for beside a transcription."""
+    """What a request asks for beside the transcription."""
 
     def __init__(self) -> None:
         self.response_format = "json"
@@ -152,7 +154,7 @@ class _Wish:
         self.stream = False
 
     def read(self, received: Received, offer: Offer) -> Asked:
-        """Raises Problem: missing_input, empty_file, model_not_found, invalid_parameter."""
+        """Parse the request. Raises Refused: missing_input, empty_file, model_not_found, invalid_parameter."""
         fields = received.fields
         if received.file is None:
             raise Problem("missing_input", "give the audio as the multipart part file")
@@ -194,7 +196,7 @@ def _check_model(given: list[object], offer: Offer) -> None:
 
 
 def _check_temperature(given: object) -> None:
-    """It is accepted for compatibility: this service decodes deterministically."""
+    """Check the temperature, which has no effect: this service decodes deterministically."""
     try:
         sound = 0 <= float(str(given)) <= 1
     except ValueError:
@@ -230,7 +232,7 @@ def _all_segments(bodies: Sequence[bytes]) -> list[Segment]:
 
 
 def _segment(number: int, segment: Segment) -> Mapping[str, Any]:
-    """A segment with the members that OpenAI's clients insist on; what this service does not have is zero or empty."""
+    """A segment with the members that OpenAI's clients require; those that this service lacks are zero or empty."""
     shown = segment_object(number, segment)
     return {"seek": 0, "tokens": [], "temperature": 0.0, "compression_ratio": 0.0, **shown}
 

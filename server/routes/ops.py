@@ -1,4 +1,4 @@
-"""Health, formats, descriptions and metrics: what machines and people ask before they use the service."""
+"""Health, formats, descriptions and metrics."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Ops:
         return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def index(self, _request: Request, _caller: Caller) -> Response:
-        """Where things are, for programs that ask for /."""
+        """The main addresses, for programs that ask for /."""
         here = {name: f"{self.base_url}{path}" for name, path in PLACES.items()}
         return json_response({"service": "scribewire", "version": __version__, **here})
 

@@ -1,6 +1,6 @@
-"""Pages for people: the files of server/web as they lie there, and what a browser may do on their behalf.
+"""The web pages: the files of server/web as they are, and what browsers may do on them.
 
-There is no build step. Every file is read once at the start; browsers ask whether theirs is still the one (ETag).
+There is no build step. Every file is read once at the start; browsers revalidate theirs with its ETag.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ class File:
 
 class Pages:
     def __init__(self, *, index: Handler, base_url: str) -> None:
-        """*index* answers programs at /; *base_url* is where browsers reach this server."""
+        """*index* answers programs at /, *base_url* is where browsers reach this server."""
         self._index = index
         self._files = {path.name: _read(path) for path in sorted(WEB.iterdir()) if path.suffix in MEDIA_TYPES}
         self._headers = {**GUARDS, "Content-Security-Policy": policy(base_url), "Cache-Control": "no-cache"}
@@ -71,7 +71,7 @@ class Pages:
         ]
 
     async def front(self, request: Request, caller: Caller) -> Response:
-        """The sandbox's address is one for programs: the page finds it by the key that it is given."""
+        """The page for browsers. The sandbox's address is for programs only: the page finds it by its key."""
         if caller.environment == "sandbox" or not prefers_html(request.headers.get("accept", "")):
             return await self._index(request, caller)
         return self._file(request, "index.html")
@@ -96,7 +96,7 @@ class Pages:
 
 
 def policy(base_url: str) -> str:
-    """The Content-Security-Policy of every page. Old browsers need to be told that 'self' holds for WebSockets too."""
+    """The Content-Security-Policy of every page. Old browsers do not apply 'self' to WebSockets, so they are named."""
     address = urlsplit(base_url)
     sockets = f"{'wss' if address.scheme == 'https' else 'ws'}://{address.netloc}"
     rules = {**POLICY, "connect-src": f"{POLICY['connect-src']} {sockets}"}
@@ -104,7 +104,7 @@ def policy(base_url: str) -> str:
 
 
 def prefers_html(accept: str) -> bool:
-    """Browsers name HTML; programs name JSON or take anything. Who names both gets what he names first."""
+    """Whether HTML is named before JSON in *accept*. Browsers name HTML; programs name JSON or take anything."""
     named = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
     return next((kind for kind in named if kind in ("text/html", "application/json")), None) == "text/html"
 

@@ -1,4 +1,4 @@
-"""POST /v1/transcribe: audio in, a job out, and its result too when it is done within the time the client holds."""
+"""POST /v1/transcribe: audio in, a job out, and its result too if it is ready within the client's wait."""
 
 import asyncio
 import secrets
@@ -34,7 +34,7 @@ from server.storage.ports import JobStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitLimits:
-    """How long requests may be held, seconds."""
+    """How long requests may be held, in seconds."""
 
     default_s: int
     max_s: int
@@ -42,7 +42,7 @@ class WaitLimits:
 
 @dataclass(frozen=True, slots=True)
 class ChosenWait:
-    """How long one request is held, and what its client is told of his wish for it."""
+    """How long one request is held, and what its client is told about the wait it asked for."""
 
     seconds: int
     applied: str | None = None
@@ -100,7 +100,7 @@ class Transcriptions:
     async def accept(
         self, request: Request, caller: Caller, parse: Callable[[Received], Asked]
     ) -> tuple[Asked, Submitted]:
-        """What the request asks, as *parse* reads its members, and the job that it became."""
+        """Make a job of the request. Returns what it asks for, as *parse* reads its members, and the job."""
         if self.closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
         key = self.accepting.key(request, caller)
@@ -134,9 +134,9 @@ class Transcriptions:
         return asked
 
     def _choose_wait(self, request: Request, asked: Asked, wish: Preference) -> ChosenWait:
-        """How long to wait: the wait parameter, then Prefer, then what suits the request.
+        """The wait parameter, then Prefer, then a default that suits the request.
 
-        `Prefer: respond-async, wait=10` is no contradiction: it asks to wait ten seconds at most (RFC 7240, 4.3).
+        `Prefer: respond-async, wait=10` is no contradiction: it asks to wait for ten seconds at most (RFC 7240, 4.3).
         """
         max_s = self.wait_limits.max_s
         for wait_s in (query_seconds(request, "wait", most=max_s), asked.wait_s, wish.wait_s):
@@ -167,7 +167,7 @@ class Transcriptions:
         )
 
     async def _source(self, asked: Asked, received: Received, plan: Plan) -> tuple[Source, float | None]:
-        """Where the audio is and how long it says to be. Audio that cannot become words is refused here."""
+        """Where the audio is and its stated length. Audio that cannot be decoded is refused here."""
         if received.file is None:
             assert asked.url is not None
             await self.accepting.check_url("url", asked.url)

@@ -1,4 +1,4 @@
-"""What became of webhooks: the deliveries of a job, trying one again, and addresses that were given up."""
+"""The routes of webhooks: a job's deliveries, another attempt, disabled addresses, a test."""
 
 import secrets
 from collections.abc import Mapping
@@ -112,7 +112,7 @@ class Webhooks:
 
 
 def _example(caller: Caller) -> Job:
-    """A finished job that never was, so that a receiver can be tried without audio."""
+    """A finished job that never existed, to test a receiver without audio."""
     now = now_ms()
     return Job(
         id=new_id(Prefix.JOB, ms=now, chance=secrets.token_bytes(CHANCE_BYTES)),

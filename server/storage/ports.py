@@ -1,8 +1,8 @@
-"""What the service asks of its storage. Each backend is a folder beside this file: sqlite/ is SQLite and files.
+"""What the server asks of its storage. Each backend is a folder beside this file: sqlite/ is SQLite and files.
 
-The promise: a job runs at least once, its effects (state, usage, events, webhooks) happen exactly once. It rests on the
-*fence*: every write of a worker names its lease, and a write under a lease that is no longer the job's is refused. The
-one clock that judges leases is the store's.
+The promise: a job runs at least once, and its effects (state, usage, events, webhooks) happen exactly once. It rests on
+the *fence*: every write of a worker names its lease, and is refused if the lease is no longer the job's. Only the
+store's clock decides about leases.
 
 Instants are milliseconds since 1970 UTC.
 """
@@ -22,25 +22,25 @@ from server.model.outcomes import Artifact, Outcome
 
 
 class JobStore(Protocol):
-    """Jobs with their chunks and artifacts. Lease writes answer False when the lease is lost: stop then."""
+    """Jobs with their chunks and artifacts. Writes under a lease return False when it is lost: stop then."""
 
     async def begin(self, key: IdempotencyKey) -> str | None:
-        """Reserve *key* while its request arrives; the fingerprint is not looked at.
+        """Reserve *key* while its request arrives. The fingerprint is not compared yet.
 
-        None: new, and reserved until submit() or abandon(). A job id: an earlier request made this job; submit() with
-        the fingerprint tells whether this is its repeat. A reservation ends with the process that made it. Raises
-        IdempotencyInProgress.
+        None: the key is new, and reserved until submit() or abandon(). A job id: an earlier request made this job;
+        submit() with the fingerprint tells whether this is its repetition. A reservation ends with the process that
+        made it. Raises IdempotencyInProgress.
         """
         ...
 
     async def abandon(self, key: IdempotencyKey) -> None:
-        """Free a key that begin() reserved and that came to no job."""
+        """Free a key that begin() reserved if no job came of it."""
         ...
 
     async def submit(self, new: NewJob, *, idempotency: IdempotencyKey | None) -> Submitted:
         """Accept the job: row, quotas, first event and idempotency key in one commit; durable when this returns.
 
-        A replay answers the earlier job: the bytes that came with *new* are the caller's to delete. Raises
+        A repetition returns the earlier job; the caller then deletes the bytes that came with *new*. Raises
         QuotaExceeded, ConcurrencyLimited, QueueFull, IdempotencyReused.
         """
         ...
@@ -48,57 +48,57 @@ class JobStore(Protocol):
     async def claim(
         self, worker: str, *, environments: Sequence[str], lease_s: float, wait_s: float = 0.0
     ) -> Lease | None:
-        """Take the next queued batch job in fair order (virtual time, id); None when none came due within *wait_s*.
+        """Take the next queued batch job in fair order (virtual time, id); None if none came within *wait_s*.
 
-        A submitted job ends the wait at once, also one of another process; a delayed one (release) when it comes due.
+        A submitted job ends the wait at once, also one of another process; a delayed one (release) when its time comes.
         """
         ...
 
     async def claim_live(self, job_id: str, worker: str, *, lease_s: float) -> Lease | None:
-        """Take this live job for the process that holds its socket; also again after a lost or released lease.
+        """Take this live job for the process that has its writer; also again after a lost or released lease.
 
-        None when it is not a live job, is over, or another lease on it still runs (a second writer).
+        None if it is not a live job, has ended, or is still leased (a second writer).
         """
         ...
 
     async def checkpoint(
         self, lease: Lease, *, index: int, body: bytes, events: Sequence[NewEvent], progress: float, lease_s: float
     ) -> bool:
-        """Heartbeat, chunk and its events in one commit. *index*: how many chunks there are before this one."""
+        """Store a chunk with its events and extend the lease, in one commit. *index*: the number of chunks before."""
         ...
 
     async def log(self, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
-        """Append events under the lease; None when it is lost. Many logs may share one commit."""
+        """Append events under the lease; None if it is lost. Many logs may share one commit."""
         ...
 
     async def note(self, lease: Lease, *, stage: str | None = None, source: Source | None = None,
                    duration_s: float | None = None, blob: str | None = None) -> bool:  # fmt: skip
-        """Record what became known while working: stage, format, length, where the fetched audio lies."""
+        """Record what became known while working: stage, format, length, the blob of the fetched audio."""
         ...
 
     async def renew(self, lease: Lease, *, lease_s: float) -> Renewal: ...
 
     async def finish(self, lease: Lease, outcome: Outcome) -> bool:
-        """State, artifacts, usage, quota settlement, outbox, terminal event in one commit."""
+        """End the job: state, artifacts, usage, quotas, outbox and last event in one commit."""
         ...
 
     async def release(self, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
-        """Put the job back; *count* False gives the attempt back (shutdown). Fails it when attempts are used up."""
+        """Put the job back. *count* False returns the attempt (shutdown). A job without attempts left fails."""
         ...
 
     async def reap(self, *, limit: int) -> int:
-        """Expired leases go back to the queue or fail; jobs older than the queue's bound fail. How many changed.
+        """End expired leases and jobs that waited for too long: back to the queue, or failed. Returns how many.
 
         A live job goes back without counting attempts: it waits for its writer, then stale_live() names it.
         """
         ...
 
     async def lapse(self, owner: str) -> int:
-        """The leases of workers whose name begins with *owner*, known to be dead, run out now. How many there were."""
+        """End the leases of dead workers, whose names begin with *owner*. Returns how many there were."""
         ...
 
     async def stale_live(self, *, limit: int) -> list[Job]:
-        """Live jobs without a writer for longer than LIVE_GRACE_MS: claim_live() them and finish what was heard."""
+        """Live jobs without a writer for longer than LIVE_GRACE_MS. Use claim_live() and finish what was heard."""
         ...
 
     async def get(self, job_id: str) -> Job | None: ...
@@ -110,11 +110,11 @@ class JobStore(Protocol):
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]: ...
 
     async def cancel(self, job_id: str) -> Job | None:
-        """Queued: canceled now, quota returned. Processing: requested. Otherwise unchanged. The job afterwards."""
+        """Cancel a queued job now and return its quota; request it of a processing one. Returns the job afterwards."""
         ...
 
     async def delete(self, job_id: str) -> str | None:
-        """Remove record, chunks, events, deliveries; answers the blob prefix to delete, None when there is no job.
+        """Remove record, chunks, events and deliveries. Returns the blob prefix to delete, None if there is no job.
 
         A worker that holds its lease finds it lost.
         """
@@ -125,20 +125,20 @@ class JobStore(Protocol):
         ...
 
     async def spent(self, *, limit: int) -> list[str]:
-        """Ids of jobs that are over and whose audio may still be stored: delete it, then call audio_deleted()."""
+        """Ids of jobs that have ended but whose audio may still be stored: delete it, then call audio_deleted()."""
         ...
 
     async def audio_deleted(self, job_ids: Sequence[str]) -> None: ...
 
     async def changed(self, seen: Job, *, timeout_s: float) -> Job | None:
-        """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None when it was deleted.
+        """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None if it was deleted.
 
-        Taking what the caller saw leaves no gap between looking and waiting.
+        Since the caller passes what it saw, no change is missed between looking and waiting.
         """
         ...
 
     async def counts(self) -> Mapping[str, int]:
-        """Jobs per state, for metrics: only queued and processing."""
+        """Jobs per state, only queued and processing, for metrics."""
         ...
 
 
@@ -146,14 +146,14 @@ class EventLog(Protocol):
     async def read(self, stream: str, *, after: int, limit: int) -> list[Event]: ...
 
     async def last(self, stream: str) -> int:
-        """The highest sequence number, 0 when the stream is empty or unknown."""
+        """The highest number, 0 if the stream is empty or unknown."""
         ...
 
     def tail(self, stream: str, *, after: int) -> AsyncIterator[Event]:
-        """Everything after *after*, then what comes. No hole, no repeat. Ends when nothing more can come.
+        """Every event after number *after*, then those that come, without gaps or repetitions.
 
-        That is after the terminal event, or when the job is deleted. Cancelling a wait for the next event (wait_for,
-        to send a keep-alive) loses nothing: ask again.
+        Ends after the last event of a job, or when the job is deleted. Cancelling a wait for the next event, to send a
+        keep-alive, loses nothing: ask again.
         """
         ...
 
@@ -165,12 +165,12 @@ class Sink(Protocol):
 
 
 class BlobStore(Protocol):
-    """Named byte strings that never change. Keys are "job_.../name": a job's prefix deletes all that is its own."""
+    """Named byte strings that never change. Keys are "job_.../name", so that a prefix deletes all of a job."""
 
     def create(self, key: str) -> AbstractAsyncContextManager[Sink]:
-        """The blob exists, durably, when the block ends well; nothing is left of it when the block raises.
+        """Write a blob. It exists, durably, when the block ends well; nothing is left of it if the block raises.
 
-        Raises BlobExists when the block ends and the key is taken, ValueError for a key that is not plain names.
+        Raises BlobExists at the end of the block if the key is taken, ValueError for a key that is not plain names.
         """
         ...
 
@@ -181,18 +181,18 @@ class BlobStore(Protocol):
         ...
 
     def local(self, key: str) -> AbstractContextManager[Path]:
-        """A real file with the blob's bytes for as long as the block lasts. Its name tells nothing of its content.
+        """A real file with the blob's bytes while the block lasts. Its name does not reveal the content.
 
         Raises NoSuchBlob.
         """
         ...
 
     async def delete(self, prefix: str) -> None:
-        """Nothing is stored under *prefix* or below it ("job_1" does not touch "job_12"); well if nothing was."""
+        """Delete everything under *prefix* ("job_1" does not touch "job_12"). It is fine if there is nothing."""
         ...
 
     async def prefixes(self) -> list[tuple[str, int]]:
-        """Top-level prefixes with the instant of their last change; to sweep what belongs to no job."""
+        """Top-level prefixes with the instant of their last change, to find those that belong to no job."""
         ...
 
 
@@ -200,19 +200,19 @@ class AccountStore(Protocol):
     async def create_account(self, account: Account, key: ApiKey) -> None: ...
     async def add_key(self, key: ApiKey) -> None: ...
     async def by_hash(self, digest: bytes) -> tuple[ApiKey, Account] | None:
-        """The key and its account, revoked and expired ones included: the caller judges."""
+        """The key and its account, also if it is revoked or expired: the caller decides."""
         ...
 
     async def account(self, account_id: str) -> Account | None: ...
     async def accounts(self) -> list[Account]: ...
     async def keys(self, account_id: str) -> list[ApiKey]: ...
     async def touch(self, key_id: str, at: int) -> None:
-        """Remember the last use; may be written late and is lost with a crash."""
+        """Remember the last use. It may be written late, and is lost in a crash."""
         ...
 
     async def revoke(self, account_id: str, key_id: str, *, at: int) -> bool: ...
     async def rotate(self, account_id: str, key_id: str, *, new: ApiKey, old_expires_at: int) -> bool:
-        """Add *new* and end the old key at *old_expires_at*, one commit; False when there is no such living key."""
+        """Add *new* and end the old key at *old_expires_at*, in one commit; False without such a valid key."""
         ...
 
     async def set_plan(self, account_id: str, plan: str, limits: Mapping[str, object] | None) -> bool: ...
@@ -220,10 +220,10 @@ class AccountStore(Protocol):
 
 
 class Counter(Protocol):
-    """Calendar-window allowances, durable and atomic: of accounts and of addresses."""
+    """Allowances per calendar window, of accounts and of addresses. Durable and atomic."""
 
     async def take(self, subject: str, quota: Quota) -> Count:
-        """Take quota.amount if it fits; nothing is taken when it does not."""
+        """Take quota.amount if it fits, otherwise nothing."""
         ...
 
     async def give_back(self, subject: str, quota: Quota) -> None: ...
@@ -234,28 +234,28 @@ class Counter(Protocol):
 
 
 class Outbox(Protocol):
-    """Webhook messages still to be sent. Rows are made by JobStore.finish, in its commit."""
+    """Webhook messages still to be sent. JobStore.finish() adds them, in its commit."""
 
     async def claim_due(
         self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
     ) -> list[Delivery]:
-        """Pending deliveries whose time has come, oldest first; each is nobody else's for *busy_s*.
+        """Pending deliveries whose time has come, oldest first. Nobody else gets them for *busy_s*.
 
-        Those that *crowding* has no room for are passed over and hold up none behind them. Its numbers are looked at
-        again whenever something was recorded. Empty when none came due within *wait_s*.
+        Those that *crowding* has no room for are passed over and delay none behind them. Its numbers are read again
+        whenever an attempt was recorded. Empty if none came due within *wait_s*.
         """
         ...
 
     async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> None:
-        """Log the attempt; pending rows come due again at attempt.next_attempt_at.
+        """Log the attempt. A pending delivery comes due again at attempt.next_attempt_at.
 
-        A delivered row stays delivered, and a disabled one is only changed by a success.
+        A delivered one stays delivered, and only a success changes a disabled one.
         """
         ...
 
     async def of_job(self, job_id: str) -> list[Delivery]: ...
     async def redeliver(self, job_id: str, delivery_id: str) -> Delivery | None:
-        """Make it due now with its webhook_id and a fresh schedule; None when there is no such delivery."""
+        """Make it due now, with its webhook_id and a fresh schedule; None if there is no such delivery."""
         ...
 
     async def next_due(self) -> int | None:
@@ -263,13 +263,13 @@ class Outbox(Protocol):
         ...
 
     async def disable(self, account: str, url: str, *, reason: str) -> None:
-        """Send nothing more to this address; its pending deliveries become disabled."""
+        """Send nothing more to this address. Its pending deliveries become disabled."""
         ...
 
     async def enable(self, account: str, url: str) -> None: ...
     async def disabled(self, account: str, url: str) -> bool: ...
     async def exhausted(self, account: str, url: str, *, ok: bool) -> int:
-        """Count consecutive exhausted deliveries (*ok* resets to 0); the count afterwards."""
+        """Count deliveries to this address that failed for good in a row (*ok* resets to 0). Returns the count."""
         ...
 
     async def backlog(self) -> int: ...

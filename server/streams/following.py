@@ -1,6 +1,6 @@
-"""One reader's view of a job: its log from any point on, and between its events the newest partial.
+"""One reader's view of a job: its log from any point on, and the newest partial between its events.
 
-The log is read page by page as fast as the reader takes it, so a slow reader costs a page of memory and holds up
+The log is read page by page as fast as the reader takes it, so a slow reader costs one page of memory and delays
 nobody. Server-Sent Events and WebSockets are written from the same view.
 """
 
@@ -34,9 +34,10 @@ class Following:
     closing: asyncio.Event  # set when the server stops: readers leave, and come back by their last id
 
     async def follow(self, job_id: str, *, after: int, quiet_s: float) -> AsyncGenerator[Seen]:
-        """Every event behind *after* once and in order, partials in their places, None after *quiet_s* of nothing.
+        """Yield every event after number *after* once and in order, partials in their places, None after *quiet_s* of
+        silence.
 
-        Ends after the terminal event, when the job is deleted, and when the server stops.
+        Ends after the job's last event, when the job is deleted, and when the server stops.
         """
         tail = self.events.tail(job_id, after=after)
         shown, began = 0, now_ms()
@@ -74,9 +75,9 @@ class Following:
                         task.cancel()
 
     async def body(self, job_id: str, seen: Event | ShownPartial) -> bytes:
-        """The JSON of what was seen, with its job and number; a partial has none.
+        """The JSON of an event or partial, with its job and, for events, its number.
 
-        A terminal event tells the record as it is now, with links that hold.
+        The last event of a job shows the record as it is now, with valid links.
         """
         if isinstance(seen, ShownPartial):
             return _joined(f'"job_id":"{job_id}"', seen.body)
@@ -85,7 +86,7 @@ class Following:
         return _joined(f'"job_id":"{job_id}","seq":{seen.seq}', seen.body)
 
     async def typed(self, job_id: str, seen: Event | ShownPartial) -> bytes:
-        """The same with its type inside: Server-Sent Events have it outside, WebSockets have no such place."""
+        """The same with its type inside, as WebSockets need it. Server-Sent Events have it outside."""
         body = await self.body(job_id, seen)
         kind = "partial" if isinstance(seen, ShownPartial) else seen.type
         return body if kind in TERMINAL_EVENTS else _joined(f'"type":"{kind}"', body)

@@ -1,7 +1,7 @@
-"""The newest partial of every live job: what is heard but may still change. Nothing older is kept, and nothing queued.
+"""The newest partial of every live job: words that may still change. Nothing older is kept.
 
-A partial belongs behind one place of its job's log. Readers send it when they are at that place, so it never comes
-before the words that it follows nor after those that replace it; whoever is slow misses partials and nothing else.
+A partial belongs to one place in its job's log. Readers send it when they are at that place, so it never comes before
+the words that it follows nor after those that replace it. A slow reader misses partials and nothing else.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ShownPartial:
-    """*body* is its JSON; *number* tells it from the one before."""
+    """A partial as readers get it: *body* is its JSON, *number* tells it from the one before."""
 
     number: int
     after: int  # the last event of the log when it was heard
@@ -20,7 +20,7 @@ class ShownPartial:
 
 
 class Partials:
-    """For one event loop. Holds one partial per job that is being heard here."""
+    """The newest partial of each job. It belongs to one event loop."""
 
     def __init__(self) -> None:
         self._newest: dict[str, ShownPartial] = {}
@@ -31,24 +31,24 @@ class Partials:
         return self._newest.get(job_id)
 
     def show(self, job_id: str, body: bytes, *, after: int) -> None:
-        """*body* replaces the job's partial and stands behind event *after*."""
+        """Replace the job's partial by *body*, which belongs after event *after*."""
         self._number += 1
         self._newest[job_id] = ShownPartial(self._number, after, body)
         self._wake(job_id)
 
     def move(self, job_id: str, *, after: int) -> None:
-        """The partial holds although the log went on to *after*."""
+        """Keep the partial although the log went on to *after*."""
         if (partial := self._newest.get(job_id)) is not None:
             self._newest[job_id] = replace(partial, after=after)
             self._wake(job_id)
 
     def end(self, job_id: str) -> None:
-        """Its words are in the log now, or were never said."""
+        """Forget the partial: its words are in the log now, or were never said."""
         self._newest.pop(job_id, None)
 
     @contextmanager
     def watch(self, job_id: str) -> Iterator[asyncio.Event]:
-        """Set whenever a partial may have become readable; the watcher clears it before he looks."""
+        """An event that is set whenever there may be a new partial. Clear it before looking."""
         watch = asyncio.Event()
         self._watches.setdefault(job_id, set()).add(watch)
         try:

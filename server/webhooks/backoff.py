@@ -1,6 +1,6 @@
 """When to try a webhook again.
 
-The schedule is that of Standard Webhooks' example: quick while a receiver restarts, then ever slower for three days,
+The schedule is the example of Standard Webhooks: quick while a receiver restarts, then ever slower for three days,
 which outlasts a weekend.
 """
 
@@ -18,10 +18,10 @@ _SECONDS = re.compile(r"[0-9]{1,9}")
 def delay_after(
     attempt: int, *, schedule_s: Sequence[float], roll: float, retry_after_s: float | None = None
 ) -> float | None:
-    """Seconds to wait after failed *attempt* (1, 2, ...); None when it was the last.
+    """Seconds to wait after failed *attempt* (1, 2, ...); None after the last one.
 
-    *schedule_s* holds the delays between attempts, so there is one attempt more. *roll* in [0, 1) spreads each by
-    JITTER. What the receiver asked for (*retry_after_s*) raises the delay, but to no more than a day.
+    *schedule_s* holds the delays between attempts, so there is one attempt more. *roll* in [0, 1) spreads each delay by
+    JITTER. *retry_after_s*, which the receiver asked for, raises the delay to a day at most.
     """
     if attempt > len(schedule_s):
         return None
@@ -30,7 +30,7 @@ def delay_after(
 
 
 def retry_after_s(header: str | None, *, now_s: float) -> float | None:
-    """The seconds that a Retry-After header asks for, as a number or as an HTTP date (RFC 9110); None: unreadable."""
+    """The seconds that a Retry-After header asks for, as a number or as an HTTP date (RFC 9110); None if unreadable."""
     text = (header or "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)

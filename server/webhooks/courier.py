@@ -23,7 +23,7 @@ GONE = 410
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came of one attempt. *status_code* None: no answer; *error* None: delivered."""
+    """The result of one attempt. *status_code* None: no answer; *error* None: delivered."""
 
     status_code: int | None
     duration_ms: int
@@ -33,12 +33,13 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Courier:
-    """Signs a body and brings it to an address, once."""
+    """Signs a body and sends it to an address, once."""
 
     egress: Egress
     rules: WebhookRules
 
     async def bring(self, url: str, body: bytes, *, webhook_id: str, secrets: Sequence[str]) -> Reply:
+        """Send *body* to *url* and say what came back. Never raises for a failure of the receiver."""
         headers = {
             "Content-Type": "application/json",
             "User-Agent": USER_AGENT,
@@ -67,7 +68,7 @@ class Courier:
 
 
 def signing_secrets(account: Account) -> list[str]:
-    """The account's secrets that sign now: the current one, and the previous while its overlap lasts."""
+    """The account's secrets that sign at present: the current one, and the previous one during its overlap."""
     secret = account.webhook_secret
     if secret.previous is None or (secret.previous_expires_at or 0) <= now_ms():
         return [secret.current]
@@ -75,7 +76,7 @@ def signing_secrets(account: Account) -> list[str]:
 
 
 async def _read_some(response: httpx.Response, most: int) -> None:
-    """Read the reply so that the receiver sees an orderly end, but no more than anyone needs to say thanks."""
+    """Read the reply, so that the receiver sees an orderly end, but at most *most* bytes of it."""
     read = 0
     async for piece in response.aiter_raw():
         read += len(piece)

@@ -1,4 +1,4 @@
-"""Deliveries that are due get sent: signed, bounded in time, retried on a schedule, many at once but few per host."""
+"""Sending deliveries that are due: signed, limited in time, retried on a schedule, and few at once per host."""
 
 import asyncio
 import random
@@ -43,7 +43,7 @@ class Deliveries:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Send what comes due until stop(); what is on its way then is finished or times out."""
+        """Send what comes due until stop(). What is on its way then is finished or times out."""
         async with asyncio.TaskGroup() as tasks:
             while not self._stopping.is_set():
                 for delivery in await self._claim_due():
@@ -52,7 +52,7 @@ class Deliveries:
                     tasks.create_task(self._deliver(delivery), name=f"webhook {delivery.id}")
 
     async def _claim_due(self) -> list[Delivery]:
-        """What is to be sent now; possibly nothing, but not before a moment has passed."""
+        """The deliveries to send now, possibly none after waiting for a moment."""
         room = MAX_AT_ONCE - self._hosts.total()
         if room == 0:
             self._arrived.clear()
@@ -79,7 +79,7 @@ class Deliveries:
             log.exception("delivery failed", extra={"delivery": delivery.id})
 
     async def _attempt(self, delivery: Delivery) -> Reply | None:
-        """What came of the attempt; its host and account have room again before that is recorded."""
+        """Send the delivery. Its host and account have room again before the result is recorded."""
         try:
             return await self._send(delivery)
         finally:
@@ -90,7 +90,7 @@ class Deliveries:
             self._arrived.set()
 
     async def _send(self, delivery: Delivery) -> Reply | None:
-        """None for a delivery that is gone: its job was deleted since."""
+        """The receiver's reply; None if the job was deleted meanwhile."""
         job, account = (
             await self.storage.jobs.get(delivery.job_id),
             await self.storage.accounts.account(delivery.account),
@@ -131,7 +131,7 @@ class Deliveries:
             await self._count(delivery, ok=state == "delivered")
 
     async def _count(self, delivery: Delivery, *, ok: bool) -> None:
-        """Give an address up that let ten deliveries run out in a row."""
+        """Disable an address after ten deliveries in a row that ran out of attempts."""
         count = await self.storage.outbox.exhausted(delivery.account, delivery.url, ok=ok)
         if count >= self.rules.exhausted_before_disable:
             await self.storage.outbox.disable(delivery.account, delivery.url, reason=f"{count} deliveries ran out")

@@ -1,6 +1,6 @@
-"""Webhook signatures as Standard Webhooks 1.0.0 has them, so that any of its libraries verifies ours.
+"""Webhook signatures of Standard Webhooks 1.0.0, which any of its libraries can verify.
 
-The signed content is `{id}.{timestamp}.{body}`, the MAC HMAC-SHA256, the secret `whsec_` and base64.
+The signed content is `{id}.{timestamp}.{body}`, the MAC is HMAC-SHA256, the secret is `whsec_` and base64.
 """
 
 import base64
@@ -14,15 +14,15 @@ TOLERANCE_S = 5 * 60
 
 
 class BadSignature(Exception):
-    """Nobody who knows the secret signed this message, or not lately. Answer 401 and act on nothing in it."""
+    """The message was not signed with the secret, or too long ago. Answer 401 and do nothing of what it says."""
 
     code: ClassVar[str] = "invalid_signature"
 
 
 def signed_headers(secrets: Sequence[str], *, message_id: str, timestamp_s: int, body: bytes) -> dict[str, str]:
-    """The three headers that let a receiver who knows any of *secrets* (`whsec_…`, at least one) trust *body*.
+    """The three headers by which a receiver with any of *secrets* (`whsec_…`, at least one) can trust *body*.
 
-    While a secret is being replaced, the new and the old one both sign.
+    While a secret is being replaced, the old and the new one both sign.
     """
     signatures = [_signature(_key(secret), message_id, str(timestamp_s), body) for secret in secrets]
     if not signatures:
@@ -31,9 +31,9 @@ def signed_headers(secrets: Sequence[str], *, message_id: str, timestamp_s: int,
 
 
 def verify(secret: str, headers: Mapping[str, str], body: bytes, *, now_s: float) -> None:
-    """Returns iff one of the signatures in *headers* (names in lower case) is by *secret*, within TOLERANCE_S.
+    """Return if one of the signatures in *headers* (names in lower case) was made with *secret*, within TOLERANCE_S.
 
-    Raises BadSignature, whatever the headers hold.
+    Raises BadSignature, whatever the headers contain.
     """
     message_id = headers.get("webhook-id", "")
     timestamp = headers.get("webhook-timestamp", "")

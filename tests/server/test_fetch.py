@@ -95,7 +95,7 @@ async def test_a_redirect_never_leads_from_https_to_http(tmp_path):
         secure = parse_target("https://127.0.0.1/", allow_http=True, allowed=LOOPBACK)
         response = fetch_module.httpx.Response(302, headers={"location": "http://127.0.0.1/"})
         with pytest.raises(FetchError) as caught:
-            fetcher._redirected(secure, response)
+            fetcher._redirect_target(secure, response)
         assert caught.value.code == "source_not_allowed"
 
 

@@ -19,7 +19,7 @@ QUIET_S = 30.0
 
 def following(storage, partials: Partials, closing: asyncio.Event | None = None) -> Following:
     links = Links("http://x", SigningKeys({"1": b"secret"}, "1"))
-    records = Records(storage.jobs, links, standings=None)  # type: ignore[arg-type]  # no full record is shown here
+    records = Records(storage.jobs, links, live=None)  # type: ignore[arg-type]  # no full record is shown here
     return Following(
         events=storage.events,
         partials=partials,

@@ -431,7 +431,7 @@ async def test_a_delivery_whose_job_was_deleted_on_the_way_troubles_nobody(tmp_p
         gone = await it.ended(target.url)
         [claimed] = await it.storage.outbox.claim_due(limit=1, busy_s=30)
         await it.storage.jobs.delete(gone)
-        await it.deliveries()._guarded(claimed)
+        await it.deliveries()._deliver(claimed)
         assert target.asked == []
         async with delivering(it):
             assert (await it.tried(await it.ended(target.url))).state == "delivered"

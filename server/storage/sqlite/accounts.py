@@ -1,4 +1,4 @@
-"""Accounts and their API keys. Keys are kept as SHA-256: 256 random bits need no slow hash."""
+"""The AccountStore: accounts and their API keys, which are stored as SHA-256: random bytes need no slow hash."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Calendar-window allowances: one row per (subject, name, window), counted where the thing counted is decided."""
+"""The Counter: one row per (subject, name, window), changed in the transaction that decides what is counted."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from server.storage.sqlite.database import Database, Transaction
 
 
 def take(tx: Transaction, subject: str, quota: Quota) -> Count:
-    """quota.amount is taken if it fits under the limit, else nothing."""
+    """Take quota.amount if it fits under the limit, otherwise nothing."""
     used = _used(tx, subject, quota.name, quota.window)
     if quota.limit is not None and used + quota.amount > quota.limit:
         return Count(False, used, quota.limit, quota.resets_at)
@@ -16,7 +16,7 @@ def take(tx: Transaction, subject: str, quota: Quota) -> Count:
 
 
 def change(tx: Transaction, subject: str, quota: Quota, amount: int) -> None:
-    """*amount* more (or less, but never below 0) is used in the quota's window, whatever its limit."""
+    """Change the use of the quota's window by *amount*, whatever its limit, but not below 0."""
     tx.run(
         "INSERT INTO counters (subject, name, window, used, resets_at) VALUES (?, ?, ?, max(0, ?), ?)"
         " ON CONFLICT DO UPDATE SET used = max(0, used + ?)",

@@ -1,9 +1,8 @@
-"""The embedded database: SQLite behind one writing thread and a few reading ones. No other file knows sqlite3.
+"""SQLite behind one writing thread and a few reading ones. No other file knows sqlite3.
 
-A commit costs an fsync, so everything that waits to be written at one moment shares one commit; each keeps its own
-savepoint, so that one's failure undoes nothing of another's. Several processes may have the folder open: what is true
-is what the database says, and who waits for a change is woken by the own process's commits at once and by another
-process's within POLL_S.
+A commit costs an fsync, so everything that waits to be written at one moment shares one commit. Each write has a
+savepoint of its own, so that a failing one does not undo the others. Several processes may open the folder. Waiters
+wake at once on commits of this process, and within POLL_S on commits of others.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 
 
 class Transaction:
-    """What a function given to read() or write() may do. *now* is one instant for all of it."""
+    """What a function given to read() or write() can do. *now* is the same instant for all of it."""
 
     __slots__ = ("_connection", "now", "topics")
 
@@ -48,7 +47,7 @@ class Transaction:
         self.topics: set[str] = set()
 
     def run(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> int:
-        """How many rows it changed."""
+        """Execute a statement; returns the number of changed rows."""
         return self._connection.execute(sql, parameters).rowcount
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -63,14 +62,14 @@ class Transaction:
         return self._connection.execute(sql, parameters).fetchall()
 
     def announce(self, topic: str) -> None:
-        """Whoever watches *topic*, in any process, is woken once this is committed."""
+        """Wake everything that watches *topic*, in any process, once this is committed."""
         if topic not in self.topics:
             self.topics.add(topic)
             self.run("INSERT OR REPLACE INTO changes (topic, at) VALUES (?, ?)", (topic, self.now))
 
 
 class _Write(Generic[T]):
-    """A function that waits for the writing thread, and where its result goes."""
+    """A function that waits for the writing thread, and the future for its result."""
 
     __slots__ = ("_failure", "_function", "_result", "future", "topics")
 
@@ -79,7 +78,9 @@ class _Write(Generic[T]):
         self.future: Future[T] = Future()
 
     def attempt(self, connection: sqlite3.Connection, clock: Clock) -> None:
-        """Run in a savepoint of the open transaction; a failure is kept for settle(). Raises if all is undone."""
+        """Run in a savepoint of the open transaction. A failure is kept for settle(); raises only if everything is
+        undone.
+        """
         connection.execute("SAVEPOINT one")
         transaction = Transaction(connection, clock())
         try:
@@ -103,19 +104,19 @@ class _Write(Generic[T]):
 
 
 class Watch:
-    """Set when a topic was announced after the watch began. For one waiting task."""
+    """Set when a topic is announced after the watch began. For one waiting task."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
     def wake(self) -> None:
-        """From any thread."""
+        """Wake the task, from any thread."""
         with suppress(RuntimeError):  # the waiter's loop has ended; nobody waits there any more
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """True when woken, False after *timeout_s*."""
+        """Returns True when woken, False after *timeout_s*."""
         if not await set_within(self._event, timeout_s):
             return False
         self._event.clear()
@@ -123,7 +124,7 @@ class Watch:
 
 
 class Database:
-    """The open database. Constructing it makes or migrates the file; call inside folder.one_opener()."""
+    """The open database. Its constructor creates or migrates the file; call it inside folder.one_opener()."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
@@ -148,10 +149,9 @@ class Database:
         self._writer.start()
 
     async def write(self, function: Callable[[Transaction], T]) -> T:
-        """Run *function* under the write lock; its changes are durable when this returns, none are left if it raises.
+        """Run *function* under the write lock. Its changes are durable when this returns; none are left if it raises.
 
-        It may run twice, when a commit that it shared failed. Raises what it raises, DiskFull, StorageBusy,
-        StorageError.
+        It may run twice, if a commit that it shared failed. Raises what it raises, DiskFull, StorageBusy, StorageError.
         """
         if self._closing:
             raise StorageError("the database is closed")
@@ -167,7 +167,7 @@ class Database:
 
     @contextmanager
     def watch(self, topic: str) -> Iterator[Watch]:
-        """Look after entering, then wait: nothing announced in between is missed."""
+        """Look after entering the block, then wait: no announcement in between is missed."""
         watch = Watch()
         with self._watches_lock:
             first = not self._watches
@@ -183,7 +183,7 @@ class Database:
                     del self._watches[topic]
 
     async def close(self) -> None:
-        """Everything handed to write() so far is committed, threads and files are closed."""
+        """Commit every write so far, then close threads and files."""
         self._closing = True
         self._queue.put(None)
         await asyncio.to_thread(self._join)
@@ -233,7 +233,7 @@ class Database:
                 self._look_at_other_processes()
 
     def _next_batch(self) -> list[_Write[Any]]:
-        """What waits now, or comes within POLL_S while somebody watches; possibly nothing."""
+        """The writes that wait, or come within POLL_S while something is watched; possibly none."""
         batch: list[_Write[Any]] = []
         with suppress(Empty):
             item = self._queue.get(timeout=0 if self._closing else POLL_S if self._watches else None)
@@ -272,7 +272,7 @@ class Database:
             self._writing.execute("ROLLBACK")
 
     def _commit_failed(self, batch: Sequence[_Write[Any]], error: Exception) -> None:
-        """Alone again each, for the large one of them may be all that did not fit."""
+        """Try each write alone: perhaps only the largest of them did not fit."""
         if len(batch) == 1:
             batch[0].future.set_exception(_translated(error))
         else:
@@ -280,7 +280,7 @@ class Database:
                 self._commit([write])
 
     def _look_at_other_processes(self) -> None:
-        """data_version moves with the commits of every connection but this one."""
+        """Wake watchers of other processes' commits, which move data_version on this connection."""
         try:
             (version,) = self._writing.execute("PRAGMA data_version").fetchone()
             if version == self._seen_version:

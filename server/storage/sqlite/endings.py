@@ -1,4 +1,4 @@
-"""The two ways a lease or a wait ends: the job is over, or back in the queue. Every change goes through step()."""
+"""The two ways in which a lease or a wait ends: the job is over, or back in the queue. Every change uses step()."""
 
 import math
 
@@ -15,7 +15,7 @@ QUEUE_TOPIC = "queue"
 
 
 def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
-    """The job of *row* is over: state, artifacts, usage, quotas, terminal event and webhook, all in this transaction.
+    """End the job of *row*: state, artifacts, usage, quotas, last event and webhook, all in this transaction.
 
     Raises ImpossibleStep unless *cause* leads from the row's state to the outcome's.
     """
@@ -72,7 +72,7 @@ def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
 
 
 def _settle(tx: Transaction, row: Row, duration_s: float | None, *, returned: bool) -> None:
-    """What acceptance reserved goes back, or becomes what was used: audio is counted by its true length."""
+    """Return the reserved allowance, or adjust it to the true length of the audio."""
     for quota in quotas_of(row["quotas"]):
         if returned:
             change(tx, row["account"], quota, -quota.amount)
@@ -89,7 +89,7 @@ def fail(tx: Transaction, row: Row, cause: Cause, error: JobError) -> None:
 
 
 def lapse(tx: Transaction, row: Row) -> None:
-    """The lease of *row* has run out: back to the queue, or over when it was to be canceled or has no attempt left."""
+    """The lease of *row* ran out. The job goes back to the queue, or ends if it was canceled or has no attempt left."""
     if row["class"] == BATCH and row["attempt"] >= MAX_ATTEMPTS and row["cancel_requested_at"] is None:
         last = error_of(row["last_error"])
         message = f"the engine stopped answering; {row['attempt']} attempts were made"
@@ -100,7 +100,7 @@ def lapse(tx: Transaction, row: Row) -> None:
 
 
 def put_back(tx: Transaction, row: Row, cause: Cause, *, delay_ms: int, attempt: int, error: JobError | None) -> None:
-    """The job of *row* waits in the queue again, from *delay_ms* on; one that was to be canceled is canceled."""
+    """Queue the job of *row* again, from *delay_ms* on. A job with a requested cancel is canceled instead."""
     if row["cancel_requested_at"] is not None:
         cancel(tx, row, return_quota=False)
         return

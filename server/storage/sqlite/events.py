@@ -1,4 +1,4 @@
-"""The event log: one dense sequence per job, written only inside the transactions that change the job."""
+"""The EventLog: one sequence per job without gaps, written only in the transactions that change the job."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ PAGE = 500  # events that a tail holds at most
 
 
 def append(tx: Transaction, job_id: str, events: Sequence[NewEvent]) -> list[Event]:
-    """*events* are the next of the job's log, and whoever follows it is woken after the commit."""
+    """Append *events* to the job's log. Its followers are woken after the commit."""
     tx.announce(job_id)
     row = tx.one("UPDATE jobs SET last_seq = last_seq + ? WHERE id = ? RETURNING last_seq", (len(events), job_id))
     assert row is not None, "events are only logged for jobs that exist"
@@ -36,7 +36,7 @@ def progress_event(progress: float) -> NewEvent:
 
 
 def terminal_event(state: State) -> NewEvent:
-    """Empty but for its type: what it tells is the job's record, rendered when it is sent."""
+    """The last event of a job. It has only a type: the job's record is rendered when it is sent."""
     kind = f"job.{state}"
     return NewEvent(kind, orjson.dumps({"type": kind}))
 
@@ -60,7 +60,7 @@ class SqliteEvents:
 
 
 class Tail:
-    """A stream's events from a position on, as they come. Not a generator: a cancelled wait may be asked again."""
+    """A stream's events from a position on. It is no generator, so a cancelled wait can be asked again."""
 
     def __init__(self, database: Database, stream: str, after: int) -> None:
         self._database = database
@@ -79,7 +79,7 @@ class Tail:
         return event
 
     async def _fill(self) -> bool:
-        """Wait for events; False when none can come any more."""
+        """Wait for events. Returns False if none can come any more."""
         with self._database.watch(self._stream) as watch:
             while True:
                 events, over = await self._database.read(self._look)
@@ -89,7 +89,7 @@ class Tail:
                 await watch.wait()
 
     def _look(self, tx: Transaction) -> tuple[list[Event], bool]:
-        """What is new, and whether nothing can follow it."""
+        """The new events, and whether nothing can follow them."""
         job = tx.one("SELECT state FROM jobs WHERE id = ?", (self._stream,))
         return _read(tx, self._stream, self._after, PAGE), job is None or State(job["state"]) in TERMINAL
 

@@ -1,4 +1,4 @@
-"""The embedded BlobStore: files below one folder. A file appears under its name whole and durable, or not at all."""
+"""The BlobStore: files below one folder. A file appears under its name complete and durable, or not at all."""
 
 import asyncio
 import errno
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class FileBlobs:
-    """Blobs in *folder*/blobs; what is still being written lies in *folder*/incoming."""
+    """Blobs in *folder*/blobs. Unfinished ones are in *folder*/incoming."""
 
     def __init__(self, folder: Path) -> None:
         self._blobs = folder / "blobs"
@@ -91,7 +91,7 @@ class FileBlobs:
         await asyncio.to_thread(self._threads.shutdown)
 
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Off the event loop; a full disk is DiskFull."""
+        """Run *work* outside the event loop. A full disk raises DiskFull."""
         running = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         try:
             return await asyncio.shield(running)
@@ -121,7 +121,7 @@ class FileBlobs:
 
 
 class _HalfWritten:
-    """A file under a name of chance, locked for as long as it is being written. Methods block."""
+    """A file with a random name, locked while it is being written. Its methods block."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

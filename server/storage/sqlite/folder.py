@@ -1,5 +1,5 @@
-"""The data folder: made private, claimed by one server, its secret made once. POSIX file locks, which end with their
-process however it dies.
+"""The data folder: made private, claimed by one server, with signing secrets. Uses file locks, which end with a
+process.
 """
 
 import base64
@@ -23,7 +23,7 @@ SECRET_BYTES = 32
 
 
 class FolderClaim:
-    """The folder is this server's until release() or the end of the process."""
+    """The claim on a folder, until release() or the end of the process."""
 
     def __init__(self, lock: int) -> None:
         self._lock: int | None = lock
@@ -43,7 +43,7 @@ class FolderClaim:
 
 
 def claim_folder(folder: Path) -> FolderClaim:
-    """Make *folder* this server's own; workers and the command line may still open it. Raises FolderInUse."""
+    """Claim *folder* for this server. Workers and the command line may still open it. Raises FolderInUse."""
     make_private(folder)
     lock = os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
@@ -60,7 +60,7 @@ def claim_folder(folder: Path) -> FolderClaim:
 
 @contextmanager
 def one_opener(folder: Path) -> Iterator[None]:
-    """Only one process at a time is inside: creating tables and secrets is not a race."""
+    """Let only one process at a time into the block, so that tables and secrets are created once."""
     lock = os.open(folder / "opening.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -70,14 +70,14 @@ def one_opener(folder: Path) -> Iterator[None]:
 
 
 def make_private(folder: Path) -> None:
-    """*folder* exists, durably; made by us it is for its owner only. An existing folder keeps its mode."""
+    """Create *folder* durably, readable by its owner only. An existing folder keeps its mode."""
     if not folder.is_dir():
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """The names in *folder* survive a power cut."""
+    """Make the names in *folder* survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -86,7 +86,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def signing_keys(folder: Path) -> SigningKeys:
-    """The secrets in *folder*, made on first use. Call inside one_opener(). Raises StorageError for a spoilt file."""
+    """The signing keys of *folder*, created on first use. Call it inside one_opener(). Raises StorageError for a
+    damaged file.
+    """
     path = folder / "secrets.json"
     if not path.exists():
         _write_first_secret(path)

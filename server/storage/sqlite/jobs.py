@@ -1,4 +1,4 @@
-"""The embedded JobStore: each call is one transaction out of submission, leases, endings and listing."""
+"""The JobStore: each call is one transaction, made of submission, leases, endings and listing."""
 
 import asyncio
 import secrets
@@ -59,7 +59,7 @@ class SqliteJobs:
     async def _claim(
         self, worker: str, environments: Sequence[str], lease_s: float
     ) -> tuple[Lease | None, float | None]:
-        """The lease, or in how many seconds a delayed job comes due."""
+        """The lease, or the seconds until a delayed job comes due."""
 
         def claim(tx: Transaction) -> tuple[Lease | None, float | None]:
             lease = leases.claim(tx, worker, environments, lease_s)

@@ -1,7 +1,7 @@
-"""Working on a job: everything a worker writes, behind one fence.
+"""Working on a job: everything that a worker writes, behind one fence.
 
-The fence is a read inside the write transaction: what it found stays true until the commit, because SQLite has one
-writer at a time, so what follows it may name the job by its id alone.
+The fence is a read inside the write transaction. What it finds stays true until the commit, because SQLite has one
+writer at a time, so the statements after it may name the job by its id alone.
 """
 
 import secrets
@@ -48,7 +48,7 @@ def claim_live(tx: Transaction, job_id: str, worker: str, lease_s: float) -> Lea
 
 
 def next_due(tx: Transaction) -> int | None:
-    """When the first of the delayed jobs may be claimed."""
+    """When the first delayed job may be claimed."""
     row = tx.one(
         "SELECT min(run_after) AS due FROM jobs WHERE class = ? AND state = 'queued' AND run_after > ?", (BATCH, tx.now)
     )
@@ -169,7 +169,7 @@ def stale_live(tx: Transaction, limit: int) -> list[Row]:
 
 
 def request_cancel(tx: Transaction, job_id: str) -> Row | None:
-    """A queued job is canceled, a processing one is to be; the row afterwards."""
+    """Cancel a queued job, or request it of a processing one. Returns the row afterwards."""
     row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
     if row is None:
         return None
@@ -182,7 +182,7 @@ def request_cancel(tx: Transaction, job_id: str) -> Row | None:
 
 
 def untouched(row: Row) -> bool:
-    """Nothing was transcribed yet. A live session that only lost its writer has been."""
+    """Whether nothing was transcribed yet. A live session that only lost its writer does not count."""
     return row["started_at"] is None or (row["class"] == BATCH and row["progress"] == 0)
 
 
@@ -214,7 +214,7 @@ def _held(tx: Transaction, lease: Lease) -> Row | None:
 
 
 def _extend(tx: Transaction, lease: Lease, lease_s: float) -> None:
-    """A lease never gets shorter."""
+    """Extend the lease. It never gets shorter."""
     tx.run(
         "UPDATE jobs SET lease_until = max(lease_until, ?) WHERE id = ?", (tx.now + round(lease_s * 1000), lease.job.id)
     )

@@ -8,7 +8,7 @@ from server.storage.sqlite.rows import job_of
 
 
 def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:
-    """At most *limit* jobs behind the cursor; a job made meanwhile shifts none of them."""
+    """At most *limit* jobs after the cursor. Jobs made meanwhile do not shift them."""
     conditions = ["account = ?", "environment = ?"]
     values: list[Any] = [which.account, which.environment]
 

@@ -1,4 +1,4 @@
-"""Open the embedded storage of a data folder."""
+"""Opening the SQLite storage of a data folder."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ FILE_NAME = "scribewire.db"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteStorage:
-    """Every store of one data folder, until close()."""
+    """All stores of one data folder, until close()."""
 
     jobs: JobStore
     events: EventLog
@@ -32,15 +32,15 @@ class SqliteStorage:
     _files: FileBlobs = field(repr=False)
 
     async def close(self) -> None:
-        """What was handed over is on the disk; threads and files are closed. Nothing may be asked after it."""
+        """Commit everything, then close threads and files. No store may be used afterwards."""
         await self._database.close()
         await self._files.close()
 
 
 def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED) -> SqliteStorage:
-    """The storage in *folder*, made on first use. Any number of processes may have it open; it blocks for a moment.
+    """Open the storage in *folder*, creating it on first use. Any number of processes may. It blocks for a moment.
 
-    Raises StorageError when the folder's content cannot be used.
+    Raises StorageError if the folder's content cannot be used.
     """
     make_private(folder)
     with one_opener(folder):

@@ -1,4 +1,4 @@
-"""Webhook messages still to be sent. They are written in the commit that ends the job, so none can be forgotten."""
+"""The Outbox. Messages are written in the commit that ends the job, so that none can be forgotten."""
 
 import secrets
 import time
@@ -19,7 +19,7 @@ EVENTS = {State.COMPLETED: "job.completed", State.FAILED: "job.failed"}  # a can
 
 
 def enqueue(tx: Transaction, job: Job) -> None:
-    """The ended job's webhook message is due now, if its client chose the event; disabled if the address is."""
+    """Add the ended job's webhook message, if its client chose the event. It is disabled if the address is."""
     event, url = EVENTS.get(job.state), job.order.webhook_url
     if url is None or event is None or event not in job.order.webhook_events:
         return
@@ -152,7 +152,7 @@ DUE = """
 
 
 def _room(crowding: Crowding | None) -> dict[str, object]:
-    """The parameters of DUE, taken down in the loop that counts."""
+    """The parameters of DUE. Read in the event loop, where the numbers change."""
     if crowding is None:
         return {"per_host": UNBOUNDED, "per_account": UNBOUNDED, "hosts": "{}", "accounts": "{}"}
     return {
@@ -164,7 +164,7 @@ def _room(crowding: Crowding | None) -> dict[str, object]:
 
 
 def _claim_due(tx: Transaction, *, room: dict[str, object], busy_s: float) -> tuple[list[Delivery], float | None]:
-    """The due deliveries that there is room for, and in how many seconds the next one comes due."""
+    """The due deliveries that there is room for, and the seconds until the next one comes due."""
     rows = tx.all(DUE, {"now": tx.now, **room})
     busy_until = tx.now + round(busy_s * 1000)
     claimed = [

@@ -1,4 +1,4 @@
-"""Rows of the job table <-> the values everyone else sees. Pure."""
+"""Converting rows of the job table to values and back. Pure."""
 
 from typing import Any, Protocol
 
@@ -34,7 +34,7 @@ PLAIN = (
 
 
 class Columns(Protocol):
-    """A row: a value by its column's name."""
+    """A row: values by the names of its columns."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 
@@ -66,5 +66,5 @@ def quotas_of(text: str) -> list[Quota]:
 
 
 def text_of(value: object) -> str:
-    """JSON of a dataclass, list or dict as text, which SQLite's JSON functions can read."""
+    """A dataclass, list or dict as JSON text, which SQLite's JSON functions can read."""
     return orjson.dumps(value).decode()

@@ -1,7 +1,7 @@
-"""The embedded database's tables. A change of shape is a new script at the end of MIGRATIONS; old ones never change.
+"""The tables. A change is a new script at the end of MIGRATIONS; old ones never change.
 
-Instants are milliseconds since 1970 UTC, `class` is 0 for live jobs and 1 for batch jobs, JSON is text.
-Tables with long rows (jobs, chunks) have a rowid: without one, long rows would lie in the search tree's inner pages.
+Instants are milliseconds since 1970 UTC, `class` is 0 for live jobs and 1 for batch jobs, JSON is text. Tables with
+long rows (jobs, chunks) have a rowid: without one, long rows would lie in the search tree's inner pages.
 """
 
 MIGRATIONS = (

@@ -1,4 +1,4 @@
-"""Accepting a job: everything that may refuse it, and everything that must be true with it, in one transaction."""
+"""Accepting a job: everything that may refuse it and everything that must come with it, in one transaction."""
 
 from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull, QuotaExceeded
 from server.model.jobs import IdempotencyKey, NewJob, State, Submitted
@@ -15,7 +15,7 @@ LAST_CLAIMED = ""  # the row of the fairness table that belongs to no account
 
 
 def begin(tx: Transaction, key: IdempotencyKey, boot: str) -> str | None:
-    """*key* is reserved for this process (None), or it already made the job that is answered."""
+    """Reserve *key* for this process and return None, or return the id of the job that it already made."""
     row = _key_row(tx, key)
     if row is not None and row["job"] is not None:
         return str(row["job"])
@@ -53,7 +53,7 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
 
 
 def remember_claimed(tx: Transaction, virtual_time: float) -> None:
-    """The queue has come to *virtual_time*: an account that was away does not start before it."""
+    """Note that the queue has reached *virtual_time*. An account that was away does not start before it."""
     _advance(tx, LAST_CLAIMED, virtual_time)
 
 
