@@ -59,7 +59,7 @@ from server.webhooks.courier import Courier
 from server.webhooks.deliveries import Deliveries
 
 LIVE_RULES = LiveRules()
-SERVER = "server "  # how the names of workers begin that live in a server's process
+SERVER = "server "  # the names of workers in a server's process begin with this
 
 
 class HasOperations(Protocol):

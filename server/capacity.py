@@ -16,11 +16,11 @@ from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, Engine
 
 FILE_NAME = "capacity.json"
-WINDOW_S = 5  # of a live request as it usually is: the words of a phrase and a little before them
-STEP_S = 1.0  # between two requests of a session that feels quick
-BUSY = 0.85  # share of the time that the model may be busy, so that bursts find room
-ROUNDS = 3  # of which the median counts ...
-ENOUGH_S = 5.0  # ... or as many as begin in this time: a slow machine is told by one as well
+WINDOW_S = 5  # of a usual live request: the words of a phrase and a little before them
+STEP_S = 1.0  # between two requests of a session, so that it feels quick
+BUSY = 0.85  # share of the time that the model may be busy; the rest is for bursts
+ROUNDS = 3  # measurements, of which the median counts ...
+ENOUGH_S = 5.0  # ... or as many as fit into this time: on a slow machine one is enough
 
 
 @dataclass(frozen=True, slots=True)

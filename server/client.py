@@ -28,14 +28,14 @@ from server.waiting import set_within
 TERMINAL = frozenset({"completed", "failed", "canceled"})
 TERMINAL_EVENTS = frozenset({"job.completed", "job.failed", "job.canceled"})
 POLL_S = 30
-TRIES = 6  # of anything that the network broke, before its error is the caller's
+TRIES = 6  # attempts of anything that the network interrupts, before its error is raised
 FIRST_PAUSE_S = 0.5  # before the second try; doubles
 FRAME_BYTES = 32 * 1024  # most audio in one message
 MAX_UNSENT = 64 * FRAME_BYTES  # bytes that may wait before send() does
 REFUSED = range(4400, 4500)  # close codes with which the server says that trying again will not help
-PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server restarts
+PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server is restarting
 KEEP_ALIVE_S = 10
-SECOND_WRITER = 4409  # except this one: our own broken connection may still be open on its side
+SECOND_WRITER = 4409  # except this one: the server may still hold our own broken connection open
 
 
 class ServiceError(Exception):
@@ -83,7 +83,7 @@ class Client:
         if isinstance(source, str):
             return await self._request_json("POST", "/v1/transcribe", headers=headers, json={"url": source, **fields})
         form = {name: _form_text(value) for name, value in fields.items()}
-        with source.open("rb") as file:  # read piece by piece, and from its start with every try
+        with source.open("rb") as file:  # read in pieces, and from its start at every try
             return await self._request_json("POST", "/v1/transcribe", headers=headers, files={"file": file}, data=form)
 
     async def job(self, job_id: str, *, wait_s: int = 0) -> dict[str, Any]:
@@ -180,8 +180,8 @@ class LiveStream:
         self.job_id = job_id
         self._address = address
         self._kept: deque[bytes] = deque()  # whose words may not be final yet
-        self._kept_from = 0  # the number of the first byte that is kept
-        self._sent_to = 0  # the number of the next byte to send
+        self._kept_from = 0  # index of the first byte that is kept
+        self._sent_to = 0  # index of the next byte to send
         self._ended = False
         self._over = False
         self._news = asyncio.Event()

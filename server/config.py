@@ -30,7 +30,7 @@ class Config:
     whisper_model: str
     device: str
     compute_type: str
-    model_threads: int  # 0: as many as the machine has cores, less one
+    model_threads: int  # 0: one fewer than the machine has cores
     model_download_s: int
     workers: int
     public_base_url: str | None  # None: http://127.0.0.1:PORT, known once the port is
@@ -141,7 +141,7 @@ def _optional_text(_name: str, raw: str) -> str | None:
 def _folder(name: str, raw: str) -> Path:
     try:
         return Path(_text(name, raw)).expanduser()
-    except RuntimeError:  # ~nobody
+    except RuntimeError:  # ~ of an unknown user
         raise _refuse(name, "a path that can be resolved", raw) from None
 
 

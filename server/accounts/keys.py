@@ -36,7 +36,7 @@ class MalformedKey(RequestError):
 
 def make_key(environment: str, chance: bytes) -> str:
     """The key of KEY_CHANCE_BYTES random bytes, for "production" or "sandbox"."""
-    number = _number(chance) % 62**RANDOM_LENGTH  # 2**256 is so much more that no key is likelier by 2**-77
+    number = _number(chance) % 62**RANDOM_LENGTH  # 2**256 is so much larger that the bias is below 2**-77
     body = _PREFIX_OF[environment] + _base62(number, RANDOM_LENGTH)
     return body + _check(body)
 

@@ -15,7 +15,7 @@ from server.model.errors import BadLimits
 
 MINUTE_MS = 60_000
 DAY_S = 24 * 3600
-MONTH_S = 30 * DAY_S  # what RateLimit-Policy says of a calendar month; resets are exact
+MONTH_S = 30 * DAY_S  # what RateLimit-Policy says for a calendar month; the resets are exact
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Streams:
 
     per_job: int  # of a file
     per_key: int  # of files
-    per_session: int  # of a live session, whoever they are
+    per_session: int  # of a live session, by any reader
     keep_alive_s: float
     retry_ms: int
 
@@ -85,7 +85,7 @@ class Limits:
             raise BadLimits(f"limits are no TOML: {error}") from None
         _check_names("limits", tables, {table.name for table in fields(cls)})
         plans = _table("plans", tables["plans"])
-        _check_names("plans", plans, {"free", *plans})  # a new account starts with it
+        _check_names("plans", plans, {"free", *plans})  # new accounts start with this plan
         return cls(
             plans={name: _parsed(Plan, f"plans.{name}", plan) for name, plan in plans.items()},
             sandbox=_parsed(Sandbox, "sandbox", tables["sandbox"]),

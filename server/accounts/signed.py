@@ -13,7 +13,7 @@ from enum import StrEnum
 from server.model.accounts import SigningKeys
 from server.model.errors import RequestError, WrongScope
 
-TAG_BYTES = 16  # of the 32 that HMAC-SHA256 gives: enough (RFC 2104, section 5), and the text stays short
+TAG_BYTES = 16  # of HMAC-SHA256's 32: long enough (RFC 2104, section 5), and the text stays short
 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 _EXPIRY = re.compile(r"[0-9]{1,12}")
@@ -56,7 +56,7 @@ class InvalidCursor(RequestError):
 
 
 class Scope(StrEnum):
-    EVENTS = "events"  # read what a job says
+    EVENTS = "events"  # read a job's events
     INGEST = "ingest"  # write a live job's audio
 
 
@@ -150,7 +150,7 @@ def _tag(secret: bytes, purpose: str, signed: bytes) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")  # a broken text from outside must be refused, not crash
+    return text.encode(errors="surrogatepass")  # broken text from outside must be refused, not crash
 
 
 def _base64url(data: bytes) -> str:

@@ -38,8 +38,8 @@ OPERATOR_KEY = "operator-key"  # file in the data folder
 CUT_OFF_BYTES = 4 * 1024 * 1024
 """Of a WebSocket message that is read at all. Routes refuse a quarter of it in good order, here the line is cut."""
 
-PARTING_S = 0.5  # in which streams say why they end, before uvicorn ends what is left in its own way
-GRACE_S = 20  # after which open connections are cut at shutdown
+PARTING_S = 0.5  # for streams to say why they end, before uvicorn closes what is left
+GRACE_S = 20  # seconds after which a shutdown cuts open connections
 
 
 def add(commands: Any) -> None:
@@ -132,7 +132,7 @@ def transport(app: ASGIApp) -> uvicorn.Config:
         app,
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # X-Forwarded-For is judged by the door, and only from trusted proxies
+        proxy_headers=False,  # the door reads X-Forwarded-For, and only from trusted proxies
         server_header=False,
         lifespan="off",
         timeout_keep_alive=75,
@@ -141,7 +141,7 @@ def transport(app: ASGIApp) -> uvicorn.Config:
         ws_max_size=CUT_OFF_BYTES,
         ws_ping_interval=20,
         ws_ping_timeout=20,
-        ws_per_message_deflate=False,  # audio does not get smaller, and every connection would keep its tables
+        ws_per_message_deflate=False,  # audio does not compress, and every connection would keep its tables
     )
 
 

@@ -17,7 +17,7 @@ TOTAL_S = 300.0
 PATIENCE = Patience(connect_s=10.0, read_s=30.0)
 USER_AGENT = "scribewire/1"
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that another attempt may not meet
+PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that may be gone at another attempt
 
 
 class FetchError(Exception):

@@ -20,8 +20,8 @@ import httpx
 
 from server.egress.targets import Address, Network, Target, judge_addresses, parse_target
 
-LOOKUPS = 32  # names looked up in the same moment; a dead name server holds a thread for half a minute
-LOOKUP_S = 5.0  # after which a name counts as one without an address
+LOOKUPS = 32  # lookups at once; a dead name server blocks a thread for half a minute
+LOOKUP_S = 5.0  # after which a name counts as having no address
 
 
 class Unresolvable(Exception):

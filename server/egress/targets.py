@@ -30,7 +30,7 @@ NOT_PUBLIC: tuple[Network, ...] = tuple(
         (
             "192.0.0.0/24",  # IETF protocol assignments
             "192.88.99.0/24",  # 6to4 relays: lead to embedded IPv4 addresses
-            "168.63.129.16/32",  # the host's own service on every Azure machine, in spite of its public number
+            "168.63.129.16/32",  # the host's own service on every Azure machine, although the address is public
             "::/96",  # IPv4-compatible: embeds any IPv4 address
             "64:ff9b::/96",  # NAT64: embeds any IPv4 address
             "64:ff9b:1::/48",  # NAT64 of a network's own choice
@@ -47,7 +47,7 @@ NOT_PUBLIC: tuple[Network, ...] = tuple(
 _WRITABLE = re.compile(r"[^\x00-\x20\x7f-\x9f\\\ud800-\udfff]+")
 _HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_AS_IS = "!$&'()*+,;=:@/?%~"  # what may stand in a path or query as it is, beside letters, digits and -._
+_AS_IS = "!$&'()*+,;=:@/?%~"  # allowed unescaped in a path or query, beside letters, digits and -._
 
 
 class TargetNotAllowed(RequestError):
@@ -148,7 +148,7 @@ def _host(name: str) -> str:
 
 
 def _literal(host: str) -> Address | None:
-    if "%" in host:  # a zone: means nothing outside this machine
+    if "%" in host:  # a zone has no meaning outside this machine
         return None
     try:
         return ip_address(host)

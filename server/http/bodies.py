@@ -25,8 +25,8 @@ MEDIA_TYPES = (MULTIPART, JSON, URLENCODED)
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64_000
 MAX_FORM_BYTES = 1_000_000  # a body without a file
-IDLE_S = 60.0  # without a byte of a body: its client is gone, or only wants to hold the connection
-PIECE = 256 * 1024  # bytes gathered before a write, so that a fast upload makes few thread hops
+IDLE_S = 60.0  # without a byte of the body: the client is gone, or only wants to hold the connection
+PIECE = 256 * 1024  # bytes gathered before a write, so that a fast upload needs few thread switches
 
 
 class Sink(Protocol):
@@ -47,7 +47,7 @@ class ReceivedFile:
     blob: str
     bytes: int
     sha256: str
-    filename: str | None  # as the client named it, cleaned; for people only
+    filename: str | None  # the client's name for it, cleaned; only for people
 
 
 @dataclass(slots=True)

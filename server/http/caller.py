@@ -11,11 +11,11 @@ class Caller:
     """A client and its limits. Without a key only its address is known."""
 
     environment: str
-    address: str  # what is counted of it, see addresses.py
+    address: str  # the counted part of it, see addresses.py
     account: Account | None = None
     key: ApiKey | None = None
     plan: Plan | None = None
-    window: WindowUse | None = None  # of the window of one minute, where one was counted
+    window: WindowUse | None = None  # of the one-minute window, if the request was counted
 
     @property
     def account_id(self) -> str:

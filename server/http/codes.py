@@ -10,7 +10,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "invalid_last_event_id": (400, "Invalid Last-Event-ID"),
     "invalid_idempotency_key": (400, "Invalid Idempotency-Key"),
     "invalid_message": (400, "Invalid message"),
-    # who
+    # authentication and permission
     "missing_credentials": (401, "Missing credentials"),
     "invalid_key": (401, "Invalid API key"),
     "invalid_token": (401, "Invalid token"),
@@ -21,7 +21,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "url_expired": (403, "Link expired"),
     "signup_closed": (403, "Sign-up is closed"),
     "origin_not_allowed": (403, "Origin not allowed"),
-    # where
+    # unknown places
     "not_found": (404, "Not found"),
     "job_not_found": (404, "Job not found"),
     "output_not_found": (404, "Output not found"),
@@ -30,7 +30,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "model_not_found": (404, "Model not found"),
     "method_not_allowed": (405, "Method not allowed"),
     "not_acceptable": (406, "Not acceptable"),
-    # not now
+    # not in this state
     "ingest_idle": (408, "No audio arrived"),
     "request_timeout": (408, "The body stopped arriving"),
     "job_active": (409, "Job is still active"),
@@ -40,16 +40,16 @@ CODES: Mapping[str, tuple[int, str]] = {
     "ingest_finished": (409, "The live session takes no more audio"),
     "idempotency_in_progress": (409, "First request still in progress"),
     "version_gone": (410, "Version gone"),
-    # too much
+    # too large
     "payload_too_large": (413, "Payload too large"),
     "audio_too_long": (413, "Audio too long"),
     "prompt_too_long": (413, "Prompt too long"),
-    # not this kind
+    # wrong kind
     "unsupported_media_type": (415, "Unsupported media type"),
     "unsupported_encoding": (415, "Unsupported content encoding"),
     "unsupported_audio_format": (415, "Unsupported audio format"),
     "range_not_satisfiable": (416, "Range not satisfiable"),
-    # well-formed, wrong content
+    # well-formed but unusable
     "missing_input": (422, "Missing input"),
     "ambiguous_input": (422, "Ambiguous input"),
     "empty_file": (422, "Empty file"),
@@ -59,13 +59,13 @@ CODES: Mapping[str, tuple[int, str]] = {
     "url_not_allowed": (422, "URL not allowed"),
     "unknown_models": (422, "Unknown models"),
     "idempotency_key_reused": (422, "Idempotency-Key reused"),
-    # counted
+    # limits
     "rate_limited": (429, "Too many requests"),
     "quota_exceeded": (429, "Quota exceeded"),
     "concurrency_limited": (429, "Too many active jobs"),
     "too_many_connections": (429, "Too many connections"),
     "audio_too_fast": (429, "Audio too fast"),
-    # ours
+    # the server's own troubles
     "internal": (500, "Internal error"),
     "queue_full": (503, "Queue full"),
     "not_ready": (503, "Not ready"),

@@ -28,17 +28,19 @@ EXPOSED_HEADERS = (
     "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Resource", "X-Request-Id", "Link", "ETag",
     "Content-Disposition", "Preference-Applied", "Idempotent-Replayed", "Deprecation", "Sunset",
 )  # fmt: skip
-MIN_COMPRESSED = 1000  # bytes; below, gzip costs more than it saves
+MIN_COMPRESSED = 1000  # bytes; gzip costs more than it saves on smaller answers
 
-PREFLIGHT_S = 600  # for which a browser may remember what a preflight said
+PREFLIGHT_S = 600  # for which a browser may remember a preflight
 
-KEPT_OPEN_BYTES = 1024 * 1024  # what is left of a refused body, at most, for the connection to be worth keeping
+KEPT_OPEN_BYTES = 1024 * 1024  # a connection is kept if no more than this is left of a refused body
 LINGER_BYTES = 64 * 1024 * 1024
 LINGER_S = 15.0
-LINGER_IDLE_S = 2.0  # a client that sends nothing for so long has read its refusal
+LINGER_IDLE_S = 2.0  # a client that sends nothing for this long has read its refusal
 
 TOO_MANY = 429
-KNOWN_METHODS = frozenset({*ALLOWED_METHODS, "OPTIONS", "PUT", "PATCH"})  # strangers must not add rows to the metrics
+KNOWN_METHODS = frozenset(
+    {*ALLOWED_METHODS, "OPTIONS", "PUT", "PATCH"}
+)  # unknown methods must not add rows to the metrics
 
 _OUTPUT = re.compile(r"/v1/jobs/[^/]+/outputs/")
 
@@ -134,7 +136,9 @@ class Envelope:
 
     async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
         headers = Headers(scope=scope)
-        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:  # whatever is at the path
+        if (
+            scope["method"] == "OPTIONS" and "access-control-request-method" in headers
+        ):  # whether or not the path exists
             granted = self.origins.preflight(headers.get("origin"))
             await Response(status_code=204, headers=granted)(scope, exchange.receive, exchange.send)
             return

@@ -31,8 +31,8 @@ Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 
 class Auth(StrEnum):
     KEY = "key"  # a valid API key of this environment
-    OPEN = "open"  # anyone; counted by address
-    OWN = "own"  # the handler judges: signed links, stream tokens
+    OPEN = "open"  # anyone, counted by address
+    OWN = "own"  # the handler decides: signed links, stream tokens
     FREE = "free"  # anyone, uncounted: health, documentation
 
 
@@ -86,7 +86,7 @@ class Operation:
     answers: Mapping[int, Answer]
     description: str = ""
     auth: Auth = Auth.KEY
-    media_types: tuple[str, ...] = ()  # what a body may be; none: a body is ignored
+    media_types: tuple[str, ...] = ()  # media types of the body; none: a body is ignored
     max_body: int | None = None  # bytes; None: the plan's upload cap
     body_required: bool = False
     bodies: Mapping[str, Schema] = field(default_factory=dict)  # media type -> schema, for the documentation
@@ -95,7 +95,7 @@ class Operation:
     codes: tuple[str, ...] = ()  # error codes beside those that every operation of its kind has
     hidden: bool = False  # not in /openapi.json: pages for people
     deprecation: Deprecation | None = None
-    body_of_problem: Callable[[Problem], Mapping[str, Any]] | None = None  # for clients that know another error shape
+    body_of_problem: Callable[[Problem], Mapping[str, Any]] | None = None  # for clients that expect another error shape
 
 
 class Admission(Protocol):
@@ -122,7 +122,7 @@ class Resource:
         try:
             response = await self._dispatch(request)
         except ClientDisconnect:
-            return  # nobody is there to answer; what arrived was dropped on the way out
+            return  # the client is gone; what it sent was discarded on the way out
         except Exception as error:  # noqa: BLE001  the outermost edge: every error becomes an answer
             response = problem_response(request, error, shape=self._shape)
         await response(scope, receive, send)

@@ -19,8 +19,8 @@ from server.metrics import Metrics
 NORMAL = 1000
 GOING_AWAY = 1001
 TOO_BIG = 1009
-MAX_REASON_BYTES = 123  # what a close frame holds; a longer one never reaches the peer
-CLOSING_S = 10.0  # a peer that does not read its last words is left after so long
+MAX_REASON_BYTES = 123  # the room in a close frame; a longer reason never reaches the peer
+CLOSING_S = 10.0  # how long a peer may take to read the last message
 
 _CODES = {
     "ingest_finished": 4410,

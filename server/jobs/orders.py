@@ -85,7 +85,7 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
         max_utterance_s=members.take("max_utterance_s", number_in(*bounds.UTTERANCE_S), default.max_utterance_s),
         record=members.take("record", boolean, default.record),
     )
-    timed = members.take("word_timestamps", boolean, True)  # live words have their times anyway
+    timed = members.take("word_timestamps", boolean, True)  # live words always have their times
     order = common_order(members, offer=offer, word_timestamps=timed)
     members.check()
     return replace(order, live=live), unknown_members(fields, COMMON | LIVE_ONLY)
@@ -127,7 +127,7 @@ def _language(offer: Offer) -> Callable[[Sequence[object]], str]:
 
 def _metadata(values: Sequence[object]) -> Mapping[str, str]:
     value = single(values)
-    if isinstance(value, str):  # a form can only send text: JSON in it
+    if isinstance(value, str):  # forms send it as JSON text
         try:
             value = orjson.loads(value)
         except orjson.JSONDecodeError:

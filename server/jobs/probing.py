@@ -8,8 +8,8 @@ from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
 from server.storage.ports import BlobStore
 
-MAX_AT_ONCE = 8  # each costs a process for some 20 ms, a hostile one seconds; more wait
-SLACK_S = 1.0  # of an encoder's padding; decoding stops as far behind the limit
+MAX_AT_ONCE = 8  # each takes a process for some 20 ms, a hostile file for seconds; more of them wait
+SLACK_S = 1.0  # tolerance for an encoder's padding; decoding stops this far after the limit
 
 
 class Prober:

@@ -32,11 +32,11 @@ from server.storage.ports import BlobStore, JobStore
 class WorkerRules:
     """How long workers hold jobs, in seconds. storage/README.md explains how the numbers fit together."""
 
-    claim_s: float = 5.0  # of waiting for a job at a time; a lease is counted from before it, so far less than one
+    claim_s: float = 5.0  # one wait for a job; much shorter than a lease, which is counted from before the wait
     lease_s: float = 30.0
     renew_s: float = 10.0
     reap_s: float = 5.0
-    stall_s: float = 300.0  # without a finished chunk for so long, the engine is taken to hang
+    stall_s: float = 300.0  # without a finished chunk for this long, the engine is assumed to hang
     handback_s: float = 15.0  # how long a shutdown waits for the chunk in work
     retry_s: float = 1.0  # first delay after an error worth another attempt; doubles
 

@@ -10,7 +10,7 @@ from server.waiting import set_within
 
 EVERY_S = 600.0
 AT_ONCE = 200
-ORPHAN_MS = 24 * 3600 * 1000  # an upload or a dead worker's output may be this old before it is nobody's
+ORPHAN_MS = 24 * 3600 * 1000  # an upload or a dead worker's output is deleted once it is this old
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from server.waiting import racing
 @dataclass(frozen=True, slots=True)
 class JobWaiter:
     jobs: JobStore
-    closing: asyncio.Event  # set when the server stops: whoever is held gets his answer then
+    closing: asyncio.Event  # set when the server stops: held requests are answered then
 
     async def until_over(self, job: Job, *, wait_s: float) -> Job:
         """The job when it has ended, or its state after *wait_s* seconds or when the server stops."""
@@ -20,7 +20,7 @@ class JobWaiter:
         while not job.terminal and not self.closing.is_set() and (left_s := until - time.monotonic()) > 0:
             now = await self._change(job, left_s)
             if now is None:
-                return job  # deleted while we waited: its last known state is the answer
+                return job  # deleted meanwhile: the last known state is the answer
             job = now
         return job
 

@@ -31,7 +31,7 @@ from server.waiting import set_within
 PAGE = 500  # events of a log that are read at once
 STALE_AT_ONCE = 20
 RETRY_AFTER_S = 10
-WEIGHED_S = 5.0  # after so long, what a session asks of the model shows in how busy it is
+WEIGHED_S = 5.0  # after this time a session's load shows in the model's own figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class Desk:
         before = await self._closed_past(held)
         assert job.order.live is not None
         if job.order.live.encoding == CONTAINER and before.chunks:
-            await self._complete(held, before)  # what follows in the container means nothing without what came before
+            await self._complete(held, before)  # the rest of a container cannot be decoded without its beginning
             raise finished()
         live = await self._session(held, before)
         self._lives[job.id] = live

@@ -29,7 +29,7 @@ class LiveResult:
     """What is known of a live job's end beside its stored chunks. None of them ends after *duration*."""
 
     duration: int
-    received_bytes: int | None = None  # None: nobody knows any more
+    received_bytes: int | None = None  # None: no longer known
     warnings: Sequence[Mapping[str, str]] = ()
     audio: Artifact | None = None
 
@@ -46,7 +46,7 @@ class Endings:
         """End the job with everything that was heard. Raises LeaseLost, DiskFull."""
         job, engine = held.job, self.engines[held.job.environment]
         chunks = await self.storage.jobs.chunks(job.id)
-        # Hours of speech have ten thousand words and more: the event loop has others to serve meanwhile.
+        # Hours of speech have more than ten thousand words, and the event loop must not wait for them.
         transcript = await asyncio.to_thread(_transcript, chunks, heard.duration, job.order.language, engine)
         outputs = [
             await write_output(name, transcript, job, epoch=held.lease.epoch, blobs=self.storage.blobs)

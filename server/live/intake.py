@@ -17,8 +17,8 @@ from pipeline.ingest.pcm import Encoding, PcmDecoder
 from server.model import bounds
 from server.model.orders import LiveOptions
 
-PIECE_S = 0.5  # of raw audio that is taken at once: more would hold up the event loop
-PIECE_BYTES = 64 * 1024  # of a container: what a pipe holds
+PIECE_S = 0.5  # of raw audio taken at once; more would block the event loop
+PIECE_BYTES = 64 * 1024  # of a container, as much as a pipe holds
 
 Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
 """Takes samples in before its first wait, so that cancelling it loses none."""
@@ -87,8 +87,8 @@ class ContainerIntake:
     def __init__(self, isolation: Isolation, sink: Sink) -> None:
         self._isolation = isolation
         self._sink = sink
-        self._threads = ThreadPoolExecutor(3, thread_name_prefix="live")  # the third ends what the others wait for
-        self._opened = asyncio.Event()  # also when there will be no decoder
+        self._threads = ThreadPoolExecutor(3, thread_name_prefix="live")  # the third one ends what the others wait for
+        self._opened = asyncio.Event()  # set also if there will be no decoder
         self._decoding: LiveDecoding | None = None
         self._feeding: Future[bool] | None = None
         self._reading: Future[Samples | None] | None = None
@@ -100,7 +100,7 @@ class ContainerIntake:
         for at in range(0, len(data), PIECE_BYTES):
             await self._wait_until_fed()
             if self._closed or self._decoding is None:
-                return  # why there is no decoder any more, run() tells
+                return  # run() reports why there is no decoder any more
             piece = data[at : at + PIECE_BYTES]
             self._feeding = self._threads.submit(self._decoding.feed, piece)
             self.received_bytes += len(piece)

@@ -32,9 +32,11 @@ class Journal:
         self._metrics = metrics
         self._language = held.job.order.language or past.language
         self._language_probability = past.language_probability
-        self._chunks = len(past.chunks)  # how many are stored; a session may go on for hours, and none is kept here
-        self._closed = past.end  # of the last closed segment
-        self._last = 0  # the log's last event; under the lease nobody else writes there
+        self._chunks = len(
+            past.chunks
+        )  # how many are stored; they are not kept here, since a session may last for hours
+        self._closed = past.end  # end of the last closed segment
+        self._last = 0  # the log's last event; only the holder of the lease writes there
 
     async def open(self) -> None:
         """Find the end of the log. Must be called first."""

@@ -22,7 +22,7 @@ LEAD = position(0.3)
 """Audio before the end of the last word that is heard again: where a word ends is known to a tenth of a second or two,
 and a first sound that was cut off makes another word."""
 
-MIN_PROBABILITY = 1e-3  # of a word, in the log-probability of a segment that was never closed
+MIN_PROBABILITY = 1e-3  # lower bound for a word's probability in the mean of a segment that was never closed
 
 
 @dataclass(frozen=True, slots=True)

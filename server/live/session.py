@@ -35,19 +35,19 @@ from server.waiting import racing, set_within
 class LiveRules:
     """How long things may take in a live session, in seconds."""
 
-    lease_s: float = 15.0  # after the death of a server, its writers wait so long at most
+    lease_s: float = 15.0  # the longest that writers wait after the death of a server
     renew_s: float = 5.0
-    look_s: float = 1.0  # how often it is looked whether the job was canceled or its writer forgotten
-    idle_s: float = 30.0  # a writer that sends neither audio nor keep_alive for so long ends the session
-    writerless_s: float = 60.0  # and so does having no writer for so long
-    seat_s: float = 1.0  # how long a writer waits for the one before it to be gone
-    takeover_s: float = 10.0  # a writer silent for so long may be a dead connection: the next one takes its place
-    ack_s: float = 1.0  # how often a writer is told what arrived
-    frame_s: float = 30.0  # audio in one message; more cannot be live
-    stale_s: float = 5.0  # how often jobs are looked for that lost their process and their writer
+    look_s: float = 1.0  # how often to check for a cancel and for a missing writer
+    idle_s: float = 30.0  # without audio and keep_alive for this long, the session ends
+    writerless_s: float = 60.0  # without a writer for this long, the session ends
+    seat_s: float = 1.0  # how long a new writer waits for the one before it to leave
+    takeover_s: float = 10.0  # a writer silent for this long may be a dead connection, and the next one takes its place
+    ack_s: float = 1.0  # how often a writer is told how much arrived
+    frame_s: float = 30.0  # audio in one message; more than this is not live
+    stale_s: float = 5.0  # how often to look for jobs that lost their process and their writer
 
 
-MIN_PAUSE_S = 0.02  # between two looks at a session that is about to end
+MIN_PAUSE_S = 0.02  # between two checks of a session that is about to end
 
 
 class LiveSession:
@@ -74,7 +74,7 @@ class LiveSession:
         self.rules = rules
         self.began = time.monotonic()
         self.over = asyncio.Event()  # its job has ended, or is no longer in this process
-        self.ended_by: Refused | None = None  # why it ended, where its writer did not wish so
+        self.ended_by: Refused | None = None  # why it ended, if its writer did not ask for it
         self._held = held
         self._session = session
         self._journal = journal
@@ -84,10 +84,10 @@ class LiveSession:
         self._closing = closing
         self._tape = Tape() if self.options.record else None
         self.resumed = past.settled > 0
-        self._heard = past.origin.position  # end of the audio that was taken in, on the stream's clock
+        self._heard = past.origin.position  # end of the audio taken so far, on the stream's clock
         self._retractions = 0
         self._ending = asyncio.Event()
-        self._deaf = False  # what the intake still gives is of no use
+        self._deaf = False  # the rest of the intake's audio is ignored
         self._seat: Seat | None = None
         self._vacant = asyncio.Event()
         self._taking = False
@@ -104,7 +104,7 @@ class LiveSession:
     @asynccontextmanager
     async def seat(self) -> AsyncIterator["Seat"]:
         """The right to write while the block lasts. Raises Refused ingest_finished, ingest_busy."""
-        if self._seat is not None:  # it may be the same writer, whose broken connection is still being emptied
+        if self._seat is not None:  # it may be the same writer, whose broken connection is still being read
             await set_within(self._vacant, self.rules.seat_s)
         if self.ending:
             raise finished()
@@ -250,9 +250,9 @@ class LiveSession:
         try:
             await self._intake.run()
         except EmptyAudio:
-            return None  # nobody said anything
+            return None  # there was no audio
         except PipelineError as error:
-            self.ended_by = Refused(error.code, str(error))  # also where the writer had ended it before
+            self.ended_by = Refused(error.code, str(error))  # also if the writer had ended it before
             return error
         finally:
             self._ending.set()

@@ -22,7 +22,7 @@ class Tape:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._added: list[Samples] = []  # bounded by flush() every second, and the session's pace
+        self._added: list[Samples] = []  # bounded by flush() every second and by the pace of the session
         self._recording: Recording | None = None
         self._writing = asyncio.Lock()
         self.torn = False  # something could not be written: there will be no recording

@@ -30,9 +30,9 @@ class LogBatch:
 
     events: list[NewEvent] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)  # that were closed
-    partial: bytes | None = None  # the newest, if one came behind the last word
-    partial_ended: bool = False  # what was shown before is in the log now
-    partials: int = 0  # that were reported, shown or not
+    partial: bytes | None = None  # the newest, if it came after the last word
+    partial_ended: bool = False  # the one shown before is in the log now
+    partials: int = 0  # how many were reported, shown or not
     lags_s: list[float] = field(default_factory=list)  # of the words
     settled: int = 0  # end of the last word
     language: LanguageDetected | None = None

@@ -21,5 +21,5 @@ TELEPHONE_ENCODINGS = ("mulaw", "alaw")
 TELEPHONE_RATE = 8_000
 """Samples a second of TELEPHONE_ENCODINGS where a request names no sample_rate, as telephone lines carry them."""
 CHANNELS = range(1, 3)
-ENDPOINTING_MS = range(200, 5001)  # below, words of one sentence would be torn apart
+ENDPOINTING_MS = range(200, 5001)  # less would tear a sentence apart
 UTTERANCE_S = (3.0, 20.0)

@@ -29,7 +29,7 @@ class Delivery:
     state: str  # pending | delivered | failed | disabled
     created_at: int
     next_at: int | None
-    tried: int = 0  # attempts of the present schedule; redeliver() starts a new one, *attempts* keeps them all
+    tried: int = 0  # attempts of the present schedule; redeliver() starts a new one, *attempts* has all
     attempts: tuple[Attempt, ...] = ()
 
 

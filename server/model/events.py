@@ -14,7 +14,7 @@ class NewEvent:
 @dataclass(frozen=True, slots=True)
 class Event:
     stream: str
-    seq: int  # 1, 2, 3, ... without holes
+    seq: int  # 1, 2, 3, ... without gaps
     at: int
     type: str
     body: bytes

@@ -25,10 +25,10 @@ class Cause(StrEnum):
     CLAIMED = "claimed"  # a worker took it
     FINISHED = "finished"  # every output is written
     BROKE = "broke"  # an error that ends the job
-    CANCELED = "canceled"  # the client's wish, seen by whoever may act on it
-    LEASE_LOST = "lease lost"  # the worker died, hangs or was too slow to renew
-    RELEASED = "released"  # the worker hands it back: shutdown, or an error worth another attempt
-    TOO_OLD = "too old"  # waited in the queue for longer than anyone would want the answer
+    CANCELED = "canceled"  # the client asked for it
+    LEASE_LOST = "lease lost"  # the worker died, hung or was too slow to renew
+    RELEASED = "released"  # the worker handed it back: shutdown, or an error worth another attempt
+    TOO_OLD = "too old"  # it waited in the queue for too long
 
 
 NEXT: Mapping[tuple[State, Cause], State] = {
@@ -63,7 +63,7 @@ class LiveProgress:
 
     received_bytes: int | None
     received_s: float | None
-    settled_bytes: int | None = None  # what even a restart of the server would not ask for again
+    settled_bytes: int | None = None  # needed no more, even after a restart of the server
     lag_s: float | None = None  # of the last final word behind the arrival of its sound
 
     def to_json(self) -> dict[str, float | int | None]:
@@ -119,7 +119,7 @@ class Job(Result):
     expires_at: int | None = None  # when the record and its outputs are deleted
     cancel_requested_at: int | None = None
     attempt: int = 0
-    epoch: int = 0  # grows with every claim: outputs of one epoch never mix with another's
+    epoch: int = 0  # grows with every claim, so that outputs of two claims never mix
     progress: float = 0.0  # 0..1, never decreases
     stage: str | None = None  # downloading | transcribing | writing
 
@@ -128,7 +128,7 @@ class Job(Result):
         return self.state in TERMINAL
 
 
-LIVE_GRACE_MS = 90_000  # the writer's 60 s to come (back), and 30 s for a server to restart
+LIVE_GRACE_MS = 90_000  # 60 s for the writer to come (back), and 30 s for a server to restart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

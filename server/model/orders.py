@@ -12,13 +12,13 @@ class Source:
     filename: str | None = None
     url: str | None = None
     bytes: int | None = None
-    format: str | None = None  # as found in the bytes, never as claimed by a name
+    format: str | None = None  # as found in the bytes, never from the file's name
 
 
-AUDIO = "audio"  # the output that is a live session's recording
+AUDIO = "audio"  # the name of the output with a live session's recording
 
 
-CONTAINER = "container"  # the encoding that says itself what it is; the others are raw samples
+CONTAINER = "container"  # the encoding for files that describe themselves; the others are raw samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class LiveOptions:
 class Order:
     """What the client asked for. It never changes after acceptance."""
 
-    output_formats: tuple[str, ...] = ("json",)  # of json, srt, vtt, txt; at least one, no twice
+    output_formats: tuple[str, ...] = ("json",)  # of json, srt, vtt, txt; at least one, none twice
     word_timestamps: bool = False
     language: str | None = None
     model: str | None = None

@@ -35,7 +35,7 @@ class Records:
         """The record with the words that its order asked for. Its links are valid for *ttl_s* seconds."""
         words = None
         if job.state is State.COMPLETED and job.order.word_timestamps:
-            # A long file has a hundred thousand words: the event loop has others to serve meanwhile.
+            # A long file has a hundred thousand words, and the event loop must not wait for them.
             words = await asyncio.to_thread(_all_words, await self.jobs.chunks(job.id))
         shown = record(job, self.links, ttl_s=ttl_s, words=words)
         if job.order.live is not None:

@@ -23,7 +23,7 @@ from server.model.accounts import ApiKey, Plan, SigningKeys, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RateLimited, StorageBusy
 from server.storage.ports import AccountStore, Counter
 
-MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are not by the day
+MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are counted by the month
 FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
 
 
@@ -46,7 +46,7 @@ class Door:
             caller = self._anonymous(request)
         _check_body(request, operation, caller.plan)
         if operation.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
-            idempotency_key(key)  # said at once, also where repeating a request changes nothing
+            idempotency_key(key)  # refused at once, also where repeating a request changes nothing
         return caller
 
     async def identify(self, request: HTTPConnection) -> Caller:
@@ -111,7 +111,9 @@ class Door:
         try:
             await self.accounts.touch(key.id, now_ms())
         except (DiskFull, StorageBusy) as error:
-            log.warning("last use of a key not written: %s", error)  # what he came for may need no writing
+            log.warning(
+                "last use of a key not written: %s", error
+            )  # The request itself may not need to write, so let it go on.
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:

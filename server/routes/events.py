@@ -43,7 +43,7 @@ class Seats:
     """Counts open streams. A file has few readers; a live session may have many."""
 
     rules: Streams
-    _open: Counter[str] = field(default_factory=Counter)  # by job and, where that is counted, by caller
+    _open: Counter[str] = field(default_factory=Counter)  # by job and, for files, by caller
 
     @contextmanager
     def taken(self, job: Job, caller: str) -> Iterator[None]:
@@ -63,7 +63,7 @@ class Seats:
             yield
         finally:
             self._open.subtract(most.keys())
-            self._open += Counter()  # forgets who has none
+            self._open += Counter()  # removes the zero counts
 
 
 class _Seated(StreamingResponse):

@@ -34,13 +34,13 @@ from server.storage.ports import JobStore
 from server.waiting import racing
 
 MAX_BODY = 64 * 1024
-PIECE_BYTES = 256 * 1024  # of an HTTP body that is taken at once
-MIN_AUDIO_S = 1.0  # of the month's audio that must be left to start; what was used is counted at the end
-TOKEN_MARGIN_S = 3600  # a session's own link to its audio outlives the longest session by so much
+PIECE_BYTES = 256 * 1024  # of an HTTP body, taken at once
+MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
+TOKEN_MARGIN_S = 3600  # a session's link for its audio is valid for this much longer than the longest session
 AUDIO_TYPES = (
     "application/octet-stream", "audio/webm", "audio/ogg", "audio/mpeg", "audio/flac", "audio/wav", "audio/x-wav",
     "audio/aac", "audio/mp4", "audio/l16", "audio/basic", "video/webm", "video/mp2t",
-    "application/x-www-form-urlencoded",  # what curl calls any --data-binary
+    "application/x-www-form-urlencoded",  # curl's media type for any --data-binary
 )  # fmt: skip
 TOKEN = Parameter(name="token", place="query", schema={"type": "string"}, description="A stream token of scope ingest")
 
@@ -181,7 +181,7 @@ async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:
         ended = [task for task in tasks if task.done()]
     for task in ended:
         task.result()
-    seat.keep_alive()  # raises where it is ours no longer
+    seat.keep_alive()  # raises if another writer has the seat
 
 
 def _new_job(caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]]) -> NewJob:

@@ -94,7 +94,7 @@ class LiveSockets:
             raise Problem("ingest_busy", "another writer has taken over")
         job = await self.jobs.get(live.job.id)
         if job is not None and job.terminal:
-            await asyncio.sleep(CLOSING_S)  # its last events are on their way, to a writer that reads
+            await asyncio.sleep(CLOSING_S)  # the last events are still on their way to the writer
 
     async def _take(self, socket: Socket, live: LiveSession, seat: Seat) -> None:
         """Take what the writer sends until it leaves."""

@@ -51,7 +51,7 @@ class OpenAI:
     jobs: JobStore
     blobs: BlobStore
     following: Following
-    quiet_s: float  # a stream without a word for so long gets a sign of life
+    quiet_s: float  # a stream that is silent for this long gets a keep-alive
     offers: Mapping[str, Offer]
 
     def operations(self) -> list[Operation]:

@@ -26,7 +26,7 @@ class Ops:
     jobs: JobStore
     outbox: Outbox
     metrics: Metrics
-    ready: Callable[[], Mapping[str, Any] | None]  # what the server runs, None once it stops
+    ready: Callable[[], Mapping[str, Any] | None]  # the engine's description, None once the server stops
     base_url: str
 
     def operations(self) -> list[Operation]:

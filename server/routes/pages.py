@@ -29,7 +29,7 @@ POLICY: Mapping[str, str] = {
     "script-src": "'self'",
     "style-src": "'self'",
     "img-src": "'self' data:",
-    "media-src": "'self' blob:",  # the listener's own file and its captions never leave his machine
+    "media-src": "'self' blob:",  # the user's own file and its captions never leave the browser
     "connect-src": "'self'",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -39,7 +39,7 @@ GUARDS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
-    "Referrer-Policy": "no-referrer",  # a link may carry a stream token
+    "Referrer-Policy": "no-referrer",  # a page's address may contain a stream token
 }
 
 

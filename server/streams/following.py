@@ -31,7 +31,7 @@ class Following:
     jobs: JobStore
     records: Records
     metrics: Metrics
-    closing: asyncio.Event  # set when the server stops: readers leave, and come back by their last id
+    closing: asyncio.Event  # set when the server stops: readers leave and resume later by their last id
 
     async def follow(self, job_id: str, *, after: int, quiet_s: float) -> AsyncGenerator[Seen]:
         """Yield every event after number *after* once and in order, partials in their places, None after *quiet_s* of

@@ -15,7 +15,7 @@ class ShownPartial:
     """A partial as readers get it: *body* is its JSON, *number* tells it from the one before."""
 
     number: int
-    after: int  # the last event of the log when it was heard
+    after: int  # the log's last event at the time
     body: bytes
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-JITTER = 0.2  # +- this share of each delay, so that a crowd that failed together does not come back together
+JITTER = 0.2  # +- this share of each delay, so that deliveries that failed together do not come back together
 LONGEST_RETRY_AFTER_S = 24 * 3600
 
 _SECONDS = re.compile(r"[0-9]{1,9}")

@@ -19,9 +19,9 @@ from server.webhooks.backoff import delay_after
 from server.webhooks.courier import GONE, Courier, Reply, signing_secrets
 
 MAX_AT_ONCE = 64
-MAX_PER_HOST = 4  # so that one dead host holds up nobody else,
-MAX_PER_ACCOUNT = 16  # and neither do a hundred of one customer's
-MARGIN_S = 15.0  # a claimed delivery is nobody else's for this much longer than an attempt may take
+MAX_PER_HOST = 4  # so that a dead host does not delay the others,
+MAX_PER_ACCOUNT = 16  # nor a customer with a hundred of them
+MARGIN_S = 15.0  # a claimed delivery stays reserved for this much longer than an attempt may take
 
 
 @dataclass(slots=True, kw_only=True)

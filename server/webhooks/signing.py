@@ -58,4 +58,4 @@ def _signature(key: bytes, message_id: str, timestamp: str, body: bytes) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")  # a broken header must be refused, not crash
+    return text.encode(errors="surrogatepass")  # broken headers must be refused, not crash

@@ -8,8 +8,8 @@ from server.model.accounts import Account, ApiKey, WebhookSecret
 from server.storage.sqlite.database import Database, Row, Transaction
 from server.storage.sqlite.rows import text_of
 
-TOUCH_EVERY_MS = 60_000  # the last use is known to the minute, and costs a commit a minute, not one per request
-MAX_TOUCHED = 10_000  # keys whose last write is remembered; then all are written once more
+TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
+MAX_TOUCHED = 10_000  # keys whose last write is remembered; beyond it all are forgotten and written once more
 
 KEY_COLUMNS = (
     "id",

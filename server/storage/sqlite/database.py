@@ -28,11 +28,11 @@ Clock: TypeAlias = Callable[[], int]
 Row: TypeAlias = sqlite3.Row
 T = TypeVar("T")
 
-MAX_IN_ONE_COMMIT = 256  # writers that share a commit; more wait for the next one
+MAX_IN_ONE_COMMIT = 256  # writes that share a commit; more wait for the next one
 BUSY_S = 10.0  # how long another process may hold the write lock; far less than a lease
 POLL_S = 0.15  # other processes' commits are seen this late at most
-READERS = 4  # so that a search over many transcripts holds up no look-up of a key
-WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is cut once its pages are in the database
+READERS = 4  # so that a search over many transcripts does not delay looking up a key
+WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is truncated once its pages are in the database
 NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 
 
@@ -86,7 +86,7 @@ class _Write(Generic[T]):
         try:
             self._result = self._function(transaction)
         except Exception as error:
-            if not connection.in_transaction:  # a full disk may undo everything, not only this
+            if not connection.in_transaction:  # a full disk may have undone everything, not only this
                 raise
             connection.execute("ROLLBACK TO one")
             self._failure: Exception | None = error
@@ -112,7 +112,7 @@ class Watch:
 
     def wake(self) -> None:
         """Wake the task, from any thread."""
-        with suppress(RuntimeError):  # the waiter's loop has ended; nobody waits there any more
+        with suppress(RuntimeError):  # the waiter's loop has ended, so there is nothing to wake
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
@@ -144,7 +144,7 @@ class Database:
             raise _translated(error, f"{path}") from error
         self._seen_version = -1
         self._readers = ThreadPoolExecutor(READERS, "storage-read")
-        # A daemon, so that a program that ends without close() does end; what it had not committed nobody was told of.
+        # A daemon, so that a program can end without close(); uncommitted writes were never confirmed to anyone.
         self._writer = threading.Thread(target=self._write_forever, name="storage-write", daemon=True)
         self._writer.start()
 
@@ -173,7 +173,7 @@ class Database:
             first = not self._watches
             self._watches.setdefault(topic, set()).add(watch)
         if first:
-            self._queue.put(None)  # the writing thread sleeps without end while nobody watches
+            self._queue.put(None)  # without watchers the writing thread sleeps until it is woken
         try:
             yield watch
         finally:
@@ -288,7 +288,7 @@ class Database:
             rows = self._writing.execute(
                 "SELECT revision, topic FROM changes WHERE revision > ? ORDER BY revision", (self._seen_revision,)
             ).fetchall()
-        except sqlite3.Error:  # those who wait meet the error themselves, with their next read
+        except sqlite3.Error:  # waiters will get the error themselves, with their next read
             with self._watches_lock:
                 everything = set(self._watches)
             self._wake(everything)

@@ -10,7 +10,7 @@ from server.storage.sqlite.events import append, status_event, terminal_event
 from server.storage.sqlite.outbox import enqueue
 from server.storage.sqlite.rows import BATCH, error_of, job_of, quotas_of, text_of
 
-MAX_ATTEMPTS = 4  # a file that breaks its worker cannot eat the fleet
+MAX_ATTEMPTS = 4  # so that a file that crashes workers does not stop all of them
 QUEUE_TOPIC = "queue"
 
 

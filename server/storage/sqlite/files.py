@@ -95,7 +95,7 @@ class FileBlobs:
         running = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         try:
             return await asyncio.shield(running)
-        except asyncio.CancelledError:  # never leave while a thread still uses a descriptor that is about to be closed
+        except asyncio.CancelledError:  # a thread may still use a descriptor that is about to be closed
             await asyncio.wait([running])
             raise
         except OSError as error:
@@ -133,7 +133,7 @@ class _HalfWritten:
             path = self._folder / secrets.token_hex(16)
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-            if os.fstat(self._descriptor).st_nlink:  # else a sweep was faster than the lock
+            if os.fstat(self._descriptor).st_nlink:  # otherwise a sweep was faster than the lock
                 self._path = path
             else:
                 os.close(self._descriptor)
@@ -195,7 +195,7 @@ def _open_for_reading(path: Path) -> int:
 def _delete(path: Path) -> None:
     if path.is_dir():
         while path.exists():
-            with suppress(FileNotFoundError):  # somebody else deletes the same tree
+            with suppress(FileNotFoundError):  # another process is deleting the same tree
                 shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

@@ -20,14 +20,14 @@ from server.storage.sqlite.rows import job_of
 
 MAX_QUEUED = 10_000  # waiting batch jobs; more are refused with QueueFull
 CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
-COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window: for the operator's questions
+COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window, for the operator's questions
 
 
 class SqliteJobs:
     def __init__(self, database: Database, *, max_queued: int = MAX_QUEUED) -> None:
         self._database = database
         self._most_queued = max_queued
-        self._boot = secrets.token_hex(8)  # what this process reserves ends with it
+        self._boot = secrets.token_hex(8)  # reservations end with their process
 
     # --- acceptance ---
 
@@ -69,8 +69,8 @@ class SqliteJobs:
         claiming = asyncio.ensure_future(self._database.write(claim))
         try:
             return await asyncio.shield(claiming)
-        except asyncio.CancelledError:  # a lease that nobody holds would keep its job waiting until it runs out
-            with suppress(StorageError):  # then nothing was claimed, or the lease runs out by itself
+        except asyncio.CancelledError:  # a lease without a holder would block its job until it expires
+            with suppress(StorageError):  # then nothing was claimed, or the lease expires by itself
                 lease, _ = await claiming
                 if lease is not None:
                     await self.release(lease, delay_s=0.0, error=None, count=False)
@@ -201,7 +201,7 @@ class SqliteJobs:
             row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
             if row is None:
                 return None
-            if State(row["state"]) not in TERMINAL:  # its usage is counted like that of a canceled job
+            if State(row["state"]) not in TERMINAL:  # its usage counts like that of a canceled job
                 cancel(tx, row, return_quota=leases.untouched(row))
             tx.run("DELETE FROM jobs WHERE id = ?", (job_id,))
             tx.announce(job_id)

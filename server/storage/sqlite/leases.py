@@ -23,7 +23,7 @@ from server.storage.sqlite.submission import remember_claimed
 FENCE = "SELECT * FROM jobs WHERE id = :id AND lease_id = :lease_id AND state = 'processing' AND lease_until > :now"
 """The job's row while the lease is still its own. One that has run out is refused even before it was reaped."""
 
-QUEUE_BOUND_MS = 24 * 60 * 60 * 1000  # nobody wants the answer any more
+QUEUE_BOUND_MS = 24 * 60 * 60 * 1000  # older jobs fail: the answer comes too late
 CAUSES = {State.COMPLETED: Cause.FINISHED, State.FAILED: Cause.BROKE, State.CANCELED: Cause.CANCELED}
 
 

@@ -172,7 +172,7 @@ def _claim_due(tx: Transaction, *, room: dict[str, object], busy_s: float) -> tu
         for due in rows
         for row in tx.all("UPDATE deliveries SET next_at = ? WHERE id = ? RETURNING *", (busy_until, due["id"]))
     ]
-    # What is due and had no room waits for a record, not for a time.
+    # Deliveries that are due but had no room wait for a record, not for a time.
     later = tx.one("SELECT min(next_at) AS at FROM deliveries WHERE state = 'pending' AND next_at > ?", (tx.now,))
     next_at = None if later is None else later["at"]
     return _deliveries(tx, claimed), None if next_at is None else (next_at - tx.now) / 1000
@@ -188,7 +188,7 @@ def _record(tx: Transaction, delivery_id: str, attempt: Attempt, state: str) -> 
     if not moved:
         return  # deleted with its job while the message was on its way
     tx.run(
-        # Two senders may have counted alike, when one was taken for dead: both attempts stay in the log.
+        # Two senders may use the same number, if one was taken for dead: the log keeps both attempts.
         "INSERT INTO attempts (delivery, n, at, status_code, duration_ms, error, next_attempt_at) SELECT"
         " ?, max(?, 1 + coalesce((SELECT max(n) FROM attempts WHERE delivery = ?), 0)), ?, ?, ?, ?, ?",
         (

@@ -9,8 +9,8 @@ from server.storage.sqlite.events import append, status_event
 from server.storage.sqlite.rows import BATCH, LIVE, job_of, text_of
 
 KEY_KEPT_MS = 24 * 60 * 60 * 1000
-ASSUMED_AUDIO_S = 300.0  # of a source whose length nobody knows yet: its place in the queue
-MIN_COUNTED_AUDIO_S = 1.0  # a thousand tiny files are work too
+ASSUMED_AUDIO_S = 300.0  # assumed for a source of unknown length, for its place in the queue
+MIN_COUNTED_AUDIO_S = 1.0  # each file counts at least this much: a thousand tiny ones are work too
 LAST_CLAIMED = ""  # the row of the fairness table that belongs to no account
 
 
@@ -21,7 +21,7 @@ def begin(tx: Transaction, key: IdempotencyKey, boot: str) -> str | None:
         return str(row["job"])
     if row is not None and row["boot"] == boot:
         raise IdempotencyInProgress("the first request with this Idempotency-Key is still arriving")
-    _keep_key(tx, key, None, boot)  # also over one that a server now dead was taking in
+    _keep_key(tx, key, None, boot)  # also if a server that died had reserved it
     return None
 
 
@@ -39,7 +39,7 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
             if earlier["fingerprint"] != key.fingerprint:
                 raise IdempotencyReused("this Idempotency-Key was used before for another request")
             return Submitted(job_of(_row(tx, earlier["job"])), replayed=True)
-    for quota in new.quotas:  # first, for of two reasons this is the one that waiting a minute does not mend
+    for quota in new.quotas:  # first: of two reasons to refuse, this one does not pass within a minute
         count = take(tx, new.account, quota)
         if not count.allowed:
             raise QuotaExceeded(quota.name, limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
