@@ -19,7 +19,7 @@ from tests.server.running import ROOT, Server, environment, running
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-WIRE = (ROOT / "server" / "README.md").read_text(encoding="utf-8")
+WIRE = (ROOT / "server" / "api.md").read_text(encoding="utf-8")
 NOT_TRIED = ("scripts/serve", "scripts/test")
 """What serves until it is stopped, and what runs this very test."""
 

@@ -13,7 +13,7 @@ AT_ONCE = 200
 ORPHAN_MS = 24 * 3600 * 1000  # an upload or a dead worker's output is deleted once it is this old
 
 
-@dataclass(slots=True)
+@dataclass
 class Sweeper:
     jobs: JobStore
     blobs: BlobStore

@@ -4,7 +4,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -68,17 +68,29 @@ def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
     return run
 
 
-def opened(folder: Path, clock: Callable[[], int] | None = None, **options: int) -> Storage:
-    return open_storage(folder / "data", clock=clock or ManualClock(), **options)
+@dataclass(frozen=True)
+class Backend:
+    """One way to store things. The contract tests run with each of BACKENDS."""
+
+    open: Callable[..., Storage]
+
+    def opened(self, folder: Path, clock: Callable[[], int] | None = None, **options: int) -> Storage:
+        return self.open(folder / "data", clock=clock or ManualClock(), **options)
+
+    @asynccontextmanager
+    async def stored(
+        self, folder: Path, clock: Callable[[], int] | None = None, **options: int
+    ) -> AsyncIterator[Storage]:
+        storage = self.opened(folder, clock, **options)
+        try:
+            yield storage
+        finally:
+            await storage.close()
 
 
-@asynccontextmanager
-async def stored(folder: Path, clock: Callable[[], int] | None = None, **options: int) -> AsyncIterator[Storage]:
-    storage = opened(folder, clock, **options)
-    try:
-        yield storage
-    finally:
-        await storage.close()
+BACKENDS = {"sqlite": Backend(open_storage)}
+opened, stored = BACKENDS["sqlite"].opened, BACKENDS["sqlite"].stored
+"""For tests that need any storage, and for those that look inside of SQLite's."""
 
 
 def quota(name: str = "transcriptions", *, limit: int | None = 5, amount: int = 1) -> Quota:
