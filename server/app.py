@@ -6,11 +6,11 @@ build() makes a Service from settings, storage and engines: an ASGI app and the 
 
 import asyncio
 import os
-import secrets
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from starlette.routing import BaseRoute, Route, Router
@@ -18,9 +18,9 @@ from starlette.types import ASGIApp
 
 from estimator import Estimator
 from pipeline.ingest.isolation import Isolation
+from server.accounts.issuing import fresh_id
 from server.accounts.limits import Limits
 from server.accounts.plans import Plans
-from server.clock import now_ms
 from server.config import Config
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
@@ -36,7 +36,7 @@ from server.jobs.worker import Workers
 from server.live.desk import Desk, DeskParts
 from server.live.session import LiveRules
 from server.metrics import Metrics
-from server.model.ids import CHANCE_BYTES, Prefix, new_id
+from server.model.ids import Prefix
 from server.records.links import Links
 from server.records.records import Records
 from server.routes.accepting import Accepting
@@ -120,16 +120,9 @@ class Service:
 
 
 def build(
-    config: Config,
-    *,
-    limits: Limits,
-    storage: Storage,
-    engines: Mapping[str, ServedEngine],
-    isolation: Isolation,
-    estimator: Estimator,
-    public_base_url: str,
-    live_rules: LiveRules = LIVE_RULES,
-) -> Service:
+    config: Config, *, limits: Limits, storage: Storage, engines: Mapping[str, ServedEngine], isolation: Isolation,
+    estimator: Estimator, public_base_url: str, live_rules: LiveRules = LIVE_RULES,
+) -> Service:  # fmt: skip
     """Make the service. *engines* has those of the production and of the sandbox environment. Nothing runs yet."""
     domain = build_domain(
         config, limits=limits, storage=storage, engines=engines, isolation=isolation,
@@ -137,23 +130,16 @@ def build(
     )  # fmt: skip
     app = with_middleware(
         build_routes(config, domain, limits=limits, estimator=estimator),
-        cors_origins=config.cors_origins, metrics=domain.metrics, new_request_id=_new_request_id,
+        cors_origins=config.cors_origins, metrics=domain.metrics, new_request_id=partial(fresh_id, Prefix.REQUEST),
         sandbox_host=config.sandbox_host,
     )  # fmt: skip
     return Service(app, domain)
 
 
 def build_workers(
-    name: str,
-    config: Config,
-    *,
-    limits: Limits,
-    storage: Storage,
-    engines: Mapping[str, ServedEngine],
-    egress: Egress,
-    prober: Prober,
-    metrics: Metrics,
-) -> Workers:
+    name: str, config: Config, *, limits: Limits, storage: Storage, engines: Mapping[str, ServedEngine],
+    egress: Egress, prober: Prober, metrics: Metrics,
+) -> Workers:  # fmt: skip
     """Make the workers of one process: the server's, or those of `scribewire worker`."""
     tools = Tools(
         jobs=storage.jobs, blobs=storage.blobs, fetcher=Fetcher(egress, storage.blobs), prober=prober,
@@ -166,15 +152,9 @@ def build_workers(
 
 
 def build_domain(
-    config: Config,
-    *,
-    limits: Limits,
-    storage: Storage,
-    engines: Mapping[str, ServedEngine],
-    isolation: Isolation,
-    links: Links,
-    live_rules: LiveRules,
-) -> Domain:
+    config: Config, *, limits: Limits, storage: Storage, engines: Mapping[str, ServedEngine], isolation: Isolation,
+    links: Links, live_rules: LiveRules,
+) -> Domain:  # fmt: skip
     """Make everything below the routes."""
     metrics, closing, partials = Metrics(), asyncio.Event(), Partials()
     for environment, engine in engines.items():
@@ -270,7 +250,3 @@ def _describe_engine(engine: ServedEngine) -> Mapping[str, Any]:
         "bundled": engine.offer.bundled,
         "warnings": [dict(warning) for warning in engine.offer.warnings],
     }
-
-
-def _new_request_id() -> str:
-    return new_id(Prefix.REQUEST, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))

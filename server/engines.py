@@ -45,24 +45,15 @@ def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
 
 def settings(config: Config) -> EngineSettings:
     return EngineSettings(
-        engine=config.engine,
-        model=config.whisper_model,
-        device=config.device,
-        compute_type=config.compute_type,
-        threads=config.model_threads,
-        download_wait_s=config.model_download_s,
-    )
+        engine=config.engine, model=config.whisper_model, device=config.device, compute_type=config.compute_type,
+        threads=config.model_threads, download_wait_s=config.model_download_s,
+    )  # fmt: skip
 
 
 def _served(
-    stack: ExitStack,
-    loaded: Loaded,
-    voice: VoiceDetector | None,
-    isolation: Isolation,
-    threads: Executor,
-    *,
+    stack: ExitStack, loaded: Loaded, voice: VoiceDetector | None, isolation: Isolation, threads: Executor, *,
     data_dir: Path,
-) -> ServedEngine:
+) -> ServedEngine:  # fmt: skip
     engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
     batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)

@@ -1,4 +1,4 @@
-"""Making accounts, keys and webhook secrets, for the API and for the operator's command line."""
+"""Making ids, accounts, keys and webhook secrets, for the API and for the operator's command line."""
 
 import secrets
 from collections.abc import Mapping
@@ -19,19 +19,18 @@ class Issued:
     secret: str
 
 
+def fresh_id(prefix: Prefix) -> str:
+    """An id that was never used before, of this moment."""
+    return new_id(prefix, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
+
+
 def issue_key(account_id: str, *, environment: str, name: str | None) -> Issued:
     """Make a key for an account. The caller stores it."""
     secret = make_key(environment, secrets.token_bytes(KEY_CHANCE_BYTES))
     key = ApiKey(
-        id=new_id(Prefix.KEY, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES)),
-        account=account_id,
-        environment=environment,
-        name=name,
-        hash=digest(secret),
-        prefix=display_prefix(secret),
-        last4=last4(secret),
-        created_at=now_ms(),
-    )
+        id=fresh_id(Prefix.KEY), account=account_id, environment=environment, name=name, hash=digest(secret),
+        prefix=display_prefix(secret), last4=last4(secret), created_at=now_ms(),
+    )  # fmt: skip
     return Issued(key, secret)
 
 
@@ -43,11 +42,10 @@ async def open_account(
     accounts: AccountStore, *, plan: str, environment: str, name: str | None, limits: Mapping[str, object] | None = None
 ) -> tuple[Account, Issued]:
     """Store a new account with its first key and return both."""
-    now = now_ms()
     account = Account(
-        id=new_id(Prefix.ACCOUNT, ms=now, chance=secrets.token_bytes(CHANCE_BYTES)),
+        id=fresh_id(Prefix.ACCOUNT),
         plan=plan,
-        created_at=now,
+        created_at=now_ms(),
         webhook_secret=issue_webhook_secret(),
         limits=limits or {},
     )

@@ -176,13 +176,5 @@ def _machine(_config: Config) -> Finding:
 
 
 CHECKS: tuple[Callable[[Config], Finding], ...] = (
-    _machine,
-    _data_folder,
-    _codecs,
-    _network,
-    _proxy,
-    _bundled,
-    _engine,
-    _windows,
-    _capacity,
-)
+    _machine, _data_folder, _codecs, _network, _proxy, _bundled, _engine, _windows, _capacity,
+)  # fmt: skip

@@ -30,13 +30,7 @@ def completed_outcome(
     transcript: Transcript, artifacts: Sequence[Artifact], *, warnings: Sequence[Mapping[str, str]] = ()
 ) -> Outcome:
     return Outcome(
-        state=State.COMPLETED,
-        duration_s=seconds(transcript.duration),
-        language=transcript.language,
-        language_probability=transcript.language_probability,
-        engine=transcript.engine,
-        model=transcript.model,
-        text=transcript.text,
-        artifacts=tuple(artifacts),
-        warnings=tuple(warnings),
-    )
+        state=State.COMPLETED, duration_s=seconds(transcript.duration), language=transcript.language,
+        language_probability=transcript.language_probability, engine=transcript.engine, model=transcript.model,
+        text=transcript.text, artifacts=tuple(artifacts), warnings=tuple(warnings),
+    )  # fmt: skip

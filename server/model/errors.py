@@ -58,9 +58,9 @@ def invalid(errors: Sequence[FieldError]) -> Refused:
 class LimitReached(RequestError):
     """A counted limit is used up: *used* of *limit*. *name* is the window or allowance."""
 
-    def __init__(self, name: str, *, limit: int, used: int) -> None:
+    def __init__(self, name: str, *, limit: int, used: int, resets_at: int = 0) -> None:
         super().__init__(f"{name}: {used} of {limit} used")
-        self.name, self.limit, self.used = name, limit, used
+        self.name, self.limit, self.used, self.resets_at = name, limit, used, resets_at
 
 
 class RateLimited(LimitReached):
@@ -68,19 +68,11 @@ class RateLimited(LimitReached):
 
     code = "rate_limited"
 
-    def __init__(self, name: str, *, limit: int, used: int, resets_at: int) -> None:
-        super().__init__(name, limit=limit, used=used)
-        self.resets_at = resets_at
-
 
 class QuotaExceeded(LimitReached):
     """The account has used up an allowance of its day or month. Wait until *resets_at* (ms since 1970 UTC)."""
 
     code = "quota_exceeded"
-
-    def __init__(self, name: str, *, limit: int, used: int, resets_at: int) -> None:
-        super().__init__(name, limit=limit, used=used)
-        self.resets_at = resets_at
 
 
 class ConcurrencyLimited(LimitReached):

@@ -5,6 +5,7 @@ import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.requests import Request
 
@@ -16,9 +17,9 @@ from server.http.caller import Caller
 from server.http.headers import idempotency_key
 from server.model.accounts import Plan, Quota
 from server.model.errors import FieldError, Refused
-from server.model.jobs import IdempotencyKey
+from server.model.jobs import IdempotencyKey, NewJob
 from server.model.offers import Offer
-from server.model.orders import Order
+from server.model.orders import Order, Source
 from server.storage.ports import JobStore, Outbox
 
 
@@ -76,8 +77,19 @@ def with_fingerprint(key: IdempotencyKey | None, *said: bytes) -> IdempotencyKey
     return None if key is None else replace(key, fingerprint=hashlib.sha256(b"".join(said)).hexdigest())
 
 
-def job_quotas(plan: Plan, audio_s: float | None) -> tuple[Quota, ...]:
-    """What a job of *audio_s* seconds takes from the account's month."""
+def new_job(
+    job_id: str, caller: Caller, order: Order, source: Source, *, counted_s: float | None, **more: Any
+) -> NewJob:
+    """A job of *caller*; *counted_s* seconds of audio are taken from the account's month, but none in the sandbox."""
+    account, _, plan = caller.require_account()
+    return NewJob(
+        id=job_id, account=account.id, environment=caller.environment, order=order, source=source,
+        weight=plan.weight, retention_ms=plan.retention_ms,
+        quotas=_quotas(plan, counted_s) if caller.environment == "production" else (), **more,
+    )  # fmt: skip
+
+
+def _quotas(plan: Plan, audio_s: float | None) -> tuple[Quota, ...]:
     month = month_of(now_ms())
     taken = (
         ("transcriptions", plan.transcriptions_per_month, 1),

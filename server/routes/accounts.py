@@ -56,8 +56,7 @@ class Accounts:
         return [
             Operation(
                 method="POST", path="/v1/keys", handle=self.create_key, id="createKey", tag="account",
-                auth=Auth.OPEN, **json_body,
-                summary="Get an API key",
+                auth=Auth.OPEN, **json_body, summary="Get an API key",
                 description="Free and without a payment card. With a key, the new one joins the same account.",
                 bodies={JSON: ref("KeyRequest")}, body_examples={JSON: {"name": "laptop"}},
                 answers={201: Answer(description="The key, shown this once", schema=ref("NewKey"))},

@@ -3,8 +3,6 @@
 A session is a job: its record, events, outputs, cancel and delete are those of jobs.
 """
 
-import secrets
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +10,7 @@ import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from server.accounts.issuing import fresh_id
 from server.clock import now_ms
 from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
@@ -21,13 +20,13 @@ from server.jobs.orders import parse_live_order
 from server.jobs.waiter import JobWaiter
 from server.live.desk import Desk
 from server.live.session import LiveSession, Seat
-from server.model.ids import CHANCE_BYTES, Prefix, new_id
+from server.model.ids import Prefix
 from server.model.instants import iso
-from server.model.jobs import Job, NewJob
-from server.model.orders import Order, Source
+from server.model.jobs import Job
+from server.model.orders import Source
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.accepting import Accepting, job_quotas, with_fingerprint
+from server.routes.accepting import Accepting, new_job, with_fingerprint
 from server.routes.asking import JOB, JOB_ID, live_job, no_such_job, query_switch
 from server.routes.door import Door
 from server.storage.ports import JobStore
@@ -117,9 +116,11 @@ class LiveRequests:
         async with self.accepting.reserved(key):
             warnings = await self.accepting.warnings(caller, order, warnings)
             said = orjson.dumps(order, option=orjson.OPT_SORT_KEYS)
-            submitted = await self.jobs.submit(
-                _new_job(caller, order, warnings), idempotency=with_fingerprint(key, said)
-            )
+            new = new_job(
+                fresh_id(Prefix.JOB), caller, order, Source(type="live"), counted_s=MIN_AUDIO_S, audio_s=None,
+                blob=None, max_active=plan.live_sessions, warnings=tuple(warnings),
+            )  # fmt: skip
+            submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said))
         job = submitted.job
         expires_s = now_ms() // 1000 + plan.audio_s_per_file + TOKEN_MARGIN_S
         shown = await self.records.full(job)
@@ -182,21 +183,3 @@ async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:
     for task in ended:
         task.result()
     seat.keep_alive()  # raises if another writer has the seat
-
-
-def _new_job(caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]]) -> NewJob:
-    account, _, plan = caller.require_account()
-    return NewJob(
-        id=new_id(Prefix.JOB, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES)),
-        account=account.id,
-        environment=caller.environment,
-        order=order,
-        source=Source(type="live"),
-        blob=None,
-        audio_s=None,
-        weight=plan.weight,
-        retention_ms=plan.retention_ms,
-        quotas=job_quotas(plan, MIN_AUDIO_S) if caller.environment == "production" else (),
-        max_active=plan.live_sessions,
-        warnings=tuple(warnings),
-    )

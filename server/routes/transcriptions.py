@@ -1,16 +1,14 @@
 """POST /v1/transcribe: audio in, a job out, and its result too if it is ready within the client's wait."""
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.clock import now_ms
+from server.accounts.issuing import fresh_id
 from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
 from server.http.caller import Caller
 from server.http.headers import Preference, preference
@@ -22,12 +20,12 @@ from server.jobs.probing import Prober
 from server.jobs.sandbox import refuse_at_the_door
 from server.jobs.waiter import JobWaiter
 from server.model.accounts import Plan
-from server.model.ids import CHANCE_BYTES, Prefix, new_id
+from server.model.ids import Prefix
 from server.model.jobs import NewJob, Submitted
 from server.model.orders import Source
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.accepting import Accepting, job_quotas, with_fingerprint
+from server.routes.accepting import Accepting, new_job, with_fingerprint
 from server.routes.asking import JOB, JOB_POLL_S, query_seconds
 from server.storage.ports import JobStore
 
@@ -103,9 +101,10 @@ class Transcriptions:
         """Make a job of the request. Returns what it asks for, as *parse* reads its members, and the job."""
         if self.closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
-        key = self.accepting.key(request, caller)
-        job_id = new_id(Prefix.JOB, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
-        async with self.accepting.reserved(key), self._receive(request, caller, job_id) as received:
+        key, plan = self.accepting.key(request, caller), caller.require_account()[2]
+        job_id = fresh_id(Prefix.JOB)
+        receiving = self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes)
+        async with self.accepting.reserved(key), receiving as received:
             asked = parse(received)
             query_seconds(request, "wait", most=self.wait_limits.max_s)
             new = await self._new_job(job_id, caller, asked, received)
@@ -114,12 +113,6 @@ class Transcriptions:
             submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said, content))
             received.keep = not submitted.replayed
         return asked, submitted
-
-    @asynccontextmanager
-    async def _receive(self, request: Request, caller: Caller, job_id: str) -> AsyncIterator[Received]:
-        _, _, plan = caller.require_account()
-        async with self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
-            yield received
 
     def _parse(self, received: Received, caller: Caller) -> Asked:
         asked = parse_order(
@@ -148,23 +141,14 @@ class Transcriptions:
         return ChosenWait(0 if asked.order.webhook_url else min(self.wait_limits.default_s, max_s))
 
     async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
-        account, _, plan = caller.require_account()
+        plan = caller.require_account()[2]
         warnings = await self.accepting.warnings(caller, asked.order, asked.warnings)
         source, audio_s = await self._source(asked, received, plan)
-        return NewJob(
-            id=job_id,
-            account=account.id,
-            environment=caller.environment,
-            order=asked.order,
-            source=source,
-            blob=received.file.blob if received.file else None,
-            audio_s=audio_s,
-            weight=plan.weight,
-            retention_ms=plan.retention_ms,
-            quotas=job_quotas(plan, audio_s) if caller.environment == "production" else (),
+        blob = received.file.blob if received.file else None
+        return new_job(
+            job_id, caller, asked.order, source, counted_s=audio_s, audio_s=audio_s, blob=blob, warnings=warnings,
             max_active=plan.active_jobs,
-            warnings=warnings,
-        )
+        )  # fmt: skip
 
     async def _source(self, asked: Asked, received: Received, plan: Plan) -> tuple[Source, float | None]:
         """Where the audio is and its stated length. Audio that cannot be decoded is refused here."""

@@ -1,6 +1,5 @@
 """The routes of webhooks: a job's deliveries, another attempt, disabled addresses, a test."""
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from server.accounts.issuing import fresh_id
 from server.clock import now_ms
 from server.egress.guard import Egress
 from server.http.bodies import JSON, body_of, json_object
@@ -18,7 +18,7 @@ from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.members import members_of, url_text
 from server.model.deliveries import Delivery
-from server.model.ids import CHANCE_BYTES, Prefix, new_id
+from server.model.ids import Prefix
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
@@ -95,7 +95,7 @@ class Webhooks:
     async def test(self, request: Request, caller: Caller) -> Response:
         url = _url(json_object(await body_of(request, most=MAX_BODY)))
         await self.egress.check(url)
-        message_id = new_id(Prefix.MESSAGE, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
+        message_id = fresh_id(Prefix.MESSAGE)
         body = orjson.dumps({**self.records.notice(_example(caller)), "test": True})
         reply = await self.courier.bring(
             url, body, webhook_id=message_id, secrets=signing_secrets(caller.require_account()[0])
@@ -115,7 +115,7 @@ def _example(caller: Caller) -> Job:
     """A finished job that never existed, to test a receiver without audio."""
     now = now_ms()
     return Job(
-        id=new_id(Prefix.JOB, ms=now, chance=secrets.token_bytes(CHANCE_BYTES)),
+        id=fresh_id(Prefix.JOB),
         account=caller.account_id,
         environment=caller.environment,
         state=State.COMPLETED,

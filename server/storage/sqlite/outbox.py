@@ -15,6 +15,10 @@ from server.storage.sqlite.database import Database, Row, Transaction
 
 TOPIC = "outbox"
 UNBOUNDED = 2**62
+PLAIN = (
+    "id", "webhook_id", "account", "environment", "event", "url", "host", "state", "created_at", "next_at", "tried",
+)  # fmt: skip
+"""Columns that are members of Delivery under the same name."""
 EVENTS = {State.COMPLETED: "job.completed", State.FAILED: "job.failed"}  # a canceled job sends nothing
 
 
@@ -223,27 +227,7 @@ def _deliveries(tx: Transaction, rows: Sequence[Row]) -> list[Delivery]:
 
 def _delivery(row: Row, attempts: Sequence[Row]) -> Delivery:
     return Delivery(
-        id=row["id"],
-        webhook_id=row["webhook_id"],
         job_id=row["job"],
-        account=row["account"],
-        environment=row["environment"],
-        event=row["event"],
-        url=row["url"],
-        host=row["host"],
-        state=row["state"],
-        created_at=row["created_at"],
-        next_at=row["next_at"],
-        tried=row["tried"],
-        attempts=tuple(
-            Attempt(
-                n=attempt["n"],
-                at=attempt["at"],
-                status_code=attempt["status_code"],
-                duration_ms=attempt["duration_ms"],
-                error=attempt["error"],
-                next_attempt_at=attempt["next_attempt_at"],
-            )
-            for attempt in attempts
-        ),
+        attempts=tuple(Attempt(**{name: attempt[name] for name in Attempt.__slots__}) for attempt in attempts),
+        **{name: row[name] for name in PLAIN},
     )
