@@ -23,15 +23,14 @@ import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from server.model.jobs import TERMINAL, TERMINAL_EVENTS
 from server.waiting import set_within
 
-TERMINAL = frozenset({"completed", "failed", "canceled"})
-TERMINAL_EVENTS = frozenset({"job.completed", "job.failed", "job.canceled"})
-POLL_S = 30
+LONG_POLL_S = 30
 TRIES = 6  # attempts of anything that the network interrupts, before its error is raised
 FIRST_PAUSE_S = 0.5  # before the second try; doubles
-FRAME_BYTES = 32 * 1024  # most audio in one message
-MAX_UNSENT = 64 * FRAME_BYTES  # bytes that may wait before send() does
+MESSAGE_BYTES = 32 * 1024  # most audio in one message
+MAX_UNSENT = 64 * MESSAGE_BYTES  # bytes that may wait before send() does
 REFUSED = range(4400, 4500)  # close codes with which the server says that trying again will not help
 PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server is restarting
 KEEP_ALIVE_S = 10
@@ -58,7 +57,7 @@ class Client:
     def __init__(self, base_url: str, key: str) -> None:
         self._base_url = base_url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"}
-        timeout = httpx.Timeout(30, read=POLL_S + 60)
+        timeout = httpx.Timeout(30, read=LONG_POLL_S + 60)
         self._http = httpx.AsyncClient(base_url=self._base_url, headers=self._headers, timeout=timeout)
 
     async def __aenter__(self) -> Self:
@@ -92,7 +91,7 @@ class Client:
 
     async def wait(self, job_id: str) -> dict[str, Any]:
         """Wait until the job has ended, however long that takes, and return its record."""
-        while (record := await self.job(job_id, wait_s=POLL_S))["status"] not in TERMINAL:
+        while (record := await self.job(job_id, wait_s=LONG_POLL_S))["status"] not in TERMINAL:
             pass
         return record
 
@@ -288,7 +287,7 @@ class LiveStream:
         at = self._kept_from
         for piece in self._kept:
             if at + len(piece) > self._sent_to:
-                return piece[self._sent_to - at :][:FRAME_BYTES]
+                return piece[self._sent_to - at :][:MESSAGE_BYTES]
             at += len(piece)
         return None
 

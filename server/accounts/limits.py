@@ -43,7 +43,7 @@ class Keyless:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Streams:
+class StreamRules:
     """How many event streams may be open, and how they behave."""
 
     per_job: int  # of a file
@@ -54,7 +54,7 @@ class Streams:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Webhooks:
+class WebhookRules:
     """How webhooks are delivered. There is one attempt more than there are delays."""
 
     delays_s: tuple[float, ...]
@@ -73,8 +73,8 @@ class Limits:
     plans: Mapping[str, Plan]
     sandbox: Sandbox
     keyless: Keyless
-    streams: Streams
-    webhooks: Webhooks
+    streams: StreamRules
+    webhooks: WebhookRules
 
     @classmethod
     def from_toml(cls, text: str) -> "Limits":
@@ -90,8 +90,8 @@ class Limits:
             plans={name: _parsed(Plan, f"plans.{name}", plan) for name, plan in plans.items()},
             sandbox=_parsed(Sandbox, "sandbox", tables["sandbox"]),
             keyless=_parsed(Keyless, "keyless", tables["keyless"]),
-            streams=_parsed(Streams, "streams", tables["streams"]),
-            webhooks=_parsed(Webhooks, "webhooks", tables["webhooks"]),
+            streams=_parsed(StreamRules, "streams", tables["streams"]),
+            webhooks=_parsed(WebhookRules, "webhooks", tables["webhooks"]),
         )
 
     def plan(self, name: str, overrides: Mapping[str, object], *, sandbox: bool) -> Plan:
@@ -221,7 +221,7 @@ class RateTable:
 
     def hit(self, subject: str, *, now: int, limit: int) -> WindowUse:
         if len(self._windows) >= self._sweep_at:
-            self._windows = {who: window for who, window in self._windows.items() if not window.idle(now)}
+            self._windows = {subject: window for subject, window in self._windows.items() if not window.idle(now)}
             self._sweep_at = max(self.SMALLEST, 2 * len(self._windows))
         return self._windows.setdefault(subject, SlidingWindow()).hit(now, limit)
 

@@ -126,7 +126,7 @@ def _network(config: Config) -> Finding:
         socket.getaddrinfo(PROBE_HOST, 443)
     except OSError:
         return Finding(
-            "egress", well=True, detail=f"{PROBE_HOST} has no address: url and webhook_url reach nobody outside"
+            "egress", well=True, detail=f"{PROBE_HOST} has no address: url and webhook_url cannot reach other hosts"
         )
     allowed = ", ".join(map(str, config.egress_allow_cidrs)) or "the public internet only"
     return Finding("egress", well=True, detail=f"names resolve; allowed: {allowed}")

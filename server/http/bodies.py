@@ -29,7 +29,7 @@ IDLE_S = 60.0  # without a byte of the body: the client is gone, or only wants t
 PIECE = 256 * 1024  # bytes gathered before a write, so that a fast upload needs few thread switches
 
 
-class Sink(Protocol):
+class FileSink(Protocol):
     """A blob that is being written."""
 
     async def write(self, data: bytes) -> None: ...
@@ -38,7 +38,7 @@ class Sink(Protocol):
 class Blobs(Protocol):
     """Where an uploaded file goes: the storage's BlobStore, as far as uploads use it."""
 
-    def create(self, key: str) -> AbstractAsyncContextManager[Sink]: ...
+    def create(self, key: str) -> AbstractAsyncContextManager[FileSink]: ...
     async def delete(self, prefix: str) -> None: ...
 
 
@@ -111,7 +111,7 @@ class Uploads:
 class _Incoming:
     """The file part on its way to the store: counted, hashed and written in pieces."""
 
-    def __init__(self, sink: Sink, most: int) -> None:
+    def __init__(self, sink: FileSink, most: int) -> None:
         self._sink = sink
         self._most = most
         self._held = bytearray()

@@ -43,6 +43,7 @@ NEXT: Mapping[tuple[State, Cause], State] = {
 }
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELED})
+TERMINAL_EVENTS = frozenset(f"job.{state}" for state in TERMINAL)
 
 
 class ImpossibleStep(Exception):

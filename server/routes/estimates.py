@@ -36,7 +36,7 @@ from server.storage.ports import Counter, JobStore
 MAX_BODY = 2_000_000
 MAX_FREE_BODY = 256_000
 MAX_WAITING = 32
-CODES = (
+ESTIMATE_CODES = (
     "invalid_json", "invalid_parameter", "unknown_models", "payload_too_large", "prompt_too_long",
     "unsupported_media_type", "unsupported_encoding", "quota_exceeded", "queue_full",
 )  # fmt: skip
@@ -56,7 +56,7 @@ class Estimates:
         body: dict[str, Any] = {
             "media_types": (JSON,), "body_required": True, "bodies": {JSON: ref("EstimateRequest")},
             "body_examples": {JSON: {"prompt": "Summarise this meeting.", "models": ["gpt-5-mini"], "agent_turns": 5}},
-            "codes": CODES, "tag": "estimates",
+            "codes": ESTIMATE_CODES, "tag": "estimates",
             "answers": {200: Answer(description="The estimate", schema=ref("Estimate"))},
         }  # fmt: skip
         return [

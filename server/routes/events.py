@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from server.accounts.limits import Streams
+from server.accounts.limits import StreamRules
 from server.accounts.signed import Scope
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter
@@ -42,7 +42,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 class Seats:
     """Counts open streams. A file has few readers; a live session may have many."""
 
-    rules: Streams
+    rules: StreamRules
     _open: Counter[str] = field(default_factory=Counter)  # by job and, for files, by caller
 
     @contextmanager

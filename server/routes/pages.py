@@ -64,7 +64,7 @@ class Pages:
                              auth=Auth.FREE, answers=answers, hidden=True)  # fmt: skip
 
         return [
-            page("/", self.front, "front", "The page, or where things are for who takes no HTML"),
+            page("/", self.front, "front", "The page, or the main addresses for programs"),
             page("/live/{job_id}", self.captions, "captions", "A live session for a big screen"),
             page("/docs", self.docs, "docs", "The API, made from /openapi.json"),
             page("/web/{name}", self.asset, "asset", "What the pages are made of"),

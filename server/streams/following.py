@@ -14,11 +14,10 @@ import orjson
 from server.clock import now_ms
 from server.metrics import Metrics
 from server.model.events import Event
+from server.model.jobs import TERMINAL_EVENTS
 from server.records.records import Records
 from server.storage.ports import EventLog, JobStore
 from server.streams.partials import Partials, ShownPartial
-
-TERMINAL_EVENTS = frozenset({"job.completed", "job.failed", "job.canceled"})
 
 Seen: TypeAlias = Event | ShownPartial | None
 """What a reader is given next; None: nothing happened for a while."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from server.accounts.limits import Webhooks as WebhookRules
+from server.accounts.limits import WebhookRules
 from server.clock import now_ms
 from server.egress.guard import Egress, Patience, Unresolvable
 from server.egress.targets import TargetNotAllowed

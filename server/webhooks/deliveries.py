@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from server.accounts.limits import Webhooks as WebhookRules
+from server.accounts.limits import WebhookRules
 from server.clock import now_ms
 from server.logs import log
 from server.metrics import Metrics

@@ -13,7 +13,7 @@ TOLERANCE_S = 5 * 60
 """How far a message's time may be from the receiver's clock: older ones may be replays."""
 
 
-class BadSignature(Exception):
+class BadWebhookSignature(Exception):
     """The message was not signed with the secret, or too long ago. Answer 401 and do nothing of what it says."""
 
     code: ClassVar[str] = "invalid_signature"
@@ -33,16 +33,16 @@ def signed_headers(secrets: Sequence[str], *, message_id: str, timestamp_s: int,
 def verify(secret: str, headers: Mapping[str, str], body: bytes, *, now_s: float) -> None:
     """Return if one of the signatures in *headers* (names in lower case) was made with *secret*, within TOLERANCE_S.
 
-    Raises BadSignature, whatever the headers contain.
+    Raises BadWebhookSignature, whatever the headers contain.
     """
     message_id = headers.get("webhook-id", "")
     timestamp = headers.get("webhook-timestamp", "")
     expected = _signature(_key(secret), message_id, timestamp, body).encode()
     given = headers.get("webhook-signature", "").split(" ")
     if not any([hmac.compare_digest(expected, _bytes(signature)) for signature in given]):  # noqa: C419  no early end
-        raise BadSignature("no signature of this message matches")
+        raise BadWebhookSignature("no signature of this message matches")
     if not (timestamp.isascii() and timestamp.isdecimal()) or abs(now_s - float(timestamp)) > TOLERANCE_S:
-        raise BadSignature("the time of this message is too far from now")
+        raise BadWebhookSignature("the time of this message is too far from now")
 
 
 def _key(secret: str) -> bytes:
