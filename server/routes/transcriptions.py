@@ -101,7 +101,8 @@ class Transcriptions:
         """Make a job of the request. Returns what it asks for, as *parse* reads its members, and the job."""
         if self.closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
-        key, plan = self.accepting.key(request, caller), caller.require_account()[2]
+        _, _, plan = caller.require_account()
+        key = self.accepting.key(request, caller)
         job_id = fresh_id(Prefix.JOB)
         receiving = self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes)
         async with self.accepting.reserved(key), receiving as received:
@@ -141,7 +142,7 @@ class Transcriptions:
         return ChosenWait(0 if asked.order.webhook_url else min(self.wait_limits.default_s, max_s))
 
     async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
-        plan = caller.require_account()[2]
+        _, _, plan = caller.require_account()
         warnings = await self.accepting.warnings(caller, asked.order, asked.warnings)
         source, audio_s = await self._source(asked, received, plan)
         blob = received.file.blob if received.file else None

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect, Request
 
-from server.http import bodies as uploads
+from server.http import bodies
 from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS, MAX_FORM_BYTES, Received, Uploads
 from server.model.errors import Refused
 from server.storage.sqlite.files import FileBlobs
@@ -262,7 +262,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(tmp_path
 
 @in_a_loop
 async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr(uploads, "IDLE_S", 0.05)
+    monkeypatch.setattr(bodies, "IDLE_S", 0.05)
     async with kept(tmp_path) as blobs:
         half = form(part("file", bytes(500_000), filename="a"))[:300_000]
         silent = request(cut(half, 65_536), MULTIPART, silent=True)

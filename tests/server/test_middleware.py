@@ -7,7 +7,7 @@ import socket
 import httpx
 import pytest
 
-from server.http import middleware as transport
+from server.http import middleware
 from server.http.middleware import ALLOWED_HEADERS, EXPOSED_HEADERS, Origins
 from tests.server.peers import RawClient
 from tests.server.serving import chunk, served, wav
@@ -208,7 +208,7 @@ def test_httpx_reads_the_refusal_of_a_large_upload(server):
 
 
 def test_who_waits_for_100_continue_is_refused_without_it(server, monkeypatch):
-    monkeypatch.setattr(transport, "LINGER_IDLE_S", 0.1)
+    monkeypatch.setattr(middleware, "LINGER_IDLE_S", 0.1)
     with RawClient(server.base) as client:
         client.send(upload_head("sw_live_nonsense", "Content-Length: 20000000", "Expect: 100-continue"))
         status, headers, _ = client.answer()
@@ -236,8 +236,8 @@ def test_a_small_body_that_was_not_read_costs_no_connection(server):
 
 @pytest.mark.parametrize(("most_bytes", "max_s"), [(1_000_000, 3600.0), (2**62, 0.2)])
 def test_lingering_has_an_end_in_bytes_and_in_time(server, monkeypatch, most_bytes, max_s):
-    monkeypatch.setattr(transport, "LINGER_BYTES", most_bytes)
-    monkeypatch.setattr(transport, "LINGER_S", max_s)
+    monkeypatch.setattr(middleware, "LINGER_BYTES", most_bytes)
+    monkeypatch.setattr(middleware, "LINGER_S", max_s)
     with RawClient(server.base) as client:
         client.send(upload_head("sw_live_nonsense", "Transfer-Encoding: chunked"))
         assert client.answer()[0] == 401
