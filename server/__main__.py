@@ -13,9 +13,7 @@ from server.model.errors import BadLimits, StorageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status. A mistake that the user can correct is one sentence on standard error
-    and status 2.
-    """
+    """Run one command and return its exit status: 2, with one sentence, for a mistake that the user can correct."""
     parser = argparse.ArgumentParser(prog="scribewire", description="Self-hosted streaming transcription.")
     parser.add_argument("--version", action="version", version=f"scribewire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

@@ -75,8 +75,8 @@ class Client:
         return await self.wait((await self.submit(source, **fields))["job_id"])
 
     async def submit(self, source: Path | str, **fields: Any) -> dict[str, Any]:
-        """Start a job like transcribe() and return its record at once. A request that is repeated after a network error
-        makes no second job.
+        """Start a job like transcribe() and return its record at once. Repeating it after a network error makes one
+        job.
         """
         headers = {"Idempotency-Key": secrets.token_hex(16), "Prefer": "respond-async"}
         if isinstance(source, str):
@@ -101,9 +101,7 @@ class Client:
         return answer.content
 
     async def events(self, job_id: str, *, after: int = 0) -> AsyncIterator[dict[str, Any]]:
-        """Follow a job: yields every event after number *after*, with its "type", until the job has ended. Broken
-        streams are resumed.
-        """
+        """Yield every event after number *after*, with its "type", until the job has ended. Resumes broken streams."""
         tries = 0
         while True:
             try:
@@ -206,9 +204,7 @@ class LiveStream:
             yield event
 
     async def run(self) -> None:
-        """Send and receive until the session is over. Raises ServiceError, or OSError if it cannot go on. Client.live()
-        calls it.
-        """
+        """Send and receive until the session is over; Client.live() calls it. Raises ServiceError, OSError."""
         tries = 0
         try:
             while True:

@@ -39,9 +39,7 @@ def address_key(address: Address | None) -> str:
 
 
 def counted_as(secret: bytes, key: str, *, day: str) -> str:
-    """The name under which an address_key() is counted on *day*. It is a hash, so that addresses are not stored and the
-    days of one address cannot be connected.
-    """
+    """The name for counting an address_key() on *day*: a hash, so that neither addresses nor their days can be read."""
     return "address " + hmac.digest(secret, f"address\n{day}\n{key}".encode(), "sha256").hex()[:32]
 
 

@@ -13,9 +13,7 @@ class Plans:
     limits: Limits
 
     def of(self, account: Account, *, environment: str) -> Plan:
-        """The plan of *account*. Raises BadLimits when it names a plan or an override that the limits file does not
-        have.
-        """
+        """The plan of *account*. Raises BadLimits for a plan or an override that the limits file does not have."""
         return self.limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
 
     async def of_id(self, account_id: str, *, environment: str) -> Plan:

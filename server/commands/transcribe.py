@@ -71,9 +71,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
 
 
 def _targets(given: argparse.Namespace, formats: Sequence[str]) -> dict[str, Path]:
-    """The file of each format; none if the only format goes to standard output. Raises ConfigError if one is the input
-    itself.
-    """
+    """The file of each format; none for standard output. Raises ConfigError if one is the input itself."""
     if given.out is None and len(formats) == 1:
         return {}
     folder = Path() if given.out is None else given.out

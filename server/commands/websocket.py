@@ -27,9 +27,7 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
         super().data_received(data)
 
     def keepalive_timeout(self) -> None:
-        """Called when no pong came in time. The connection ends only if nothing else came either while we were ready to
-        read.
-        """
+        """Called when no pong came in time. The connection ends only if we were reading and nothing else came."""
         if self.read_paused or self._heard_at > self.ping_sent_at:
             self.pong_timer = None
             self.pending_ping_payload = None

@@ -57,9 +57,7 @@ class InvalidIdempotencyKey(RequestError):
 
 
 def idempotency_key(header: str) -> str:
-    """The key of an Idempotency-Key header, sent bare or as the quoted string of the draft. Raises
-    InvalidIdempotencyKey.
-    """
+    """The key of an Idempotency-Key header, bare or quoted as in the draft. Raises InvalidIdempotencyKey."""
     text = header.strip(" \t")
     if quoted := _QUOTED.fullmatch(text):
         text = re.sub(r"\\(.)", r"\1", quoted[1])

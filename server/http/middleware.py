@@ -38,9 +38,7 @@ LINGER_S = 15.0
 LINGER_IDLE_S = 2.0  # a client that sends nothing for this long has read its refusal
 
 TOO_MANY = 429
-KNOWN_METHODS = frozenset(
-    {*ALLOWED_METHODS, "OPTIONS", "PUT", "PATCH"}
-)  # unknown methods must not add rows to the metrics
+KNOWN_METHODS = frozenset({*ALLOWED_METHODS, "OPTIONS", "PUT", "PATCH"})  # others must not add rows to the metrics
 
 _OUTPUT = re.compile(r"/v1/jobs/[^/]+/outputs/")
 
@@ -64,9 +62,7 @@ def with_middleware(
 
 
 class Origins:
-    """Which web pages may read our answers (CORS, fetch.spec.whatwg.org). Keys travel in a header, so cookies are never
-    allowed.
-    """
+    """Which web pages may read our answers (CORS, fetch.spec.whatwg.org). Cookies are never allowed."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._any = "*" in allowed
@@ -136,9 +132,7 @@ class Envelope:
 
     async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
         headers = Headers(scope=scope)
-        if (
-            scope["method"] == "OPTIONS" and "access-control-request-method" in headers
-        ):  # whether or not the path exists
+        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:  # even if the path is unknown
             granted = self.origins.preflight(headers.get("origin"))
             await Response(status_code=204, headers=granted)(scope, exchange.receive, exchange.send)
             return

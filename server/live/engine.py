@@ -19,9 +19,7 @@ class Headroom(Protocol):
     """Knows whether there is room for one more live session: the scheduler."""
 
     def admit(self, growth: float) -> None:
-        """Return if the model can hear *growth* times what it heard lately. Raises a PipelineError with the reason if
-        not.
-        """
+        """Return if the model can hear *growth* times what it heard lately. Raises PipelineError if not."""
         ...
 
 

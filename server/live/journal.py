@@ -32,9 +32,7 @@ class Journal:
         self._metrics = metrics
         self._language = held.job.order.language or past.language
         self._language_probability = past.language_probability
-        self._chunks = len(
-            past.chunks
-        )  # how many are stored; they are not kept here, since a session may last for hours
+        self._chunks = len(past.chunks)  # only their number is kept, since a session may last for hours
         self._closed = past.end  # end of the last closed segment
         self._last = 0  # the log's last event; only the holder of the lease writes there
 

@@ -111,9 +111,8 @@ class Door:
         try:
             await self.accounts.touch(key.id, now_ms())
         except (DiskFull, StorageBusy) as error:
-            log.warning(
-                "last use of a key not written: %s", error
-            )  # The request itself may not need to write, so let it go on.
+            # The request itself may not need to write, so let it go on.
+            log.warning("last use of a key not written: %s", error)
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:

@@ -65,9 +65,7 @@ class LiveSockets:
             await self._converse(socket, live, seat, after)
 
     async def _converse(self, socket: Socket, live: LiveSession, seat: Seat, after: int) -> None:
-        """Audio in, events out, until the session ends or the writer leaves. Raises why, if the session did not end
-        well.
-        """
+        """Audio in, events out, until the session ends or the writer leaves. Raises the reason of a bad end."""
         async with racing(
             self._take(socket, live, seat),
             self._leave(live, seat),

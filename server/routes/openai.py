@@ -123,9 +123,7 @@ class OpenAI:
         return shown
 
     async def _streamed(self, job: Job) -> AsyncIterator[bytes]:
-        """Words as they are recognised, then the whole text. A failure is an error event, since the status was sent
-        long before.
-        """
+        """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
         first = True
         async with aclosing(self.following.follow(job.id, after=0, quiet_s=self.quiet_s)) as view:
             async for seen in view:

@@ -91,10 +91,8 @@ class Deliveries:
 
     async def _send(self, delivery: Delivery) -> Reply | None:
         """The receiver's reply; None if the job was deleted meanwhile."""
-        job, account = (
-            await self.storage.jobs.get(delivery.job_id),
-            await self.storage.accounts.account(delivery.account),
-        )
+        job = await self.storage.jobs.get(delivery.job_id)
+        account = await self.storage.accounts.account(delivery.account)
         if job is None or account is None:
             return None
         body = orjson.dumps(self.records.notice(job))

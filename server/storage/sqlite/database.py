@@ -78,9 +78,7 @@ class _Write(Generic[T]):
         self.future: Future[T] = Future()
 
     def attempt(self, connection: sqlite3.Connection, clock: Clock) -> None:
-        """Run in a savepoint of the open transaction. A failure is kept for settle(); raises only if everything is
-        undone.
-        """
+        """Run in a savepoint of the open transaction. A failure is kept for settle(), unless it undid everything."""
         connection.execute("SAVEPOINT one")
         transaction = Transaction(connection, clock())
         try:

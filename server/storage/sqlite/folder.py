@@ -1,6 +1,4 @@
-"""The data folder: made private, claimed by one server, with signing secrets. Uses file locks, which end with a
-process.
-"""
+"""The data folder: made private, claimed by one server, with signing secrets. File locks end with their process."""
 
 import base64
 import fcntl
@@ -86,9 +84,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def signing_keys(folder: Path) -> SigningKeys:
-    """The signing keys of *folder*, created on first use. Call it inside one_opener(). Raises StorageError for a
-    damaged file.
-    """
+    """The signing keys of *folder*, created on first use, inside one_opener(). Raises StorageError if damaged."""
     path = folder / "secrets.json"
     if not path.exists():
         _write_first_secret(path)
