@@ -14,6 +14,8 @@ _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 
 
 class Metrics:
+    """Every metric of one process."""
+
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         r = self.registry

@@ -70,6 +70,8 @@ class WebhookRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
+    """All numbers of a limits.toml."""
+
     plans: Mapping[str, Plan]
     sandbox: Sandbox
     keyless: Keyless

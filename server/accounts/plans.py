@@ -9,6 +9,8 @@ from server.storage.ports import AccountStore
 
 @dataclass(frozen=True, slots=True)
 class Plans:
+    """Looks up plans for the routes, the workers and the desk."""
+
     accounts: AccountStore
     limits: Limits
 

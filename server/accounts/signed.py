@@ -56,6 +56,8 @@ class InvalidCursor(RequestError):
 
 
 class Scope(StrEnum):
+    """What a stream token allows."""
+
     EVENTS = "events"  # read a job's events
     INGEST = "ingest"  # write a live job's audio
 

@@ -15,6 +15,8 @@ WAITING_BYTES = 128 * 1024
 
 
 class PatientWebSocket(WebSocketsSansIOProtocol):
+    """The WebSocket class that serve.py gives to uvicorn."""
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         connection: socket.socket | None = transport.get_extra_info("socket")

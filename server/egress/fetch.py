@@ -31,6 +31,8 @@ class FetchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
+    """Downloads audio for the workers."""
+
     egress: Egress
     blobs: BlobStore
 

@@ -37,6 +37,8 @@ class Patience:
 
 
 class Egress:
+    """Makes guarded requests, for downloads and webhooks. One for each process; close() it at the end."""
+
     def __init__(self, *, allowed: Sequence[Network], allow_http: bool) -> None:
         self._allowed = allowed
         self._allow_http = allow_http

@@ -44,6 +44,8 @@ class Blobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReceivedFile:
+    """An uploaded file that is stored."""
+
     blob: str
     bytes: int
     sha256: str
@@ -61,6 +63,8 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Uploads:
+    """Reads request bodies that may contain a file."""
+
     blobs: Blobs
 
     @asynccontextmanager

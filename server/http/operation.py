@@ -30,6 +30,8 @@ Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 
 
 class Auth(StrEnum):
+    """Which credentials an operation takes."""
+
     KEY = "key"  # a valid API key of this environment
     OPEN = "open"  # anyone, counted by address
     OWN = "own"  # the handler decides: signed links, stream tokens
@@ -49,6 +51,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
+    """One documented parameter of an operation."""
+
     name: str
     place: str  # query | header | path
     schema: Schema
@@ -77,6 +81,8 @@ class Deprecation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
+    """One row of the route table: a method of a path, its handler and its documentation."""
+
     method: str
     path: str
     handle: Handler

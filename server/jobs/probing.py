@@ -13,6 +13,8 @@ SLACK_S = 1.0  # tolerance for an encoder's padding; decoding stops this far aft
 
 
 class Prober:
+    """Looks at recordings in processes of their own, a few at a time."""
+
     def __init__(self, isolation: Isolation, blobs: BlobStore) -> None:
         self._isolation = isolation
         self._blobs = blobs

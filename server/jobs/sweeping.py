@@ -15,6 +15,8 @@ ORPHAN_MS = 24 * 3600 * 1000  # an upload or a dead worker's output is deleted o
 
 @dataclass
 class Sweeper:
+    """The background work that deletes; run() it with the server."""
+
     jobs: JobStore
     blobs: BlobStore
     _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)

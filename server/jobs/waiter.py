@@ -11,6 +11,8 @@ from server.waiting import racing
 
 @dataclass(frozen=True, slots=True)
 class JobWaiter:
+    """Lets requests wait for the end of a job."""
+
     jobs: JobStore
     closing: asyncio.Event  # set when the server stops: held requests are answered then
 

@@ -52,6 +52,8 @@ def bytes_up_to(position: int, live: LiveOptions) -> int:
 
 
 class RawIntake:
+    """Decodes raw audio in the event loop, in pieces."""
+
     def __init__(self, live: LiveOptions, sink: Sink, *, received_bytes: int = 0) -> None:
         self._decoder = PcmDecoder(cast(Encoding, live.encoding), rate=live.sample_rate, channels=live.channels)
         self._piece = int(PIECE_S * live.sample_rate) * raw_frame_bytes(live)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
+    """One attempt to deliver a webhook."""
+
     n: int
     at: int
     status_code: int | None

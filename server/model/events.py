@@ -13,6 +13,8 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """An entry of a job's log. *stream* is the job's id."""
+
     stream: str
     seq: int  # 1, 2, 3, ... without gaps
     at: int

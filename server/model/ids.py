@@ -12,6 +12,8 @@ _ULID = re.compile(f"[0-7][{ALPHABET}]{{{LENGTH - 1}}}")
 
 
 class Prefix(StrEnum):
+    """What an identifier names."""
+
     JOB = "job"
     REQUEST = "req"
     ESTIMATE = "est"

@@ -22,6 +22,8 @@ class State(StrEnum):
 
 
 class Cause(StrEnum):
+    """Why a job's state changes."""
+
     CLAIMED = "claimed"  # a worker took it
     FINISHED = "finished"  # every output is written
     BROKE = "broke"  # an error that ends the job
@@ -163,6 +165,8 @@ class IdempotencyKey:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
+    """The answer to a submission."""
+
     job: Job
     replayed: bool  # True: the job of an earlier request with the same key; nothing was counted
 

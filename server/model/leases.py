@@ -19,6 +19,8 @@ class Lease:
 
 
 class Renewal(StrEnum):
+    """The answer to a renewal."""
+
     OK = "ok"
     LOST = "lost"  # stop; write nothing, delete nothing
     CANCEL_REQUESTED = "cancel requested"  # finish with State.CANCELED

@@ -16,6 +16,8 @@ MAX_TTL_S = 7 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Links:
+    """Builds the URLs of jobs, and signs those that need no key."""
+
     public_base_url: str
     keys: SigningKeys
 

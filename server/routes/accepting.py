@@ -25,6 +25,8 @@ from server.storage.ports import JobStore, Outbox
 
 @dataclass(frozen=True, slots=True)
 class Accepting:
+    """What the two routes that make jobs share."""
+
     jobs: JobStore
     outbox: Outbox
     egress: Egress

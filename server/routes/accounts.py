@@ -45,6 +45,8 @@ class SignUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
+    """Handlers for keys, usage, tokens and webhook secrets."""
+
     door: Door
     storage: Storage
     limits: Limits

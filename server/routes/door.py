@@ -29,6 +29,8 @@ FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
 
 @dataclass(slots=True, kw_only=True)
 class Door:
+    """Checks requests and finds their caller. It counts requests per minute in memory."""
+
     accounts: AccountStore
     counters: Counter
     limits: Limits

@@ -44,6 +44,8 @@ ESTIMATE_CODES = (
 
 @dataclass(slots=True, kw_only=True)
 class Estimates:
+    """Handlers for estimates. The estimator runs on *thread*."""
+
     estimator: Estimator
     thread: ThreadPoolExecutor  # of one worker
     counters: Counter

@@ -80,6 +80,8 @@ class _Seated(StreamingResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventStreams:
+    """The handler for event streams."""
+
     door: Door
     jobs: JobStore
     events: EventLog

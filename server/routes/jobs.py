@@ -56,6 +56,8 @@ DOWNLOADS = {name: Download(kind.media_type, kind.extension) for name, kind in F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
+    """Handlers for jobs and their outputs."""
+
     door: Door
     jobs: JobStore
     waiter: JobWaiter

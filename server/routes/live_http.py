@@ -46,6 +46,8 @@ TOKEN = Parameter(name="token", place="query", schema={"type": "string"}, descri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRequests:
+    """Handlers for starting a session, sending audio in requests, and finishing it."""
+
     door: Door
     jobs: JobStore
     desk: Desk

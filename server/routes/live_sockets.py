@@ -36,6 +36,8 @@ MAX_MESSAGE_BYTES = 1024 * 1024  # of a WebSocket
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSockets:
+    """The WebSockets of writers and of readers."""
+
     door: Door
     jobs: JobStore
     events: EventLog

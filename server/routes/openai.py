@@ -46,6 +46,8 @@ SERVER_ERROR = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAI:
+    """Handlers for OpenAI's clients."""
+
     transcriptions: Transcriptions
     waiter: JobWaiter
     jobs: JobStore

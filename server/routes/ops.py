@@ -23,6 +23,8 @@ DAY = {"Cache-Control": "public, max-age=86400"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ops:
+    """Handlers for machines and operators."""
+
     jobs: JobStore
     outbox: Outbox
     metrics: Metrics

@@ -51,6 +51,8 @@ class File:
 
 
 class Pages:
+    """Handlers for the web pages."""
+
     def __init__(self, *, index: Handler, base_url: str) -> None:
         """*index* answers programs at /, *base_url* is where browsers reach this server."""
         self._index = index

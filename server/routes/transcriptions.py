@@ -48,6 +48,8 @@ class ChosenWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcriptions:
+    """The handler for files and addresses; OpenAI's route makes its jobs with accept()."""
+
     uploads: Uploads
     prober: Prober
     jobs: JobStore

@@ -36,6 +36,8 @@ BODY_CODES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
+    """Handlers for webhooks and their deliveries."""
+
     jobs: JobStore
     outbox: Outbox
     egress: Egress

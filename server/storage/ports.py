@@ -143,6 +143,8 @@ class JobStore(Protocol):
 
 
 class EventLog(Protocol):
+    """The events of every job, in order."""
+
     async def read(self, stream: str, *, after: int, limit: int) -> list[Event]: ...
 
     async def last(self, stream: str) -> int:
@@ -159,6 +161,8 @@ class EventLog(Protocol):
 
 
 class Sink(Protocol):
+    """A blob that is being written."""
+
     async def write(self, data: bytes) -> None:
         """Raises DiskFull."""
         ...
@@ -197,6 +201,8 @@ class BlobStore(Protocol):
 
 
 class AccountStore(Protocol):
+    """Accounts and their API keys."""
+
     async def create_account(self, account: Account, key: ApiKey) -> None: ...
     async def add_key(self, key: ApiKey) -> None: ...
     async def by_hash(self, digest: bytes) -> tuple[ApiKey, Account] | None:

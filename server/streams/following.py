@@ -25,6 +25,8 @@ Seen: TypeAlias = Event | ShownPartial | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
+    """Makes readers' views. One for each process, used by every stream and WebSocket."""
+
     events: EventLog
     partials: Partials
     jobs: JobStore
