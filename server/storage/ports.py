@@ -282,15 +282,22 @@ class Outbox(Protocol):
 
 
 class Storage(Protocol):
-    """All stores of one backend, open until close()."""
+    """All stores of one backend, open until close(), and the keys that this installation signs with."""
 
-    jobs: JobStore
-    events: EventLog
-    accounts: AccountStore
-    counters: Counter
-    outbox: Outbox
-    blobs: BlobStore
-    signing_keys: SigningKeys  # of this installation, for its links, tokens and cursors
+    @property
+    def jobs(self) -> JobStore: ...
+    @property
+    def events(self) -> EventLog: ...
+    @property
+    def accounts(self) -> AccountStore: ...
+    @property
+    def counters(self) -> Counter: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def blobs(self) -> BlobStore: ...
+    @property
+    def signing_keys(self) -> SigningKeys: ...
 
     async def close(self) -> None:
         """Finish what was handed over and release threads and files. No store may be used afterwards."""

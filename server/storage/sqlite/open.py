@@ -17,7 +17,7 @@ from server.storage.sqlite.outbox import SqliteOutbox
 FILE_NAME = "scribewire.db"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteStorage:
     """All stores of one data folder, until close()."""
 
