@@ -81,7 +81,7 @@ class Desk:
         except PipelineError as error:
             raise self._full(str(error)) from None
         if engine.most is not None and len(ages_s) >= engine.most:
-            raise self._full(f"this machine can carry {engine.most} live sessions, and all are in use")
+            raise self._full(f"this machine carries {engine.most} live sessions, and all are in use")
 
     def _full(self, why: str) -> Refused:
         self._parts.metrics.refused.labels("queue_full").inc()
