@@ -1,3 +1,3 @@
-"""HTTP, WebSocket, SSE, accounts, jobs, webhooks: everything between the network and the pipeline."""
+"""The server: HTTP, WebSockets, accounts, jobs, live sessions and webhooks around the recognition of pipeline/."""
 
 __version__ = "0.1.0"

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 from pipeline.errors import PipelineError
 from server import __version__
-from server.accounts.limits import BadLimits
 from server.commands import COMMANDS
 from server.config import Config, ConfigError
-from server.storage.interfaces import StorageError
+from server.model.errors import BadLimits, StorageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit status. What a person can mend is one sentence on standard error and status 2."""
+    """Run one command and return its exit status: 2, with one sentence, for a mistake that the user can correct."""
     parser = argparse.ArgumentParser(prog="scribewire", description="Self-hosted streaming transcription.")
     parser.add_argument("--version", action="version", version=f"scribewire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

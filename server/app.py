@@ -1,16 +1,16 @@
-"""The composition root: every edge is made here, once, and handed to those who need it.
+"""The composition root: makes every part of the server once and connects them.
 
-build() wires a Service from its settings, storage and engines; the Service is an ASGI app and the background work
-that belongs to it.
+build() makes a Service from settings, storage and engines: an ASGI app and the background work that belongs to it.
+`scribewire worker` uses build_workers() alone.
 """
 
 import asyncio
 import os
-import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from starlette.routing import BaseRoute, Route, Router
@@ -18,59 +18,48 @@ from starlette.types import ASGIApp
 
 from estimator import Estimator
 from pipeline.ingest.isolation import Isolation
-from pipeline.recognition.scheduler import SchedulerStatistics
+from server.accounts.issuing import fresh_id
 from server.accounts.limits import Limits
 from server.accounts.plans import Plans
-from server.accounts.signed import SigningKeys
-from server.clock import now_ms
 from server.config import Config
-from server.delivery.egress import Egress
-from server.delivery.following import Following
-from server.delivery.partials import Partials
-from server.delivery.webhooks import Courier, Deliveries
-from server.door import Door
-from server.ids import CHANCE_BYTES, Prefix, new_id
-from server.jobs.fetch import Fetcher
-from server.jobs.holding import Holding
-from server.jobs.offer import Offer
+from server.egress.fetch import Fetcher
+from server.egress.guard import Egress
+from server.engines import ServedEngine
+from server.http.bodies import Uploads
+from server.http.middleware import with_middleware
+from server.http.operation import Operation, Resource, not_found
 from server.jobs.probing import Prober
-from server.jobs.running import Transcriber, WorkerRules
+from server.jobs.running import Tools, WorkerRules
 from server.jobs.sweeping import Sweeper
-from server.jobs.uploads import Uploads
+from server.jobs.waiter import JobWaiter
 from server.jobs.worker import Workers
-from server.links import Links
 from server.live.desk import Desk, DeskParts
-from server.live.hearing import Hearing
 from server.live.session import LiveRules
 from server.metrics import Metrics
-from server.records import Records
+from server.model.ids import Prefix
+from server.records.links import Links
+from server.records.records import Records
 from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
+from server.routes.door import Door
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams, Seats
 from server.routes.jobs import Jobs
-from server.routes.live import Live
+from server.routes.live_http import LiveRequests
+from server.routes.live_sockets import LiveSockets
 from server.routes.openai import OpenAI
-from server.routes.operation import Operation, Resource, not_found
-from server.routes.ops import Ops
+from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
-from server.routes.transcriptions import Transcriptions, Waiting
+from server.routes.transcriptions import Transcriptions, WaitLimits
 from server.routes.webhooks import Webhooks
-from server.storage.open import Storage
-from server.transport import dressed
+from server.storage.ports import Storage
+from server.streams.following import Following
+from server.streams.partials import Partials
+from server.webhooks.courier import Courier
+from server.webhooks.deliveries import Deliveries
 
 LIVE_RULES = LiveRules()
-SERVER = "server "  # how the names of workers begin that live in a server's process
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """One environment's engine: how its files and its live sessions are heard, and what may be asked of it."""
-
-    batch: Transcriber
-    hearing: Hearing
-    offer: Offer
-    statistics: Callable[[], SchedulerStatistics]
+SERVER = "server "  # the names of workers in a server's process begin with this
 
 
 class HasOperations(Protocol):
@@ -79,154 +68,173 @@ class HasOperations(Protocol):
     def operations(self) -> list[Operation]: ...
 
 
-class Service:
-    """The app and the work behind it. Serve *app*; keep running() open meanwhile; call close_doors() to stop."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """Everything below the routes. *closing* is set when the server stops."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        closing: asyncio.Event,
-        desk: Desk,
-        workers: Workers,
-        deliveries: Deliveries,
-        sweeper: Sweeper,
-        egress: Egress,
-        metrics: Metrics,
-    ) -> None:
-        self.app = app
-        self._closing = closing
-        self._desk = desk
-        self._workers = workers
-        self._deliveries = deliveries
-        self._sweeper = sweeper
-        self._egress = egress
-        self._metrics = metrics
+    storage: Storage
+    engines: Mapping[str, ServedEngine]  # by environment
+    metrics: Metrics
+    closing: asyncio.Event
+    links: Links
+    records: Records
+    egress: Egress
+    courier: Courier
+    prober: Prober
+    following: Following
+    desk: Desk
+    workers: Workers
+    deliveries: Deliveries
+    sweeper: Sweeper
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The app and its background work. Serve *app* while running() is open; call close_doors() to stop."""
+
+    app: ASGIApp
+    domain: Domain
 
     def close_doors(self) -> None:
-        """Held requests and streams get their answers now; workers hand their jobs back; nothing new is begun."""
-        self._closing.set()
-        self._workers.stop()
-        self._deliveries.stop()
-        self._sweeper.stop()
+        """Begin to stop: held requests and streams are answered now, workers hand their jobs back."""
+        self.domain.closing.set()
+        self.domain.workers.stop()
+        self.domain.deliveries.stop()
+        self.domain.sweeper.stop()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Jobs, webhooks and sweeps are worked on inside the block; what was begun is ended at its end."""
+        """Jobs, webhooks and sweeps are worked on while the block is open, and finished at its end."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._desk.run(), name="live sessions")
-            tasks.create_task(self._workers.run(), name="workers")
-            tasks.create_task(self._deliveries.run(), name="webhooks")
-            tasks.create_task(self._sweeper.run(), name="sweeper")
-            watch = tasks.create_task(self._metrics.watch_loop(), name="loop lag")
+            tasks.create_task(self.domain.desk.run(), name="live sessions")
+            tasks.create_task(self.domain.workers.run(), name="workers")
+            tasks.create_task(self.domain.deliveries.run(), name="webhooks")
+            tasks.create_task(self.domain.sweeper.run(), name="sweeper")
+            watch = tasks.create_task(self.domain.metrics.watch_loop(), name="loop lag")
             try:
                 yield
             finally:
                 watch.cancel()
                 self.close_doors()
-        await self._egress.close()
+        await self.domain.egress.close()
 
 
 def build(
-    config: Config,
-    *,
-    limits: Limits,
-    storage: Storage,
-    benches: Mapping[str, Bench],
-    isolation: Isolation,
-    estimator: Estimator,
-    public_base_url: str,
-    live_rules: LiveRules = LIVE_RULES,
-) -> Service:
-    """*benches* are by environment, production and sandbox. Nothing runs yet."""
-    metrics = Metrics()
-    for environment, bench in benches.items():
-        metrics.watch_model(environment, bench.statistics)
-    closing = asyncio.Event()
-    keys = SigningKeys(storage.secrets.by_kid, storage.secrets.current)
-    links = Links(public_base_url, keys)
-    plans = Plans(storage.accounts, limits)
-    partials = Partials()
+    config: Config, *, limits: Limits, storage: Storage, engines: Mapping[str, ServedEngine], isolation: Isolation,
+    estimator: Estimator, public_base_url: str, live_rules: LiveRules = LIVE_RULES,
+) -> Service:  # fmt: skip
+    """Make the service. *engines* has those of the production and of the sandbox environment. Nothing runs yet."""
+    domain = build_domain(
+        config, limits=limits, storage=storage, engines=engines, isolation=isolation,
+        links=Links(public_base_url, storage.signing_keys), live_rules=live_rules,
+    )  # fmt: skip
+    app = with_middleware(
+        build_routes(config, domain, limits=limits, estimator=estimator),
+        cors_origins=config.cors_origins, metrics=domain.metrics, new_request_id=partial(fresh_id, Prefix.REQUEST),
+        sandbox_host=config.sandbox_host,
+    )  # fmt: skip
+    return Service(app, domain)
+
+
+def build_workers(
+    name: str, config: Config, *, limits: Limits, storage: Storage, engines: Mapping[str, ServedEngine],
+    egress: Egress, prober: Prober, metrics: Metrics,
+) -> Workers:  # fmt: skip
+    """Make the workers of one process: the server's, or those of `scribewire worker`."""
+    tools = Tools(
+        jobs=storage.jobs, blobs=storage.blobs, fetcher=Fetcher(egress, storage.blobs), prober=prober,
+        rules=WorkerRules(),
+    )  # fmt: skip
+    return Workers(
+        name=name, tools=tools, batches={environment: engine.batch for environment, engine in engines.items()},
+        plans=Plans(storage.accounts, limits), metrics=metrics, count=config.workers,
+    )  # fmt: skip
+
+
+def build_domain(
+    config: Config, *, limits: Limits, storage: Storage, engines: Mapping[str, ServedEngine], isolation: Isolation,
+    links: Links, live_rules: LiveRules,
+) -> Domain:  # fmt: skip
+    """Make everything below the routes."""
+    metrics, closing, partials = Metrics(), asyncio.Event(), Partials()
+    for environment, engine in engines.items():
+        metrics.watch_model(environment, engine.statistics)
     name = f"{SERVER}{os.uname().nodename}:{os.getpid()}"
     desk = Desk(
         DeskParts(
-            worker=name, jobs=storage.jobs, events=storage.events, blobs=storage.blobs, partials=partials,
-            hearings={environment: bench.hearing for environment, bench in benches.items()}, isolation=isolation,
-            plans=plans, metrics=metrics, closing=closing, rules=live_rules,
+            worker=name, storage=storage, partials=partials, isolation=isolation,
+            engines={environment: engine.live for environment, engine in engines.items()},
+            plans=Plans(storage.accounts, limits), metrics=metrics, closing=closing, rules=live_rules,
         )
     )  # fmt: skip
     records = Records(storage.jobs, links, desk)
-    following = Following(
-        events=storage.events, partials=partials, jobs=storage.jobs, records=records, metrics=metrics, closing=closing
-    )
-    seats = Seats(limits.streams)
-    egress = Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
+    egress = open_egress(config)
     courier = Courier(egress, limits.webhooks)
     prober = Prober(isolation, storage.blobs)
-    holding = Holding(storage.jobs, closing)
-    accepting = Accepting(
-        storage.jobs, storage.outbox, egress, {environment: bench.offer for environment, bench in benches.items()}
-    )
+    return Domain(
+        storage=storage, engines=engines, metrics=metrics, closing=closing, links=links, records=records,
+        egress=egress, courier=courier, prober=prober, desk=desk,
+        following=Following(events=storage.events, partials=partials, jobs=storage.jobs, records=records,
+                            metrics=metrics, closing=closing),
+        workers=build_workers(name, config, limits=limits, storage=storage, engines=engines, egress=egress,
+                              prober=prober, metrics=metrics),
+        deliveries=Deliveries(storage=storage, records=records, courier=courier, metrics=metrics,
+                              rules=limits.webhooks),
+        sweeper=Sweeper(storage.jobs, storage.blobs),
+    )  # fmt: skip
+
+
+def open_egress(config: Config) -> Egress:
+    return Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
+
+
+def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: Estimator) -> ASGIApp:
+    """Make the router over every operation and WebSocket."""
+    storage, base_url, keys = domain.storage, domain.links.public_base_url, domain.storage.signing_keys
+    seats, waiter = Seats(limits.streams), JobWaiter(storage.jobs, domain.closing)
     door = Door(
         accounts=storage.accounts, counters=storage.counters, limits=limits, keys=keys,
         trusted_proxies=config.trusted_proxies,
     )  # fmt: skip
-    ops = Ops(
-        jobs=storage.jobs, outbox=storage.outbox, metrics=metrics, base_url=public_base_url,
-        ready=lambda: None if closing.is_set() else _running(benches["production"]),
-    )  # fmt: skip
-    live = Live(
-        door=door, jobs=storage.jobs, events=storage.events, desk=desk, following=following, accepting=accepting,
-        holding=holding, records=records, links=links, seats=seats, metrics=metrics, origins=config.cors_origins,
-        finish_wait_s=config.wait_default,
+    accepting = Accepting(
+        storage.jobs, storage.outbox, domain.egress,
+        {environment: engine.offer for environment, engine in domain.engines.items()},
     )  # fmt: skip
     transcriptions = Transcriptions(
-        uploads=Uploads(storage.blobs), prober=prober, jobs=storage.jobs, holding=holding, accepting=accepting,
-        records=records, links=links, waiting=Waiting(default_s=config.wait_default, most_s=config.wait_max),
-        closing=closing,
+        uploads=Uploads(storage.blobs), prober=domain.prober, jobs=storage.jobs, waiter=waiter, accepting=accepting,
+        records=domain.records, links=domain.links,
+        wait_limits=WaitLimits(default_s=config.wait_default, max_s=config.wait_max), closing=domain.closing,
     )  # fmt: skip
-    routes: list[HasOperations] = [
+    ops = Ops(
+        jobs=storage.jobs, outbox=storage.outbox, metrics=domain.metrics, base_url=base_url,
+        ready=lambda: None if domain.closing.is_set() else _describe_engine(domain.engines["production"]),
+    )  # fmt: skip
+    sockets = LiveSockets(
+        door=door, jobs=storage.jobs, events=storage.events, desk=domain.desk, following=domain.following,
+        seats=seats, metrics=domain.metrics, origins=config.cors_origins,
+    )  # fmt: skip
+    groups: list[HasOperations] = [
         transcriptions,
-        Jobs(door=door, jobs=storage.jobs, holding=holding, blobs=storage.blobs, records=records, links=links,
-             wait_max_s=config.wait_max),
-        EventStreams(door=door, jobs=storage.jobs, events=storage.events, following=following, metrics=metrics,
-                     seats=seats),
-        live,
-        Webhooks(jobs=storage.jobs, outbox=storage.outbox, egress=egress, courier=courier, records=records),
-        Accounts(door=door, accounts=storage.accounts, counters=storage.counters, jobs=storage.jobs, limits=limits,
-                 keys=keys, signup=SignUp(mode=config.signup, token=config.signup_token)),
+        Jobs(door=door, jobs=storage.jobs, waiter=waiter, blobs=storage.blobs, records=domain.records,
+             links=domain.links, wait_max_s=config.wait_max),
+        EventStreams(door=door, jobs=storage.jobs, events=storage.events, following=domain.following,
+                     metrics=domain.metrics, seats=seats),
+        LiveRequests(door=door, jobs=storage.jobs, desk=domain.desk, accepting=accepting, waiter=waiter,
+                     records=domain.records, links=domain.links, finish_wait_s=config.wait_default),
+        Webhooks(jobs=storage.jobs, outbox=storage.outbox, egress=domain.egress, courier=domain.courier,
+                 records=domain.records),
+        Accounts(door=door, storage=storage, limits=limits, keys=keys,
+                 signup=SignUp(mode=config.signup, token=config.signup_token)),
         Estimates(estimator=estimator, thread=ThreadPoolExecutor(1, "estimates"), counters=storage.counters,
                   jobs=storage.jobs, limits=limits, keys=keys),
-        OpenAI(transcriptions=transcriptions, holding=holding, jobs=storage.jobs, blobs=storage.blobs,
-               following=following, quiet_s=limits.streams.keep_alive_s, offers=accepting.offers),
+        OpenAI(transcriptions=transcriptions, waiter=waiter, jobs=storage.jobs, blobs=storage.blobs,
+               following=domain.following, quiet_s=limits.streams.keep_alive_s, offers=accepting.offers),
         ops,
-        Pages(index=ops.index, base_url=public_base_url),
+        Pages(index=ops.index, base_url=base_url),
     ]  # fmt: skip
-    operations = [operation for route in routes for operation in route.operations()]
-    ops.describe(operations)
-    app = dressed(
-        Router([*_resources(operations, door), *live.sockets()], redirect_slashes=False, default=not_found),
-        cors_origins=config.cors_origins, metrics=metrics, new_request_id=_new_request_id,
-        sandbox_host=config.sandbox_host,
-    )  # fmt: skip
-    return Service(
-        app,
-        closing=closing,
-        egress=egress,
-        metrics=metrics,
-        desk=desk,
-        workers=Workers(
-            name=name, jobs=storage.jobs, blobs=storage.blobs, plans=plans,
-            batches={name: bench.batch for name, bench in benches.items()},
-            fetcher=Fetcher(egress, storage.blobs), prober=prober, metrics=metrics, rules=WorkerRules(),
-            count=config.workers,
-        ),
-        deliveries=Deliveries(
-            outbox=storage.outbox, jobs=storage.jobs, accounts=storage.accounts, records=records, courier=courier,
-            metrics=metrics, rules=limits.webhooks,
-        ),
-        sweeper=Sweeper(storage.jobs, storage.blobs),
-    )  # fmt: skip
+    operations = [operation for group in groups for operation in group.operations()]
+    operations += Description(operations, base_url=base_url).operations()
+    return Router([*_resources(operations, door), *sockets.routes()], redirect_slashes=False, default=not_found)
 
 
 def _resources(operations: list[Operation], door: Door) -> list[BaseRoute]:
@@ -234,15 +242,11 @@ def _resources(operations: list[Operation], door: Door) -> list[BaseRoute]:
     return [Route(path, Resource([row for row in operations if row.path == path], door)) for path in paths]
 
 
-def _running(bench: Bench) -> Mapping[str, Any]:
+def _describe_engine(engine: ServedEngine) -> Mapping[str, Any]:
     return {
-        "engine": bench.offer.engine,
-        "model": bench.offer.model,
-        "languages": sorted(bench.offer.languages),
-        "bundled": bench.offer.bundled,
-        "warnings": [dict(warning) for warning in bench.offer.warnings],
+        "engine": engine.offer.engine,
+        "model": engine.offer.model,
+        "languages": sorted(engine.offer.languages),
+        "bundled": engine.offer.bundled,
+        "warnings": [dict(warning) for warning in engine.offer.warnings],
     }
-
-
-def _new_request_id() -> str:
-    return new_id(Prefix.REQUEST, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))

@@ -1,6 +1,6 @@
-"""How many live sessions this machine carries with its model: measured by `scribewire doctor`, kept in the data folder.
+"""How many live sessions this machine can carry with its model. `scribewire doctor` measures it, the server reads it.
 
-The server refuses what is beyond it before a session begins, rather than letting all of them fall behind.
+The server refuses further sessions before they begin, so that the running ones do not fall behind.
 """
 
 import time
@@ -16,16 +16,16 @@ from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, Engine
 
 FILE_NAME = "capacity.json"
-WINDOW_S = 5  # of a live request as it usually is: the words of a phrase and a little before them
-STEP_S = 1.0  # between two requests of a session that feels quick
-BUSY = 0.85  # share of the time that the model may be busy, so that bursts find room
-ROUNDS = 3  # of which the median counts ...
-ENOUGH_S = 5.0  # ... or as many as begin in this time: a slow machine is told by one as well
+WINDOW_S = 5  # of a usual live request: the words of a phrase and a little before them
+STEP_S = 1.0  # between two requests of a session, so that it feels quick
+BUSY = 0.85  # share of the time that the model may be busy; the rest is for bursts
+ROUNDS = 3  # measurements, of which the median counts ...
+ENOUGH_S = 5.0  # ... or as many as fit into this time: on a slow machine one is enough
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What was measured, and for which model: another one needs another measurement."""
+    """What was measured, and for which model. Another model needs another measurement."""
 
     engine: str
     model: str
@@ -35,7 +35,7 @@ class Capacity:
 
 
 def measure(engine: Engine, speech: Samples) -> Capacity:
-    """Hear *speech* (at least one second of it) as live sessions would; takes a few seconds."""
+    """Measure *engine* with *speech*, of at least one second. Takes a few seconds."""
     speech = np.resize(speech, WINDOW_S * RATE)
     alone_s = _median_s(lambda: _asked(engine, speech, 1))
     shared_s = _median_s(lambda: _asked(engine, speech, engine.most))
@@ -52,7 +52,7 @@ def write(capacity: Capacity, folder: Path) -> Path:
 
 
 def sessions_of(engine: Engine, folder: Path) -> int | None:
-    """What was measured for this engine's model; None when it never was, or the file is none of ours."""
+    """The measured number of sessions for this engine's model; None without a usable measurement."""
     try:
         kept = Capacity(**orjson.loads((folder / FILE_NAME).read_bytes()))
     except (FileNotFoundError, ValueError, TypeError):

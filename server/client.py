@@ -1,13 +1,13 @@
-"""A client of the service, for programs and for our own command line.
+"""A Python client of the service. Since 0.1.0; the command line uses it too.
 
-async with Client("http://127.0.0.1:8000", key) as client:
-    record = await client.transcribe(Path("talk.mp3"), output_formats=["srt"], word_timestamps=True)
-    async for event in client.events(record["job_id"]): ...
-    async with client.live(sample_rate=16_000) as stream:
-        await stream.send(pcm)
+    async with Client("http://127.0.0.1:8000", key) as client:
+        record = await client.transcribe(Path("talk.mp3"), output_formats=["srt"], word_timestamps=True)
+        async for event in client.events(record["job_id"]): ...
+        async with client.live(sample_rate=16_000) as stream:
+            await stream.send(pcm)
 
-Whatever breaks on the way is taken up where it broke: uploads by their Idempotency-Key, event streams by their last
-id, live audio by the number of bytes that the server has.
+A broken connection is resumed where it broke: uploads by their Idempotency-Key, event streams by their last id, live
+audio by the number of bytes that the server has.
 """
 
 import asyncio
@@ -23,23 +23,22 @@ import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from server.model.jobs import TERMINAL, TERMINAL_EVENTS
 from server.waiting import set_within
 
-TERMINAL = frozenset({"completed", "failed", "canceled"})
-TERMINAL_EVENTS = frozenset({"job.completed", "job.failed", "job.canceled"})
-POLL_S = 30
-TRIES = 6  # of anything that the network broke, before its error is the caller's
+LONG_POLL_S = 30
+TRIES = 6  # attempts of anything that the network interrupts, before its error is raised
 FIRST_PAUSE_S = 0.5  # before the second try; doubles
-FRAME_BYTES = 32 * 1024  # most audio in one message
-MOST_UNSENT = 64 * FRAME_BYTES  # bytes that may wait before send() does
+MESSAGE_BYTES = 32 * 1024  # most audio in one message
+MAX_UNSENT = 64 * MESSAGE_BYTES  # bytes that may wait before send() does
 REFUSED = range(4400, 4500)  # close codes with which the server says that trying again will not help
-PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server restarts
+PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server is restarting
 KEEP_ALIVE_S = 10
-SECOND_WRITER = 4409  # except this one: our own broken connection may still be open on its side
+SECOND_WRITER = 4409  # except this one: the server may still hold our own broken connection open
 
 
 class ServiceError(Exception):
-    """The service said no. *status* is HTTP's, or a close code of a WebSocket; *code* is the problem's stable name."""
+    """The service refused. *status* is HTTP's or a WebSocket's close code, *code* the stable name of the problem."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(f"{code} ({status}): {detail}")
@@ -48,12 +47,17 @@ class ServiceError(Exception):
 
 
 class Client:
-    """One account's way to the service. Use it as `async with`."""
+    """A connection to the service for one account. Use it with `async with`.
+
+    *base_url* is the server's address; add /sandbox for the sandbox. *key* is an API key of that environment. All
+    methods raise ServiceError when the service refuses, and httpx.TransportError when it cannot be reached after TRIES
+    tries.
+    """
 
     def __init__(self, base_url: str, key: str) -> None:
         self._base_url = base_url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"}
-        timeout = httpx.Timeout(30, read=POLL_S + 60)
+        timeout = httpx.Timeout(30, read=LONG_POLL_S + 60)
         self._http = httpx.AsyncClient(base_url=self._base_url, headers=self._headers, timeout=timeout)
 
     async def __aenter__(self) -> Self:
@@ -63,37 +67,41 @@ class Client:
         await self._http.aclose()
 
     async def transcribe(self, source: Path | str, **fields: Any) -> dict[str, Any]:
-        """The finished record of *source*, a file's path or an https address. *fields* are the request's members.
+        """Transcribe *source*, a file's path or an https address, and return the finished job record.
 
-        Raises ServiceError, and httpx.TransportError where the service stays out of reach.
+        *fields* are the members of POST /v1/transcribe, such as `output_formats=["srt"]` or `language="en"`. A job that
+        failed is returned too: look at its `status` and `error`.
         """
         return await self.wait((await self.submit(source, **fields))["job_id"])
 
     async def submit(self, source: Path | str, **fields: Any) -> dict[str, Any]:
-        """The record of a new job. A request that the network broke is sent again and makes no second job."""
+        """Start a job like transcribe() and return its record at once. Repeating it after a network error makes one
+        job.
+        """
         headers = {"Idempotency-Key": secrets.token_hex(16), "Prefer": "respond-async"}
         if isinstance(source, str):
-            return await self._asked("POST", "/v1/transcribe", headers=headers, json={"url": source, **fields})
+            return await self._request_json("POST", "/v1/transcribe", headers=headers, json={"url": source, **fields})
         form = {name: _form_text(value) for name, value in fields.items()}
-        with source.open("rb") as file:  # read piece by piece, and from its start with every try
-            return await self._asked("POST", "/v1/transcribe", headers=headers, files={"file": file}, data=form)
+        with source.open("rb") as file:  # read in pieces, and from its start at every try
+            return await self._request_json("POST", "/v1/transcribe", headers=headers, files={"file": file}, data=form)
 
     async def job(self, job_id: str, *, wait_s: int = 0) -> dict[str, Any]:
-        return await self._asked("GET", f"/v1/jobs/{job_id}", params={"wait": wait_s})
+        """The record of a job, after waiting up to *wait_s* seconds for its end."""
+        return await self._request_json("GET", f"/v1/jobs/{job_id}", params={"wait": wait_s})
 
     async def wait(self, job_id: str) -> dict[str, Any]:
-        """The record once the job is over, however long that takes."""
-        while (record := await self.job(job_id, wait_s=POLL_S))["status"] not in TERMINAL:
+        """Wait until the job has ended, however long that takes, and return its record."""
+        while (record := await self.job(job_id, wait_s=LONG_POLL_S))["status"] not in TERMINAL:
             pass
         return record
 
     async def output(self, record: Mapping[str, Any], name: str) -> bytes:
-        """The bytes of a finished output."""
+        """The bytes of the output *name* (json, srt, vtt, txt or audio) of a finished *record*."""
         answer = await self._send("GET", record["formats"][name])
         return answer.content
 
     async def events(self, job_id: str, *, after: int = 0) -> AsyncIterator[dict[str, Any]]:
-        """Every event behind *after*, each with its "type", until the job is over, however often the stream breaks."""
+        """Yield every event after number *after*, with its "type", until the job has ended. Resumes broken streams."""
         tries = 0
         while True:
             try:
@@ -110,11 +118,12 @@ class Client:
 
     @asynccontextmanager
     async def live(self, **options: Any) -> AsyncIterator["LiveStream"]:
-        """A new live session; *options* are the members of POST /v1/live. Left in any way, it is finished.
+        """Start a live session and yield its LiveStream. The session is finished when the block is left in any way.
 
-        Without a sample_rate, audio in mulaw and alaw has 8000 samples a second, in the other raw encodings 16,000.
+        *options* are the members of POST /v1/live. If *sample_rate* is left out, audio in mulaw and alaw has 8000
+        samples a second, in the other raw encodings 16,000.
         """
-        record = await self._asked("POST", "/v1/live", json=options)
+        record = await self._request_json("POST", "/v1/live", json=options)
         stream = LiveStream(record["job_id"], record["live"]["ingest_ws"])
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(stream.run(), name=f"live {stream.job_id}")
@@ -140,7 +149,7 @@ class Client:
                     yield seq, {"type": kind, **orjson.loads(value)}
                     seq, kind = 0, ""
 
-    async def _asked(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+    async def _request_json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         answer: dict[str, Any] = (await self._send(method, path, **request)).json()
         return answer
 
@@ -152,24 +161,24 @@ class Client:
                 if tries + 1 == TRIES:
                     raise
             else:
-                if not _passing(answer) or tries + 1 == TRIES:
+                if not _may_pass(answer) or tries + 1 == TRIES:
                     return _check(answer)
             await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
         raise AssertionError("the last try returns or raises")
 
 
 class LiveStream:
-    """Audio on its way to a live session, and what comes back. Its connection may break; nothing of it is lost.
+    """Audio on its way to a live session, and the events that come back. A broken connection loses nothing.
 
-    Audio is kept until its words are final: a server that was killed asks again for what it had only received.
+    Audio is kept until its words are final, because a server that was killed asks again for audio that it had received.
     """
 
     def __init__(self, job_id: str, address: str) -> None:
         self.job_id = job_id
         self._address = address
         self._kept: deque[bytes] = deque()  # whose words may not be final yet
-        self._kept_from = 0  # the number of the first byte that is kept
-        self._sent_to = 0  # the number of the next byte to send
+        self._kept_from = 0  # index of the first byte that is kept
+        self._sent_to = 0  # index of the next byte to send
         self._ended = False
         self._over = False
         self._news = asyncio.Event()
@@ -178,29 +187,29 @@ class LiveStream:
         self._last_seq = 0
 
     async def send(self, audio: bytes) -> None:
-        """Take more audio; waits while much is unsent, so that a fast source does not fill the memory."""
+        """Send *audio*. Waits while too much is unsent, so that a fast source does not fill the memory."""
         self._kept.append(audio)
         self._news.set()
         async with self._room:
-            await self._room.wait_for(lambda: self._kept_to - self._sent_to <= MOST_UNSENT or self._over)
+            await self._room.wait_for(lambda: self._kept_to - self._sent_to <= MAX_UNSENT or self._over)
 
     def close(self) -> None:
-        """No more audio will come. Calling it again does nothing."""
+        """Say that no more audio will come. Calling it again does nothing."""
         self._ended = True
         self._news.set()
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """What the session says, each with its "type": every durable event once, partials as they come."""
+        """Yield what the session says, with its "type": every logged event once, and partials as they come."""
         while (event := await self._events.get()) is not None:
             yield event
 
     async def run(self) -> None:
-        """Send and receive until the session is over. Raises ServiceError, OSError where it cannot go on."""
+        """Send and receive until the session is over; Client.live() calls it. Raises ServiceError, OSError."""
         tries = 0
         try:
             while True:
                 try:
-                    async with connect(self._place(), max_size=None) as socket:
+                    async with connect(self._resume_url(), max_size=None) as socket:
                         tries = 0
                         if await self._converse(socket):
                             return
@@ -221,17 +230,17 @@ class LiveStream:
     def _kept_to(self) -> int:
         return self._kept_from + sum(map(len, self._kept))
 
-    def _place(self) -> str:
+    def _resume_url(self) -> str:
         return f"{self._address}&last_event_id={self._last_seq}"
 
     async def _converse(self, socket: ClientConnection) -> bool:
-        """One connection's life; True once the session is over."""
+        """Use one connection until it ends; returns True once the session is over."""
         started = orjson.loads(await socket.recv())
         if started["type"] == "error":
-            raise _said_no(started["error"])
+            raise _error_of_frame(started["error"])
         if started["received_bytes"] < self._kept_from:
             raise ServiceError(409, "audio_gone", "the server asks for audio that it had settled before")
-        self._settled(started["settled_bytes"] or 0)
+        self._forget_settled(started["settled_bytes"] or 0)
         self._sent_to = started["received_bytes"]
         sending = asyncio.create_task(self._send_all(socket))
         try:
@@ -245,10 +254,10 @@ class LiveStream:
         async for frame in socket:
             event = orjson.loads(frame)
             if event["type"] == "ack":
-                self._settled(event["settled_bytes"] or 0)
+                self._forget_settled(event["settled_bytes"] or 0)
                 continue
             if event["type"] == "error":
-                raise _said_no(event["error"])
+                raise _error_of_frame(event["error"])
             self._last_seq = max(self._last_seq, event.get("seq", 0))
             self._events.put_nowait(event)
             if event["type"] in TERMINAL_EVENTS:
@@ -274,18 +283,18 @@ class LiveStream:
         at = self._kept_from
         for piece in self._kept:
             if at + len(piece) > self._sent_to:
-                return piece[self._sent_to - at :][:FRAME_BYTES]
+                return piece[self._sent_to - at :][:MESSAGE_BYTES]
             at += len(piece)
         return None
 
-    def _settled(self, count: int) -> None:
-        """The words of the first *count* bytes are final: even a server that is killed asks for none of them again."""
+    def _forget_settled(self, count: int) -> None:
+        """Drop the first *count* bytes: their words are final, and even a killed server will not ask for them again."""
         while self._kept and self._kept_from + len(self._kept[0]) <= count:
             self._kept_from += len(self._kept.popleft())
 
 
-def _said_no(problem: Mapping[str, Any]) -> Exception:
-    """What an error frame is: for good, or a broken connection like any other."""
+def _error_of_frame(problem: Mapping[str, Any]) -> Exception:
+    """The exception for an error frame: a refusal, or a broken connection that can be tried again."""
     if problem["code"] in PASSING:
         return ConnectionResetError(problem["detail"])
     return ServiceError(problem["status"], problem["code"], problem["detail"])
@@ -301,13 +310,13 @@ def _check(answer: httpx.Response) -> httpx.Response:
         raise ServiceError(answer.status_code, "unknown", answer.reason_phrase) from None
 
 
-def _passing(answer: httpx.Response) -> bool:
-    """A refusal that another try may not meet."""
+def _may_pass(answer: httpx.Response) -> bool:
+    """Whether another try may succeed."""
     return answer.status_code in (502, 503, 504)
 
 
 def _refusal(error: Exception) -> ServiceError | None:
-    """What the server said no with, if it meant it for good."""
+    """The refusal that closed the connection, if trying again would not help."""
     if not isinstance(error, ConnectionClosed) or error.rcvd is None:
         return None
     code, reason = error.rcvd.code, error.rcvd.reason

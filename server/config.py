@@ -1,7 +1,7 @@
 """Every setting of the server, read once from the environment into a frozen value.
 
-Nothing else in the project reads environment variables. VARIABLES is the list that the README's table is checked
-against; each row says what the variable takes, and a bad value raises ConfigError with one sentence.
+Nothing else in the project reads environment variables. A test compares VARIABLES with the documentation. An invalid
+value raises ConfigError with one sentence.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class ConfigError(Exception):
-    """A setting that cannot be used. The message names the variable, what it got and what it takes."""
+    """A setting that cannot be used. The message names the variable, its value and what it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Config:
     whisper_model: str
     device: str
     compute_type: str
-    model_threads: int  # 0: as many as the machine has cores, less one
+    model_threads: int  # 0: one fewer than the machine has cores
     model_download_s: int
     workers: int
     public_base_url: str | None  # None: http://127.0.0.1:PORT, known once the port is
@@ -62,13 +62,13 @@ class Config:
 
 
 def unknown_variables(env: Mapping[str, str]) -> list[str]:
-    """Names with our prefix that mean nothing: most likely typing errors."""
+    """Names with our prefix that mean nothing, most likely typing errors."""
     known = {PREFIX + row.name for row in VARIABLES}
     return sorted(name for name in env if name.startswith(PREFIX) and name not in known)
 
 
 def _check_public_address(config: Config) -> None:
-    """Download links must be https wherever strangers can reach them, and a Host header is no source of truth."""
+    """Strangers must get https links, and the address in them must not come from a Host header."""
     if config.allow_insecure_http:
         return
     if config.public_base_url is None and config.host not in LOOPBACK:
@@ -141,7 +141,7 @@ def _optional_text(_name: str, raw: str) -> str | None:
 def _folder(name: str, raw: str) -> Path:
     try:
         return Path(_text(name, raw)).expanduser()
-    except RuntimeError:  # ~nobody
+    except RuntimeError:  # ~ of an unknown user
         raise _refuse(name, "a path that can be resolved", raw) from None
 
 
@@ -180,7 +180,7 @@ def _base_url(name: str, raw: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One environment variable (written without the prefix) and what it is for."""
+    """One environment variable, written without the prefix, and its purpose."""
 
     name: str
     default: str

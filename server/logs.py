@@ -1,6 +1,6 @@
-"""Log lines: a fixed sentence and its fields, as text for people or JSON for programs.
+"""Log lines: a fixed sentence and its fields, as text for people or as JSON for programs.
 
-Spoken words, prompts, keys, tokens and signatures never enter a field. URLs are logged without their query.
+Spoken words, prompts, keys, tokens and signatures are never logged. URLs are logged without their query.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What GET /metrics shows: one registry per app, named and described here and nowhere else."""
+"""The Prometheus metrics of GET /metrics. All of them are named and described here."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -14,6 +14,8 @@ _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 
 
 class Metrics:
+    """Every metric of one process."""
+
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         r = self.registry
@@ -74,11 +76,11 @@ class Metrics:
         )
 
     def watch_model(self, environment: str, statistics: Callable[[], SchedulerStatistics]) -> None:
-        """Show what the model of *environment* does, as *statistics* tells when the page is asked for."""
+        """Show the *statistics* of the model of *environment* on the page."""
         self._models.models[environment] = statistics
 
     async def watch_loop(self) -> None:
-        """Measure the event loop's lag for as long as this runs: everybody's answers are late by it."""
+        """Measure the event loop's lag until cancelled. Every answer is late by this much."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + LAG_EVERY_S
@@ -91,7 +93,7 @@ class Metrics:
 
 
 class _Models(Collector):
-    """What the models have done, read from their schedulers when it is asked for."""
+    """What the models have done, read from their schedulers whenever the page is requested."""
 
     def __init__(self) -> None:
         self.models: dict[str, Callable[[], SchedulerStatistics]] = {}

@@ -1,17 +1,36 @@
-"""Waiting for an event, but not for ever."""
+"""Waiting for an event with a time limit, and for whichever of several things comes first."""
 
 import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
 
 
-async def set_within(event: asyncio.Event, most_s: float | None) -> bool:
-    """Whether *event* is set, as soon as it is; False after *most_s*, where that is not None.
+async def set_within(event: asyncio.Event, limit_s: float | None) -> bool:
+    """Wait for *event*. Returns True as soon as it is set, False after *limit_s* seconds (None: no limit).
 
-    Not by asyncio.wait_for(): in Python 3.11 it loses a cancel that comes together with what is waited for, and then
-    who canceled waits in vain (github.com/python/cpython/issues/81839).
+    This is not asyncio.wait_for(): Python 3.11's loses a cancellation that arrives together with the result, and the
+    task that cancelled waits forever (github.com/python/cpython/issues/81839).
     """
     try:
-        async with asyncio.timeout(most_s):
+        async with asyncio.timeout(limit_s):
             await event.wait()
     except TimeoutError:
         return False
     return True
+
+
+@asynccontextmanager
+async def racing(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list["asyncio.Task[Any]"]]:
+    """Run *works* side by side. The block begins when the first has ended; the others are cancelled at its end.
+
+    The block gets a task for each work, in order. After the block all of them are over.
+    """
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

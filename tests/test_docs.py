@@ -11,15 +11,15 @@ import httpx
 import pytest
 
 from server.accounts.limits import Limits
+from server.accounts.limits_file import BUILT_IN
 from server.config import VARIABLES
-from server.errors import CODES, JOB_CODES
-from server.jobs.states import TERMINAL
-from server.limits_file import BUILT_IN
+from server.http.codes import CODES
+from server.model.jobs import JOB_CODES, TERMINAL
 from tests.server.running import ROOT, Server, environment, running
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-WIRE = (ROOT / "server" / "README.md").read_text(encoding="utf-8")
+WIRE = (ROOT / "server" / "api.md").read_text(encoding="utf-8")
 NOT_TRIED = ("scripts/serve", "scripts/test")
 """What serves until it is stopped, and what runs this very test."""
 

@@ -1,4 +1,4 @@
-"""Who is asking, when there is no key: the client's address, and what of it is counted."""
+"""The address of a client without a key, and the part of it that limits are counted by."""
 
 import hmac
 import re
@@ -16,12 +16,11 @@ _WITH_PORT = re.compile(r"\[([^\]]*)\](?::[0-9]*)?|([0-9.]+):[0-9]*")
 
 
 def client_address(peer: str | None, forwarded_for: Iterable[str], trusted: Sequence[Network]) -> Address | None:
-    """The address that the request comes from, as far as it can be believed; None when the peer has none.
+    """The address that the request comes from, as far as it can be trusted; None when the peer has none.
 
-    That is the peer of the socket. Only when the peer is one of our own proxies (*trusted*), it is the nearest hop in
-    the X-Forwarded-For headers that is not: each hop was written by the one right of it, so whatever a client sent
-    itself stands left of its true address and is never reached. A hop that is no address discredits the headers: the
-    peer it is.
+    That is the socket's peer. If the peer is one of the operator's own proxies (*trusted*), it is the nearest hop in
+    the X-Forwarded-For headers that is not a proxy. Each hop was written by the one to its right, so a false hop sent
+    by the client stands further left and is never reached. If a hop is not an address, the headers are ignored.
     """
     nearest = address = _parsed(peer or "")
     hops = [hop.strip() for hop in ",".join(forwarded_for).split(",") if hop.strip()]
@@ -31,7 +30,7 @@ def client_address(peer: str | None, forwarded_for: Iterable[str], trusted: Sequ
 
 
 def address_key(address: Address | None) -> str:
-    """What counts as one address: an IPv4 address, or an IPv6 /64, which is what one household or server is given."""
+    """What is counted as one address: an IPv4 address, or an IPv6 /64, which is what one household or server gets."""
     if address is None:
         return NOBODY
     if isinstance(address, IPv4Address):
@@ -40,12 +39,12 @@ def address_key(address: Address | None) -> str:
 
 
 def counted_as(secret: bytes, key: str, *, day: str) -> str:
-    """The name under which an address_key() is counted on *day*: addresses are not kept, and days cannot be joined."""
+    """The name for counting an address_key() on *day*: a hash, so that neither addresses nor their days can be read."""
     return "address " + hmac.digest(secret, f"address\n{day}\n{key}".encode(), "sha256").hex()[:32]
 
 
 def _parsed(text: str) -> Address | None:
-    """The address, IPv4 where it was written inside IPv6, without port and zone; None where it is none."""
+    """*text* as an address without port and zone, as IPv4 if it was written inside IPv6; None if it is no address."""
     if match := _WITH_PORT.fullmatch(text):
         text = match[1] or match[2] or ""
     try:

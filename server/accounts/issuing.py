@@ -1,58 +1,51 @@
-"""New accounts, keys and webhook secrets, for the API and the operator's command line alike."""
+"""Making ids, accounts, keys and webhook secrets, for the API and for the operator's command line."""
 
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from server.accounts.keys import CHANCE_BYTES, digest, display_prefix, last4, make_key, make_webhook_secret
+from server.accounts.keys import KEY_CHANCE_BYTES, digest, display_prefix, last4, make_key, make_webhook_secret
 from server.clock import now_ms
-from server.ids import CHANCE_BYTES as ID_CHANCE_BYTES
-from server.ids import Prefix, new_id
-from server.storage.interfaces import Account, AccountStore, ApiKey, WebhookSecret
+from server.model.accounts import Account, ApiKey, WebhookSecret
+from server.model.ids import CHANCE_BYTES, Prefix, new_id
+from server.storage.ports import AccountStore
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A key just made. *secret* is seen here once and is stored nowhere."""
+    """A new key. *secret* is shown this once and stored nowhere."""
 
     key: ApiKey
     secret: str
 
 
+def fresh_id(prefix: Prefix) -> str:
+    """An id that was never used before, of this moment."""
+    return new_id(prefix, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
+
+
 def issue_key(account_id: str, *, environment: str, name: str | None) -> Issued:
-    """A key that is not stored yet."""
-    secret = make_key(environment, secrets.token_bytes(CHANCE_BYTES))
+    """Make a key for an account. The caller stores it."""
+    secret = make_key(environment, secrets.token_bytes(KEY_CHANCE_BYTES))
     key = ApiKey(
-        id=new_id(Prefix.KEY, ms=now_ms(), chance=secrets.token_bytes(ID_CHANCE_BYTES)),
-        account=account_id,
-        environment=environment,
-        name=name,
-        hash=digest(secret),
-        prefix=display_prefix(secret),
-        last4=last4(secret),
-        created_at=now_ms(),
-    )
+        id=fresh_id(Prefix.KEY), account=account_id, environment=environment, name=name, hash=digest(secret),
+        prefix=display_prefix(secret), last4=last4(secret), created_at=now_ms(),
+    )  # fmt: skip
     return Issued(key, secret)
 
 
 def issue_webhook_secret() -> WebhookSecret:
-    return WebhookSecret(current=make_webhook_secret(secrets.token_bytes(CHANCE_BYTES)), created_at=now_ms())
+    return WebhookSecret(current=make_webhook_secret(secrets.token_bytes(KEY_CHANCE_BYTES)), created_at=now_ms())
 
 
 async def open_account(
-    accounts: AccountStore,
-    *,
-    plan: str,
-    environment: str,
-    name: str | None,
-    limits: Mapping[str, object] | None = None,
+    accounts: AccountStore, *, plan: str, environment: str, name: str | None, limits: Mapping[str, object] | None = None
 ) -> tuple[Account, Issued]:
-    """A new account with its first key, stored."""
-    now = now_ms()
+    """Store a new account with its first key and return both."""
     account = Account(
-        id=new_id(Prefix.ACCOUNT, ms=now, chance=secrets.token_bytes(ID_CHANCE_BYTES)),
+        id=fresh_id(Prefix.ACCOUNT),
         plan=plan,
-        created_at=now,
+        created_at=now_ms(),
         webhook_secret=issue_webhook_secret(),
         limits=limits or {},
     )

@@ -1,68 +1,31 @@
-"""What may be used how much, as arithmetic: plans, windows, headers. Nothing here counts durably or knows the time.
+"""Plans, rate windows and calendar windows as arithmetic. Nothing here stores a count or reads the clock.
 
 Instants are milliseconds since 1970 UTC.
 """
 
 import tomllib
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from server.model.accounts import Plan, WindowUse
+from server.model.errors import BadLimits
+
 MINUTE_MS = 60_000
 DAY_S = 24 * 3600
-MONTH_S = 30 * DAY_S  # what RateLimit-Policy says of a calendar month; resets are exact
+MONTH_S = 30 * DAY_S  # what RateLimit-Policy says for a calendar month; the resets are exact
 
 T = TypeVar("T")
-
-
-class BadLimits(Exception):
-    """A number of the plans that cannot be used. The message names it, what it got and what it takes."""
 
 
 # --- the numbers -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What one account may use; None is unlimited."""
-
-    requests_per_minute: int
-    estimates_per_day: int | None
-    transcriptions_per_month: int | None
-    audio_hours_per_month: int | None
-    audio_minutes_per_file: int
-    upload_mib: int
-    active_jobs: int | None
-    live_sessions: int | None
-    retention_hours: int
-    weight: float
-
-    def __post_init__(self) -> None:
-        if self.weight <= 0:
-            raise BadLimits(f"weight must be more than 0, got {self.weight}: a queue divides by it")
-
-    @property
-    def audio_seconds_per_month(self) -> int | None:
-        return None if self.audio_hours_per_month is None else self.audio_hours_per_month * 3600
-
-    @property
-    def audio_s_per_file(self) -> int:
-        return self.audio_minutes_per_file * 60
-
-    @property
-    def upload_bytes(self) -> int:
-        return self.upload_mib * 1024 * 1024
-
-    @property
-    def retention_ms(self) -> int:
-        return self.retention_hours * 3_600_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """What replaces a plan's numbers in the sandbox, where the allowances per day and month are unlimited."""
+    """The numbers that replace a plan's in the sandbox, where allowances per day and month are unlimited."""
 
     requests_per_minute: int
     active_jobs: int | None
@@ -80,19 +43,19 @@ class Keyless:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Streams:
+class StreamRules:
     """How many event streams may be open, and how they behave."""
 
     per_job: int  # of a file
     per_key: int  # of files
-    per_session: int  # of a live session, whoever they are
+    per_session: int  # of a live session, by any reader
     keep_alive_s: float
     retry_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Webhooks:
-    """How webhooks are delivered. One attempt more than there are delays."""
+class WebhookRules:
+    """How webhooks are delivered. There is one attempt more than there are delays."""
 
     delays_s: tuple[float, ...]
     timeout_s: float
@@ -107,35 +70,37 @@ class Webhooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
+    """All numbers of a limits.toml."""
+
     plans: Mapping[str, Plan]
     sandbox: Sandbox
     keyless: Keyless
-    streams: Streams
-    webhooks: Webhooks
+    streams: StreamRules
+    webhooks: WebhookRules
 
     @classmethod
     def from_toml(cls, text: str) -> "Limits":
-        """The numbers in a limits.toml. Every one must be there and no other. Raises BadLimits."""
+        """Read the numbers of a limits.toml, which must have all of them and no others. Raises BadLimits."""
         try:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise BadLimits(f"limits are no TOML: {error}") from None
         _check_names("limits", tables, {table.name for table in fields(cls)})
         plans = _table("plans", tables["plans"])
-        _check_names("plans", plans, {"free", *plans})  # a new account starts with it
+        _check_names("plans", plans, {"free", *plans})  # new accounts start with this plan
         return cls(
             plans={name: _parsed(Plan, f"plans.{name}", plan) for name, plan in plans.items()},
             sandbox=_parsed(Sandbox, "sandbox", tables["sandbox"]),
             keyless=_parsed(Keyless, "keyless", tables["keyless"]),
-            streams=_parsed(Streams, "streams", tables["streams"]),
-            webhooks=_parsed(Webhooks, "webhooks", tables["webhooks"]),
+            streams=_parsed(StreamRules, "streams", tables["streams"]),
+            webhooks=_parsed(WebhookRules, "webhooks", tables["webhooks"]),
         )
 
     def plan(self, name: str, overrides: Mapping[str, object], *, sandbox: bool) -> Plan:
-        """What an account of plan *name* may use there. Raises BadLimits for a plan or an override we do not know.
+        """The limits of an account of plan *name*. Raises BadLimits for an unknown plan or override.
 
-        *overrides* are the account's own numbers by the names of Plan; None is unlimited. In the sandbox nothing that
-        counts days or months is limited, and its own numbers replace the plan's.
+        *overrides* are the account's own numbers, by the names of Plan; None is unlimited. In the sandbox nothing is
+        limited by day or month, and the sandbox's numbers replace the plan's.
         """
         if name not in self.plans:
             raise BadLimits(f"there is no plan {name!r}, only {', '.join(self.plans)}")
@@ -155,7 +120,7 @@ class Limits:
 
 
 def overridden(plan: Plan, overrides: Mapping[str, object]) -> Plan:
-    """The plan with one account's own numbers. Raises BadLimits."""
+    """The plan with one account's own numbers in place of its own. Raises BadLimits."""
     kinds = {number.name: number.type for number in fields(Plan)}
     unknown = sorted(overrides.keys() - kinds.keys())
     if unknown:
@@ -202,47 +167,31 @@ def _number(where: str, kind: object, value: object) -> object:
 # --- windows -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How one counted window stands after a request."""
-
-    name: str  # "minute", "transcriptions", "estimates", ...
-    limit: int
-    used: int
-    window_s: int
-    resets_at: int  # when something becomes free again
-    allowed: bool = True
-
-    @property
-    def remaining(self) -> int:
-        return max(0, self.limit - self.used)
-
-
 class SlidingWindow:
-    """The instants of the requests of the last minute: never more than *limit* within any 60 s.
+    """The instants of one client's requests in the last minute: at most *limit* within any 60 s.
 
-    A bucket that refills would let a client pass twice its limit around the refill. Refused requests are not
-    remembered, so a client that keeps knocking is let in as soon as one that sleeps. Holds at most *limit* instants.
+    A bucket that refills would let a client exceed its limit around the refill. Refused requests are not counted, so a
+    client that keeps trying is let in as soon as one that waits.
     """
 
     def __init__(self) -> None:
         self._instants: deque[int] = deque()
 
-    def hit(self, now: int, limit: int) -> Standing:
-        """Count a request at *now* if it fits. A clock that goes back is taken for standing still."""
+    def hit(self, now: int, limit: int) -> WindowUse:
+        """Count a request at *now* if it fits. A clock that goes back is taken to stand still."""
         now = self._forget(now)
         allowed = len(self._instants) < limit
         if allowed:
             self._instants.append(now)
-        return self._standing(now, limit, allowed=allowed)
+        return self._window_use(now, limit, allowed=allowed)
 
-    def look(self, now: int, limit: int) -> Standing:
-        """How it stands, without counting."""
+    def look(self, now: int, limit: int) -> WindowUse:
+        """The state of the window, without counting a request."""
         now = self._forget(now)
-        return self._standing(now, limit, allowed=len(self._instants) < limit)
+        return self._window_use(now, limit, allowed=len(self._instants) < limit)
 
     def idle(self, now: int) -> bool:
-        """Is nothing left to remember?"""
+        """Whether the window is empty and can be forgotten."""
         self._forget(now)
         return not self._instants
 
@@ -253,17 +202,17 @@ class SlidingWindow:
             self._instants.popleft()
         return now
 
-    def _standing(self, now: int, limit: int, *, allowed: bool) -> Standing:
+    def _window_use(self, now: int, limit: int, *, allowed: bool) -> WindowUse:
         used = len(self._instants)
         # A limit that was lowered meanwhile has to see more than one request go before the next fits.
         leaves = self._instants[max(0, used - limit)] if limit > 0 and used else now
-        return Standing("minute", limit, used, MINUTE_MS // 1000, leaves + MINUTE_MS, allowed)
+        return WindowUse("minute", limit, used, MINUTE_MS // 1000, leaves + MINUTE_MS, allowed)
 
 
 class RateTable:
-    """A SlidingWindow for everyone who asked in the last minute. Whoever did not is forgotten at the next sweep.
+    """One SlidingWindow for each client of the last minute. Idle ones are removed whenever the table has doubled.
 
-    Sweeps come when the table has doubled, so it holds at most twice as many as one minute brings, or SMALLEST.
+    So it holds at most twice as many as one minute brings, or SMALLEST.
     """
 
     SMALLEST = 1024
@@ -272,9 +221,9 @@ class RateTable:
         self._windows: dict[str, SlidingWindow] = {}
         self._sweep_at = self.SMALLEST
 
-    def hit(self, subject: str, *, now: int, limit: int) -> Standing:
+    def hit(self, subject: str, *, now: int, limit: int) -> WindowUse:
         if len(self._windows) >= self._sweep_at:
-            self._windows = {who: window for who, window in self._windows.items() if not window.idle(now)}
+            self._windows = {subject: window for subject, window in self._windows.items() if not window.idle(now)}
             self._sweep_at = max(self.SMALLEST, 2 * len(self._windows))
         return self._windows.setdefault(subject, SlidingWindow()).hit(now, limit)
 
@@ -310,26 +259,3 @@ def _ms(at: datetime) -> int:
 
 
 # --- what clients are told ---------------------------------------------------------------------------------------
-
-
-def seconds_until(instant: int, now: int) -> int:
-    """Whole seconds after which *instant* has surely passed; at least 1. What Retry-After says."""
-    return max(1, -(-(instant - now) // 1000))
-
-
-def limit_headers(standings: Sequence[Standing], *, now: int) -> dict[str, str]:
-    """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11) for all, X-RateLimit-* for the tightest.
-
-    The tightest is the one that refused, else the one with the fewest requests left. No headers for no windows.
-    """
-    if not standings:
-        return {}
-    tightest = min(standings, key=lambda standing: (standing.allowed, standing.remaining))
-    return {
-        "RateLimit-Policy": ", ".join(f'"{s.name}";q={s.limit};w={s.window_s}' for s in standings),
-        "RateLimit": ", ".join(f'"{s.name}";r={s.remaining};t={seconds_until(s.resets_at, now)}' for s in standings),
-        "X-RateLimit-Limit": str(tightest.limit),
-        "X-RateLimit-Remaining": str(tightest.remaining),
-        "X-RateLimit-Reset": str(-(-tightest.resets_at // 1000)),
-        "X-RateLimit-Resource": tightest.name,
-    }

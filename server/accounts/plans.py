@@ -1,21 +1,26 @@
-"""Which plan holds for an account now: its plan's numbers with its own overrides."""
+"""Finding the plan that applies to an account now, with the account's own overrides."""
 
-from server.accounts.limits import Limits, Plan
-from server.storage.interfaces import Account, AccountStore
+from dataclasses import dataclass
+
+from server.accounts.limits import Limits
+from server.model.accounts import Account, Plan
+from server.storage.ports import AccountStore
 
 
+@dataclass(frozen=True, slots=True)
 class Plans:
-    def __init__(self, accounts: AccountStore, limits: Limits) -> None:
-        self._accounts = accounts
-        self._limits = limits
+    """Looks up plans for the routes, the workers and the desk."""
+
+    accounts: AccountStore
+    limits: Limits
 
     def of(self, account: Account, *, environment: str) -> Plan:
-        """Raises BadLimits when the account names a plan or an override that the limits file does not know."""
-        return self._limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
+        """The plan of *account*. Raises BadLimits for a plan or an override that the limits file does not have."""
+        return self.limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
 
     async def of_id(self, account_id: str, *, environment: str) -> Plan:
-        """The same for an account by its id; the free plan for one that is gone."""
-        account = await self._accounts.account(account_id)
+        """The plan of an account by its id. An account that was deleted has the free plan."""
+        account = await self.accounts.account(account_id)
         if account is None:
-            return self._limits.plan("free", {}, sandbox=environment == "sandbox")
+            return self.limits.plan("free", {}, sandbox=environment == "sandbox")
         return self.of(account, environment=environment)

@@ -1,84 +1,64 @@
-"""What the server hands out and later believes because it signed it: stream tokens, download links, list cursors.
+"""Text that the server hands out and recognises later by its signature: stream tokens, download links, list cursors.
 
-All are HMAC-SHA256 under one of the server's signing keys. The signed text starts with what it is for, so none can
-pass for another. Whatever text comes back, it is believed or refused with one of the errors below; signatures are
-compared in constant time, and before anything else of the text is judged.
+All are HMAC-SHA256 with one of the server's signing keys. The signed text begins with its purpose, so that none passes
+for another. Any text that comes back is accepted or refused with one of the errors below. Signatures are compared in
+constant time, before anything else of the text is looked at.
 """
 
 import base64
 import hmac
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
 
-TAG_BYTES = 16  # of the 32 that HMAC-SHA256 gives: enough (RFC 2104, section 5), and the text stays short
+from server.model.accounts import SigningKeys
+from server.model.errors import RequestError, WrongScope
+
+TAG_BYTES = 16  # of HMAC-SHA256's 32: long enough (RFC 2104, section 5), and the text stays short
 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 _EXPIRY = re.compile(r"[0-9]{1,12}")
 
 
-class MalformedToken(Exception):
-    """Not a stream token that this server made. Ask POST /v1/tokens for one."""
+class MalformedToken(RequestError):
+    """The text is not a stream token of this server. Ask POST /v1/tokens for one."""
 
-    code: ClassVar[str] = "invalid_token"
-
-
-class TokenExpired(Exception):
-    """A stream token of this server whose time is over. Ask for a new one."""
-
-    code: ClassVar[str] = "invalid_token"
+    code = "invalid_token"
 
 
-class WrongJob(Exception):
-    """A valid stream token, but of another job. Ask for one of this job."""
+class TokenExpired(RequestError):
+    """The stream token has expired. Ask for a new one."""
 
-    code: ClassVar[str] = "insufficient_scope"
-
-
-class WrongScope(Exception):
-    """A valid stream token of this job, but for the other direction. Ask for one of the scope that is *needed*."""
-
-    code: ClassVar[str] = "insufficient_scope"
-
-    def __init__(self, message: str, *, needed: str) -> None:
-        super().__init__(message)
-        self.needed = needed
+    code = "invalid_token"
 
 
-class BadSignature(Exception):
-    """The link was changed or is not of this server. Take it from the job record again."""
+class WrongJob(RequestError):
+    """The stream token is valid, but for another job. Ask for one of this job."""
 
-    code: ClassVar[str] = "invalid_signature"
-
-
-class LinkExpired(Exception):
-    """The link was good, but its time is over. Take a fresh one from the job record."""
-
-    code: ClassVar[str] = "url_expired"
+    code = "insufficient_scope"
 
 
-class InvalidCursor(Exception):
-    """Not a cursor this server gave to this caller. Start again from the first page."""
+class BadSignature(RequestError):
+    """The link was changed, or is not one of this server. Take it from the job record again."""
 
-    code: ClassVar[str] = "invalid_cursor"
+    code = "invalid_signature"
 
 
-@dataclass(frozen=True, slots=True)
-class SigningKeys:
-    """The server's secrets by their ids. All are believed; *current* signs. Ids are letters and digits."""
+class LinkExpired(RequestError):
+    """The link was valid but has expired. Take a new one from the job record."""
 
-    secrets: Mapping[str, bytes] = field(repr=False)
-    current: str
+    code = "url_expired"
 
-    def __post_init__(self) -> None:
-        if self.current not in self.secrets or not all(kid.isascii() and kid.isalnum() for kid in self.secrets):
-            raise ValueError("a key ring needs its current key, and ids of ASCII letters and digits")
+
+class InvalidCursor(RequestError):
+    """The cursor was not given to this caller. Start again from the first page."""
+
+    code = "invalid_cursor"
 
 
 class Scope(StrEnum):
-    EVENTS = "events"  # read what a job says
+    """What a stream token allows."""
+
+    EVENTS = "events"  # read a job's events
     INGEST = "ingest"  # write a live job's audio
 
 
@@ -86,16 +66,16 @@ class Scope(StrEnum):
 
 
 def make_token(keys: SigningKeys, *, job_id: str, scope: Scope, expires_s: int) -> str:
-    """A token good for this job and scope until the second *expires_s* (since 1970, exclusive)."""
-    return "st_" + _sealed(keys, "token", f"{job_id}\n{scope}\n{expires_s}")
+    """A token for this job and scope that is valid until the second *expires_s* (since 1970, exclusive)."""
+    return "st_" + _seal(keys, "token", f"{job_id}\n{scope}\n{expires_s}")
 
 
 def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now_s: float) -> None:
-    """Returns iff make_token() made *token* for this job and scope and it still holds.
+    """Return if make_token() made *token* for this job and scope and it is still valid.
 
     Raises MalformedToken, TokenExpired, WrongJob, WrongScope.
     """
-    content = _unsealed(keys, "token", token.removeprefix("st_")) if token.startswith("st_") else None
+    content = _unseal(keys, "token", token.removeprefix("st_")) if token.startswith("st_") else None
     if content is None:
         raise MalformedToken("this is no stream token of this server")
     its_job, its_scope, expires_s = content.split("\n")
@@ -111,13 +91,13 @@ def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now
 
 
 def link_query(keys: SigningKeys, path: str, *, expires_s: int) -> str:
-    """The query that lets anyone GET *path* until the second *expires_s* (since 1970, exclusive)."""
+    """The query that lets its holder GET *path* until the second *expires_s* (since 1970, exclusive)."""
     signature = _link_signature(keys.secrets[keys.current], path, str(expires_s))
     return f"exp={expires_s}&kid={keys.current}&sig={signature}"
 
 
 def check_link(keys: SigningKeys, path: str, *, exp: str, kid: str, sig: str, now_s: float) -> None:
-    """Returns iff link_query() made exactly these for *path* and they still hold. Raises BadSignature, LinkExpired."""
+    """Return if link_query() made these for *path* and they are still valid. Raises BadSignature, LinkExpired."""
     secret = keys.secrets.get(kid)
     if secret is None or not hmac.compare_digest(_bytes(_link_signature(secret, path, exp)), _bytes(sig)):
         raise BadSignature("the signature of this link does not match")
@@ -135,13 +115,13 @@ def _link_signature(secret: bytes, path: str, exp: str) -> str:
 
 
 def make_cursor(keys: SigningKeys, *, owner: str, created_at: int, job_id: str) -> str:
-    """An opaque text that stands for the row (created_at, job_id) in *owner*'s list."""
-    return _sealed(keys, f"cursor of {owner}", f"{created_at}\n{job_id}")
+    """Opaque text that stands for the row (created_at, job_id) in *owner*'s list."""
+    return _seal(keys, f"cursor of {owner}", f"{created_at}\n{job_id}")
 
 
 def read_cursor(keys: SigningKeys, cursor: str, *, owner: str) -> tuple[int, str]:
     """The (created_at, job_id) that make_cursor() was given for this owner. Raises InvalidCursor."""
-    content = _unsealed(keys, f"cursor of {owner}", cursor)
+    content = _unseal(keys, f"cursor of {owner}", cursor)
     if content is None:
         raise InvalidCursor("this cursor was not given out for this list")
     created_at, job_id = content.split("\n")
@@ -151,13 +131,13 @@ def read_cursor(keys: SigningKeys, cursor: str, *, owner: str) -> tuple[int, str
 # --- the common part: base64url(tag + "kid\ncontent") --------------------------------------------------------------
 
 
-def _sealed(keys: SigningKeys, purpose: str, content: str) -> str:
+def _seal(keys: SigningKeys, purpose: str, content: str) -> str:
     signed = f"{keys.current}\n{content}".encode()
     return _base64url(_tag(keys.secrets[keys.current], purpose, signed) + signed)
 
 
-def _unsealed(keys: SigningKeys, purpose: str, text: str) -> str | None:
-    """The content that _sealed() was given for this purpose, None for anything else."""
+def _unseal(keys: SigningKeys, purpose: str, text: str) -> str | None:
+    """The content that _seal() got for this purpose; None for any other text."""
     data = _base64url_bytes(text)
     tag, signed = data[:TAG_BYTES], data[TAG_BYTES:]
     kid, _, content = signed.partition(b"\n")
@@ -172,7 +152,7 @@ def _tag(secret: bytes, purpose: str, signed: bytes) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")  # a broken text from outside must be refused, not crash
+    return text.encode(errors="surrogatepass")  # broken text from outside must be refused, not crash
 
 
 def _base64url(data: bytes) -> str:
@@ -180,7 +160,7 @@ def _base64url(data: bytes) -> str:
 
 
 def _base64url_bytes(text: str) -> bytes:
-    """What _base64url() made *text* of; nothing where it did not make it, also for one of another spelling."""
+    """The bytes that _base64url() wrote as *text*; empty for text that it cannot have written."""
     if _BASE64URL.fullmatch(text) is None or len(text) % 4 == 1:
         return b""
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,4 +1,4 @@
-"""One module per command of the command line: add(commands) says how it is called, run(given, config) does it."""
+"""One module per command of the command line: add(commands) defines its arguments, run(given, config) runs it."""
 
 from server.commands import accounts, doctor, estimate, keys, live, models, serve, transcribe, worker
 

@@ -3,12 +3,12 @@
 import argparse
 from typing import Any
 
-from server.accounts.limits import BadLimits
-from server.clock import iso
+from server.accounts.limits_file import read_limits
 from server.commands.keys import run
 from server.config import Config, ConfigError
-from server.limits_file import read_limits
-from server.storage.open import Storage
+from server.model.errors import BadLimits
+from server.model.instants import iso
+from server.storage.ports import Storage
 
 
 def add(commands: Any) -> None:

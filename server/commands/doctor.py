@@ -1,4 +1,4 @@
-"""scribewire doctor: is this machine ready, and if not, what is missing. Exit status 1 when something is."""
+"""scribewire doctor: checks this machine and the settings, and says what is missing. Exit status 1 if something is."""
 
 import argparse
 import asyncio
@@ -24,19 +24,19 @@ from pipeline.recognition.engines import models
 from pipeline.recognition.engines.load import load
 from pipeline.recognition.engines.windows import bundled_speech
 from pipeline.words import written
-from server.benches import open_benches, settings
 from server.capacity import measure, write
 from server.clock import now_ms
 from server.commands.models import pull_hint
 from server.commands.serve import SAMPLE
 from server.config import Config
+from server.engines import open_engines, settings
 from server.logs import configure
-from server.storage.folder import make_private
-from server.storage.interfaces import StorageError
-from server.storage.open import open_storage
+from server.model.errors import StorageError
+from server.storage.sqlite.folder import make_private
+from server.storage.sqlite.open import open_storage
 
-LEAST_FREE_BYTES = 1 << 30
-LEAST_MEMORY_BYTES = 1 << 30
+MIN_FREE_BYTES = 1 << 30
+MIN_MEMORY_BYTES = 1 << 30
 PROBE_HOST = "huggingface.co"  # where models come from
 
 
@@ -63,11 +63,11 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 
 def _engine(config: Config) -> Finding:
-    """The engine loads and hears the bundled sample."""
+    """Load the engine and recognise the bundled sample."""
     try:
-        with ThreadPoolExecutor(2) as threads, open_benches(config, threads) as (benches, _):
-            bench = benches["production"]
-            heard, offer = asyncio.run(_heard(bench.batch)), bench.offer
+        with ThreadPoolExecutor(2) as threads, open_engines(config, threads) as (engines, _):
+            engine = engines["production"]
+            heard, offer = asyncio.run(_heard(engine.batch)), engine.offer
             said = [warning["message"] for warning in offer.warnings] + [pull_hint()] * offer.bundled
             detail = f'{offer.engine}, model {offer.model} ({offer.hears}), heard "{heard}"'
             return Finding("engine", well=bool(heard), detail="; ".join([detail, *said]))
@@ -76,7 +76,7 @@ def _engine(config: Config) -> Finding:
 
 
 def _bundled(_config: Config) -> Finding:
-    """The model that comes with the installation is there, and is what was published."""
+    """Check that the bundled model is installed and unchanged."""
     try:
         sound = models.bundled_is_sound()
     except PipelineError as error:
@@ -91,7 +91,7 @@ async def _heard(batch: Any) -> str:
 
 
 def _capacity(config: Config) -> Finding:
-    """How many live sessions the machine carries; noted for the server, which refuses more."""
+    """Measure how many live sessions this machine carries and write it down for the server, which refuses more."""
     try:
         with closing(load(settings(config))) as engine:
             english = [sentence.samples for sentence in bundled_speech() if sentence.language == "en"]
@@ -108,7 +108,7 @@ def _capacity(config: Config) -> Finding:
 
 
 def _windows(config: Config) -> Finding:
-    """Whether the model hears in short windows as well as in full ones."""
+    """Check whether the model hears short windows as well as full ones."""
     try:
         with closing(load(settings(config))) as engine:
             fit = getattr(engine, "fit", None)
@@ -121,19 +121,19 @@ def _windows(config: Config) -> Finding:
 
 
 def _network(config: Config) -> Finding:
-    """Can names of the internet be looked up: url sources and webhooks need it."""
+    """Check that internet names can be looked up, which url sources and webhooks need."""
     try:
         socket.getaddrinfo(PROBE_HOST, 443)
     except OSError:
         return Finding(
-            "egress", well=True, detail=f"{PROBE_HOST} has no address: url and webhook_url reach nobody outside"
+            "egress", well=True, detail=f"{PROBE_HOST} has no address: url and webhook_url cannot reach other hosts"
         )
     allowed = ", ".join(map(str, config.egress_allow_cidrs)) or "the public internet only"
     return Finding("egress", well=True, detail=f"names resolve; allowed: {allowed}")
 
 
 def _proxy(config: Config) -> Finding:
-    """Behind a proxy, clients are told apart by X-Forwarded-For, and links need the public address."""
+    """Check the proxy settings: X-Forwarded-For tells clients apart, and links need the public address."""
     public = config.public_base_url or "loopback"
     if config.public_base_url is not None and not config.trusted_proxies:
         detail = f"{public}, but no TRUSTED_PROXIES: if a proxy stands before it, all clients share its address"
@@ -143,7 +143,7 @@ def _proxy(config: Config) -> Finding:
 
 
 def _codecs(_config: Config) -> Finding:
-    """Every documented format has its demuxer, and a file can be decoded in isolation."""
+    """Check that every documented format has its demuxer and that the decoding process works."""
     missing = missing_demuxers()
     isolation = Isolation()
     try:
@@ -157,32 +157,24 @@ def _codecs(_config: Config) -> Finding:
 
 
 def _data_folder(config: Config) -> Finding:
-    """The data folder can be used and has room."""
+    """Check that the data folder can be used and has room."""
     try:
         storage = open_storage(config.data_dir, clock=now_ms)
         asyncio.run(storage.close())
     except (StorageError, OSError) as error:
         return Finding("data folder", well=False, detail=str(error))
     free = shutil.disk_usage(config.data_dir).free
-    return Finding("data folder", well=free >= LEAST_FREE_BYTES, detail=f"{config.data_dir}, {free / 1e9:.1f} GB free")
+    return Finding("data folder", well=free >= MIN_FREE_BYTES, detail=f"{config.data_dir}, {free / 1e9:.1f} GB free")
 
 
 def _machine(_config: Config) -> Finding:
-    """What there is to compute with, and enough memory for the smallest models."""
+    """Describe the processor and check that the memory suffices for the smallest models."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     detail = f"{cores} processor cores, {memory / 1e9:.1f} GB of memory, {os.uname().sysname} {os.uname().machine}"
-    return Finding("machine", well=memory >= LEAST_MEMORY_BYTES, detail=detail)
+    return Finding("machine", well=memory >= MIN_MEMORY_BYTES, detail=detail)
 
 
 CHECKS: tuple[Callable[[Config], Finding], ...] = (
-    _machine,
-    _data_folder,
-    _codecs,
-    _network,
-    _proxy,
-    _bundled,
-    _engine,
-    _windows,
-    _capacity,
-)
+    _machine, _data_folder, _codecs, _network, _proxy, _bundled, _engine, _windows, _capacity,
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""scribewire estimate: what a prompt will cost, without a server. The estimator's own command line."""
+"""scribewire estimate: what a prompt will cost, without a server. This is the estimator's own command line."""
 
 import argparse
 import os
@@ -16,8 +16,5 @@ def add(commands: Any) -> None:
 
 
 def run(given: argparse.Namespace, config: Config) -> int:
-    ours = {
-        "ESTIMATOR_PRICE_FEED": config.estimator_price_feed,
-        "ESTIMATOR_RANKS_DIR": config.estimator_ranks_dir,
-    }
+    ours = {"ESTIMATOR_PRICE_FEED": config.estimator_price_feed, "ESTIMATOR_RANKS_DIR": config.estimator_ranks_dir}
     return run_estimate(given, {**os.environ, **{name: str(path) for name, path in ours.items() if path}})

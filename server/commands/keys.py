@@ -1,4 +1,4 @@
-"""scribewire keys: make, list and revoke API keys on the data folder, also while the server runs on it."""
+"""scribewire keys: make, list and revoke API keys in the data folder, also while the server is running."""
 
 import argparse
 import asyncio
@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from server.accounts.issuing import issue_key, open_account
-from server.clock import iso_or_none, now_ms
+from server.accounts.limits_file import read_limits
+from server.clock import now_ms
 from server.config import Config, ConfigError
-from server.limits_file import read_limits
+from server.model.instants import iso_or_none
 from server.routes.accounts import new_key
-from server.storage.open import Storage, open_storage
+from server.storage.ports import Storage
+from server.storage.sqlite.open import open_storage
 
 
 def add(commands: Any) -> None:
@@ -38,7 +40,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
 
 
 async def with_storage(config: Config, act: Callable[[Storage], Awaitable[Any]]) -> Any:
-    """What *act* answers on the open data folder."""
+    """Open the data folder, call *act* with it and return the result."""
     storage = open_storage(config.data_dir, clock=now_ms)
     try:
         return await act(storage)

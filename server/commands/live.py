@@ -59,7 +59,7 @@ async def _stream(given: argparse.Namespace, key: str) -> None:
 
 
 async def _played(path: Path) -> AsyncIterator[Samples]:
-    """The recording in frames of 0.1 s, each when it would have been heard."""
+    """The recording in frames of 0.1 s, each at the time when it would have been heard."""
     clock = asyncio.get_running_loop()
     began, sent = clock.time(), 0
     with Isolation() as isolation, isolation.decoding(path, DecodeLimits()) as audio, ThreadPoolExecutor(1) as threads:
@@ -73,7 +73,7 @@ async def _played(path: Path) -> AsyncIterator[Samples]:
 
 
 async def _microphone() -> AsyncIterator[Samples]:
-    """The default microphone until Ctrl-C, through a recorder that the system has."""
+    """The default microphone until Ctrl-C, through a recording program of the system."""
     command = next((command for command in RECORDERS if shutil.which(command[0])), None)
     if command is None:
         names = ", ".join(command[0] for command in RECORDERS)
@@ -89,7 +89,7 @@ async def _microphone() -> AsyncIterator[Samples]:
 
 
 async def _print(stream: LiveStream) -> None:
-    """Final words as they come, a line a segment; on a terminal also what is still being decided, dimmed."""
+    """Print final words as they come, a line per segment. A terminal also shows, dimmed, what is undecided."""
     console = Console()
     said: list[str] = []
     with Live(console=console, refresh_per_second=10, transient=True, auto_refresh=console.is_terminal) as view:

@@ -1,4 +1,4 @@
-"""scribewire models: which Whisper models there are and which one is used; scribewire models pull downloads one."""
+"""scribewire models: lists the Whisper models and which one is used; `models pull` downloads one."""
 
 import argparse
 import shutil
@@ -16,10 +16,10 @@ from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.hub import Tell
 from pipeline.recognition.engines.load import AUTO, preferred
-from server.benches import settings
 from server.config import PREFIX, Config
-from server.jobs.offer import PULL
+from server.engines import settings
 from server.logs import configure
+from server.model.offers import PULL
 
 GIGABYTE = 1000  # megabytes
 PLAIN_EVERY_S = 5.0
@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
 
 
 def show(_given: argparse.Namespace, config: Config) -> int:
-    """The list. The model that a server with these settings would use is marked."""
+    """Print the list, with a mark at the model that a server with these settings would use."""
     configure(style=config.log_format, level="error")
     used, verdict = _used(config)
     table = Table("", "model", "download", "languages", "", box=None)
@@ -66,7 +66,7 @@ def pull(given: argparse.Namespace, config: Config) -> int:
 
 
 def command(words: str) -> str:
-    """How to type `scribewire` with *words* here: by its path where the shell would not find it."""
+    """How to type `scribewire` with *words* here: with its path if the shell would not find it."""
     program = Path(sys.executable).parent / "scribewire"
     if shutil.which("scribewire") or not program.exists():
         return f"scribewire {words}"
@@ -75,7 +75,7 @@ def command(words: str) -> str:
 
 
 def pull_hint() -> str:
-    """What people are told who hear with the bundled model."""
+    """The advice for users of the bundled model."""
     return f"`{command(PULL)}` brings a model with fewer errors and 99 languages"
 
 
@@ -93,7 +93,7 @@ def _used(config: Config) -> tuple[str | None, str]:
 
 
 def _facts(name: str) -> tuple[str, str]:
-    """The size of the download and the number of languages, where they are known before it."""
+    """The size of the download and the number of languages, if they are known in advance."""
     known = models.KNOWN.get(name)
     if known is None:
         return "", ""
@@ -113,7 +113,7 @@ def _place(name: str) -> str:
 
 @contextmanager
 def _progress(name: str) -> Iterator[tuple[Tell, float]]:
-    """What to tell how far the download is, and how often: a bar on a terminal, lines elsewhere."""
+    """Functions that report the progress of a download, and how often: a bar on a terminal, lines elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield (

@@ -1,4 +1,4 @@
-"""How commands reach a server: the arguments that name it, and what is said where it cannot be used."""
+"""How commands reach a server: the arguments that name it, and the error when it cannot be used."""
 
 import argparse
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from server.config import Config, ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, server: str | None, meaning: str) -> None:
-    """--server, by default *server*, and --key."""
+    """Add --server, by default *server*, and --key."""
     parser.add_argument("--server", metavar="URL", default=server, help=meaning)
     parser.add_argument("--key", help="API key; left out, the operator key of the data folder is used")
 
@@ -27,7 +27,7 @@ def key_of(given: argparse.Namespace, config: Config) -> str:
 
 @contextmanager
 def reaching(address: str) -> Iterator[None]:
-    """A server that says no, or that is not there, ends the command with one sentence and status 1."""
+    """Turn a refusal of the server, or its absence, into one sentence and exit status 1."""
     try:
         yield
     except ServiceError as error:

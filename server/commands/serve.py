@@ -1,4 +1,4 @@
-"""scribewire serve: the server itself, from an empty folder to the ready line and back down."""
+"""scribewire serve: starts the server, from an empty folder to the ready line, and stops it in good order."""
 
 import argparse
 import asyncio
@@ -20,25 +20,26 @@ from pipeline.batch import BatchOptions
 from pipeline.words import written
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
-from server.app import SERVER, Bench, build
-from server.benches import open_benches
+from server.accounts.limits_file import read_limits
+from server.app import SERVER, build
 from server.clock import now_ms
 from server.commands.models import pull_hint
 from server.commands.websocket import PatientWebSocket
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
-from server.jobs.offer import Offer
-from server.limits_file import read_limits
+from server.engines import ServedEngine, open_engines
 from server.logs import configure, log
-from server.storage.folder import PRIVATE_FILE, claim_folder
-from server.storage.open import Storage, open_storage
+from server.model.offers import Offer
+from server.storage.ports import Storage
+from server.storage.sqlite.folder import PRIVATE_FILE, claim_folder
+from server.storage.sqlite.open import open_storage
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
 OPERATOR_KEY = "operator-key"  # file in the data folder
-MOST_MESSAGE_BYTES = 4 * 1024 * 1024
+CUT_OFF_BYTES = 4 * 1024 * 1024
 """Of a WebSocket message that is read at all. Routes refuse a quarter of it in good order, here the line is cut."""
 
-PARTING_S = 0.5  # in which streams say why they end, before uvicorn ends what is left in its own way
-GRACE_S = 20  # after which open connections are cut at shutdown
+PARTING_S = 0.5  # for streams to say why they end, before uvicorn closes what is left
+GRACE_S = 20  # seconds after which a shutdown cuts open connections
 
 
 def add(commands: Any) -> None:
@@ -64,30 +65,25 @@ async def _serve(config: Config, limits: Limits) -> None:
     try:
         with (
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
-            open_benches(config, threads) as (benches, isolation),
+            open_engines(config, threads) as (engines, isolation),
         ):
             estimator = await asyncio.to_thread(open_estimator, config)
-            heard = await _self_check(benches["production"])
+            heard = await _self_check(engines["production"])
             service = build(
-                config,
-                limits=limits,
-                storage=storage,
-                benches=benches,
-                isolation=isolation,
-                estimator=estimator,
+                config, limits=limits, storage=storage, engines=engines, isolation=isolation, estimator=estimator,
                 public_base_url=public,
-            )
+            )  # fmt: skip
             await _tell_operator(storage, config)
             await _take_over(storage)
             async with service.running():
-                await _answer(service, listening, _ready_lines(address, benches["production"].offer, heard))
+                await _answer(service, listening, _ready_lines(address, engines["production"].offer, heard))
     finally:
         listening.close()
         await storage.close()
 
 
 def open_estimator(config: Config) -> Estimator:
-    """The estimator with everything loaded that an answer needs. Raises ConfigError for an unusable price feed."""
+    """An estimator with everything loaded. Raises ConfigError for a price feed or rank files that cannot be used."""
     estimator = Estimator(ranks_dir=config.estimator_ranks_dir)
     feed = config.estimator_price_feed
     if feed is not None:
@@ -126,26 +122,26 @@ async def _answer(service: Any, listening: socket.socket, ready: Sequence[str]) 
 
 
 def transport(app: ASGIApp) -> uvicorn.Config:
-    """How HTTP and WebSockets are spoken."""
+    """The settings of HTTP and WebSockets."""
     return uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # X-Forwarded-For is judged by the door, and only from trusted proxies
+        proxy_headers=False,  # the door reads X-Forwarded-For, and only from trusted proxies
         server_header=False,
         lifespan="off",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACE_S,
         ws=PatientWebSocket,
-        ws_max_size=MOST_MESSAGE_BYTES,
+        ws_max_size=CUT_OFF_BYTES,
         ws_ping_interval=20,
         ws_ping_timeout=20,
-        ws_per_message_deflate=False,  # audio does not get smaller, and every connection would keep its tables
+        ws_per_message_deflate=False,  # audio does not compress, and every connection would keep its tables
     )
 
 
 class _Uvicorn(uvicorn.Server):
-    """Signals are ours: before connections are closed, streams and held requests have to be told."""
+    """uvicorn without its own signal handlers: streams and held requests are told before connections are closed."""
 
     def __init__(self, config: uvicorn.Config, ready: Sequence[str]) -> None:
         super().__init__(config)
@@ -162,7 +158,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 def listen(config: Config) -> socket.socket:
-    """Bound before anything is built, so that links know the port. Raises ConfigError."""
+    """Bind the port, before anything else, so that links know its number. Raises ConfigError."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only for connections whose socket names its protocol. With it on, each answer
     # on a kept connection waits for the client's delayed acknowledgement: 40 ms.
@@ -185,27 +181,27 @@ def _address(config: Config, listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _self_check(bench: Bench) -> str:
-    """What the engine hears in the bundled sample: proof that decoder, model and documents work together."""
-    options = BatchOptions(tenant="self-check", language="en" if "en" in bench.offer.languages else None)
-    chunks = [chunk async for chunk in bench.batch.transcribe(SAMPLE, options)]
+async def _self_check(engine: ServedEngine) -> str:
+    """The words of the bundled sample, which shows that decoder, model and documents work together."""
+    options = BatchOptions(tenant="self-check", language="en" if "en" in engine.offer.languages else None)
+    chunks = [chunk async for chunk in engine.batch.transcribe(SAMPLE, options)]
     return written(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
 
 def _ready_lines(address: str, offer: Offer, heard: str) -> list[str]:
-    """What is logged once the port answers. Programs read the first line."""
+    """The log lines for when the port answers. Programs read the first one."""
     ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.hears}" heard="{heard}"'
     return [ready, f"{offer.model} is the bundled model: {pull_hint()}"] if offer.bundled else [ready]
 
 
 async def _take_over(storage: Storage) -> None:
-    """What the last server held when it died goes on at once: the folder is ours, so that server is no more."""
+    """Release the jobs of the server before this one at once. We hold the folder's lock, so that server is gone."""
     if lapsed := await storage.jobs.lapse(SERVER):
         log.warning("leases of a dead server lapsed", extra={"count": lapsed})
 
 
 async def _tell_operator(storage: Storage, config: Config) -> None:
-    """On the first start, make a key without limits for whoever runs this server and say where it lies."""
+    """On the first start, make a key without limits for the operator and log where it is."""
     path = config.data_dir / OPERATOR_KEY
     if path.exists():
         return

@@ -1,7 +1,7 @@
-"""scribewire transcribe: a file's words, in this process or by a server.
+"""scribewire transcribe: transcribes a file, in this process or by a server.
 
-One format goes to standard output. Several become files, in the folder that --out names or else in the current one.
-Whatever else there is to say goes to standard error.
+A single format is printed to standard output. Several are written as files, to the folder named by --out or to the
+current one. Everything else goes to standard error.
 """
 
 import argparse
@@ -26,13 +26,14 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import FORMATS, Heading
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.words import Chunk, Transcript
-from server.benches import open_benches
 from server.client import Client, ServiceError
-from server.clock import iso, now_ms
+from server.clock import now_ms
 from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
-from server.ids import CHANCE_BYTES, Prefix, new_id
+from server.engines import open_engines
 from server.logs import configure
+from server.model.ids import CHANCE_BYTES, Prefix, new_id
+from server.model.instants import iso
 
 
 def add(commands: Any) -> None:
@@ -70,10 +71,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
 
 
 def _targets(given: argparse.Namespace, formats: Sequence[str]) -> dict[str, Path]:
-    """The file of each format; none where the one format goes to standard output.
-
-    Raises ConfigError where one of them is the input itself.
-    """
+    """The file of each format; none for standard output. Raises ConfigError if one is the input itself."""
     if given.out is None and len(formats) == 1:
         return {}
     folder = Path() if given.out is None else given.out
@@ -102,7 +100,7 @@ def _formats(text: str) -> list[str]:
 
 @contextmanager
 def _audio(source: str) -> Iterator[Path]:
-    """The file to read; what comes by standard input or from an address is kept for as long as the block lasts."""
+    """The file to read. Audio from standard input or an address is kept in a temporary file while the block lasts."""
     if source != "-" and not _is_address(source):
         if not Path(source).is_file():
             raise ConfigError(f"FILE must be an existing file, got {source!r}")
@@ -130,7 +128,7 @@ def _download(address: str, file: IO[bytes]) -> None:
 
 
 def _here(given: argparse.Namespace, formats: Sequence[str], config: Config) -> dict[str, bytes]:
-    """Every format's file."""
+    """Transcribe in this process; the content of every format's file."""
     with _audio(given.file) as path:
         transcript = asyncio.run(_transcribed(path, given, config))
     heading = Heading(
@@ -140,26 +138,26 @@ def _here(given: argparse.Namespace, formats: Sequence[str], config: Config) -> 
 
 
 async def _transcribed(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
-    with ThreadPoolExecutor(4) as threads, open_benches(config, threads) as (benches, isolation):
-        bench = benches["production"]
-        if given.language is not None and given.language not in bench.offer.languages:
-            raise ConfigError(f"--language cannot be used: {bench.offer.refusal(given.language)}")
+    with ThreadPoolExecutor(4) as threads, open_engines(config, threads) as (engines, isolation):
+        engine = engines["production"]
+        if given.language is not None and given.language not in engine.offer.languages:
+            raise ConfigError(f"--language cannot be used: {engine.offer.refusal(given.language)}")
         probe = await asyncio.to_thread(isolation.probe, path, DecodeLimits())
         chunks: list[Chunk] = []
         with _progress(probe.duration_s) as show:
             options = BatchOptions(tenant="command line", language=given.language)
-            async for chunk in bench.batch.transcribe(path, options):
+            async for chunk in engine.batch.transcribe(path, options):
                 chunks.append(chunk)
                 show(seconds(chunk.end))
     _tell_notes(note for chunk in chunks for note in chunk.notes)
-    return assemble(chunks, duration=chunks[-1].end, engine=bench.batch.engine_name, model=bench.batch.model_name)
+    return assemble(chunks, duration=chunks[-1].end, engine=engine.batch.engine_name, model=engine.batch.model_name)
 
 
 # --- by a server -----------------------------------------------------------------------------------------------------
 
 
 async def _there(given: argparse.Namespace, formats: Sequence[str], key: str) -> dict[str, bytes]:
-    """Every format's file. An address is fetched by the server. Raises ServiceError."""
+    """Transcribe on a server, which fetches an address itself. Returns every format's content. Raises ServiceError."""
     fields = {"output_formats": formats, "word_timestamps": given.words}
     if given.language is not None:
         fields["language"] = given.language
@@ -190,7 +188,7 @@ def _tell_notes(notes: Iterable[str]) -> None:
 
 @contextmanager
 def _progress(total: float | None, told: str = "{task.completed:.0f} s of audio") -> Iterator[Any]:
-    """A bar on a terminal, nothing elsewhere; call what it gives with how much is done."""
+    """Make a function that shows how much is done: a bar on a terminal, nothing elsewhere."""
     console = Console(stderr=True)
     columns = (TextColumn(told), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -1,7 +1,8 @@
-"""uvicorn's WebSocket, patient with writers that are slowed down.
+"""uvicorn's WebSocket, with patience for writers that are slowed down.
 
-Live audio is taken in no faster than it is heard: until then it waits in the sockets of both sides, and whatever the
-peer sends, its pongs too, waits behind it. So little may wait, and who is still sending is alive.
+Live audio is accepted no faster than it is heard. The rest waits in the sockets of both sides, and everything else that
+the peer sends, its pongs too, waits behind it. So only little may wait, and a peer that is still sending counts as
+alive.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ WAITING_BYTES = 128 * 1024
 
 
 class PatientWebSocket(WebSocketsSansIOProtocol):
+    """The WebSocket class that serve.py gives to uvicorn."""
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         connection: socket.socket | None = transport.get_extra_info("socket")
@@ -26,7 +29,7 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
         super().data_received(data)
 
     def keepalive_timeout(self) -> None:
-        """No pong came in time. That is the end only where nothing else came either, and we were ready to read it."""
+        """Called when no pong came in time. The connection ends only if we were reading and nothing else came."""
         if self.read_paused or self._heard_at > self.ping_sent_at:
             self.pong_timer = None
             self.pending_ping_payload = None

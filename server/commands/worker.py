@@ -1,4 +1,4 @@
-"""scribewire worker: one more process that works on the jobs of a data folder, beside the server that answers HTTP."""
+"""scribewire worker: another process that works on the jobs of a data folder, beside the server that answers HTTP."""
 
 import argparse
 import asyncio
@@ -8,19 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from server.accounts.limits import Limits
-from server.accounts.plans import Plans
-from server.benches import open_benches
+from server.accounts.limits_file import read_limits
+from server.app import build_workers, open_egress
 from server.clock import now_ms
 from server.config import PREFIX, Config, ConfigError
-from server.delivery.egress import Egress
-from server.jobs.fetch import Fetcher
+from server.engines import open_engines
 from server.jobs.probing import Prober
-from server.jobs.running import WorkerRules
-from server.jobs.worker import Workers
-from server.limits_file import read_limits
 from server.logs import configure, log
 from server.metrics import Metrics
-from server.storage.open import open_storage
+from server.storage.sqlite.open import open_storage
 
 
 def add(commands: Any) -> None:
@@ -38,24 +34,16 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 async def _work(config: Config, limits: Limits) -> None:
     storage = open_storage(config.data_dir, clock=now_ms)
-    egress = Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
+    egress = open_egress(config)
     try:
         with (
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
-            open_benches(config, threads) as (benches, isolation),
+            open_engines(config, threads) as (engines, isolation),
         ):
-            workers = Workers(
-                name=f"worker {os.uname().nodename}:{os.getpid()}",
-                jobs=storage.jobs,
-                blobs=storage.blobs,
-                batches={name: bench.batch for name, bench in benches.items()},
-                plans=Plans(storage.accounts, limits),
-                fetcher=Fetcher(egress, storage.blobs),
-                prober=Prober(isolation, storage.blobs),
-                metrics=Metrics(),
-                rules=WorkerRules(),
-                count=config.workers,
-            )
+            workers = build_workers(
+                f"worker {os.uname().nodename}:{os.getpid()}", config, limits=limits, storage=storage,
+                engines=engines, egress=egress, prober=Prober(isolation, storage.blobs), metrics=Metrics(),
+            )  # fmt: skip
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, workers.stop)
             log.info("working", extra={"data_dir": str(config.data_dir)})

@@ -1,4 +1,4 @@
-"""A finished transcript -> the files that were asked for, and how its job ends."""
+"""Writing a finished transcript's output files, and the outcome of its job."""
 
 import asyncio
 import hashlib
@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pipeline.audio import seconds
 from pipeline.documents.formats import FORMATS, Heading
 from pipeline.words import Transcript
-from server.clock import iso
-from server.jobs.states import Job, State
-from server.storage.interfaces import Artifact, BlobStore, Outcome
+from server.model.instants import iso
+from server.model.jobs import Job, State
+from server.model.outcomes import Artifact, Outcome
+from server.storage.ports import BlobStore
 
 
 async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: int, blobs: BlobStore) -> Artifact:
-    """The output *name* of the job, stored under a key that no other epoch's can have."""
+    """Store the output *name* of the job, under a key that no other epoch uses."""
     kind = FORMATS[name]
     heading = Heading(
         job_id=job.id, created_at=iso(job.created_at), metadata=job.order.metadata, words=job.order.word_timestamps
@@ -25,17 +26,11 @@ async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: in
     return Artifact(kind=name, blob=key, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
 
 
-def completed(
+def completed_outcome(
     transcript: Transcript, artifacts: Sequence[Artifact], *, warnings: Sequence[Mapping[str, str]] = ()
 ) -> Outcome:
     return Outcome(
-        state=State.COMPLETED,
-        duration_s=seconds(transcript.duration),
-        language=transcript.language,
-        language_probability=transcript.language_probability,
-        engine=transcript.engine,
-        model=transcript.model,
-        text=transcript.text,
-        artifacts=tuple(artifacts),
-        warnings=tuple(warnings),
-    )
+        state=State.COMPLETED, duration_s=seconds(transcript.duration), language=transcript.language,
+        language_probability=transcript.language_probability, engine=transcript.engine, model=transcript.model,
+        text=transcript.text, artifacts=tuple(artifacts), warnings=tuple(warnings),
+    )  # fmt: skip

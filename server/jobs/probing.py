@@ -1,4 +1,4 @@
-"""A first look at a stored recording: is it audio, what does it say of itself, is it short enough."""
+"""A first look at a stored recording, before its job is accepted: format, length, and whether it is audio at all."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -6,23 +6,25 @@ from concurrent.futures import ThreadPoolExecutor
 from pipeline.errors import AudioTooLong
 from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
-from server.storage.interfaces import BlobStore
+from server.storage.ports import BlobStore
 
-MOST_AT_ONCE = 8  # each costs a process for some 20 ms, a hostile one seconds; more wait
-SLACK_S = 1.0  # of an encoder's padding; decoding stops as far behind the limit
+MAX_AT_ONCE = 8  # each takes a process for some 20 ms, a hostile file for seconds; more of them wait
+SLACK_S = 1.0  # tolerance for an encoder's padding; decoding stops this far after the limit
 
 
 class Prober:
+    """Looks at recordings in processes of their own, a few at a time."""
+
     def __init__(self, isolation: Isolation, blobs: BlobStore) -> None:
         self._isolation = isolation
         self._blobs = blobs
-        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "probe")
+        self._threads = ThreadPoolExecutor(MAX_AT_ONCE, "probe")
 
     async def probe(self, blob: str, *, longest_s: float) -> Probe:
-        """What the recording says of itself, once its first frame was decoded.
+        """The format and stated length of the recording, after decoding its first frame.
 
-        Raises AudioTooLong when it says itself that it is, and what Isolation.decoding() raises on entering. One that
-        lies about its length is met while it is transcribed.
+        Raises AudioTooLong if the stated length exceeds *longest_s*, and what Isolation.decoding() raises on entering.
+        A false length is found during transcription.
         """
         with self._blobs.local(blob) as path:
             probe = await asyncio.get_running_loop().run_in_executor(

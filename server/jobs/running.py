@@ -1,15 +1,10 @@
-"""One job in the hands of one worker: fetch, transcribe, checkpoint, write; and beside it, keep the lease.
-
-A worker trusts only its lease. It writes nothing once the lease may have ended by its own monotonic clock, and every
-write that it does make is refused by the store when another worker has taken over.
-"""
+"""One file in the hands of one worker: fetch it, transcribe it chunk by chunk, write its outputs, keep the lease."""
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from enum import StrEnum, auto
 from pathlib import Path
 from typing import Protocol
 
@@ -19,31 +14,35 @@ from pipeline.audio import seconds
 from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_event
-from pipeline.documents.stored import restored, stored
+from pipeline.documents.stored import restored
 from pipeline.words import Chunk, Transcript
-from server.accounts.limits import Plan
-from server.jobs.fetch import Fetcher
-from server.jobs.outputs import completed, write_output
+from server.egress.fetch import Fetcher
+from server.jobs.leases import HeldLease
+from server.jobs.outputs import completed_outcome, write_output
 from server.jobs.probing import Prober
-from server.jobs.sandbox import rehearsed
-from server.storage.interfaces import Artifact, BlobStore, JobStore, Lease, NewEvent, Outcome, Renewal
+from server.jobs.sandbox import rehearse
+from server.model.accounts import Plan
+from server.model.events import NewEvent
+from server.model.leases import Renewal, Verdict
+from server.model.outcomes import Artifact, Outcome
+from server.storage.ports import BlobStore, JobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRules:
-    """How workers hold and lose jobs. Seconds; storage's README tells how they fit together."""
+    """How long workers hold jobs, in seconds. storage/README.md explains how the numbers fit together."""
 
-    claim_s: float = 5.0  # of waiting for a job at a time; a lease is counted from before it, so far less than one
+    claim_s: float = 5.0  # one wait for a job; much shorter than a lease, which is counted from before the wait
     lease_s: float = 30.0
     renew_s: float = 10.0
     reap_s: float = 5.0
-    stall_s: float = 300.0  # without a finished chunk for so long, the engine is taken to hang
+    stall_s: float = 300.0  # without a finished chunk for this long, the engine is assumed to hang
     handback_s: float = 15.0  # how long a shutdown waits for the chunk in work
     retry_s: float = 1.0  # first delay after an error worth another attempt; doubles
 
 
 class Transcriber(Protocol):
-    """pipeline.batch.Batch, as workers see it."""
+    """The part of pipeline.batch.Batch that workers use."""
 
     @property
     def engine_name(self) -> str: ...
@@ -54,45 +53,26 @@ class Transcriber(Protocol):
     def transcribe(self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()) -> AsyncGenerator[Chunk]: ...
 
 
-class LeaseLost(Exception):
-    """Somebody else has the job, or may have it by now. Stop; write nothing, delete nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """The parts that a process uses for every job."""
 
-
-class Verdict(StrEnum):
-    """Why a running job must stop before it is done."""
-
-    LEASE_LOST = auto()
-    CANCELED = auto()
-    STALLED = auto()
-    SHUTDOWN = auto()
+    jobs: JobStore
+    blobs: BlobStore
+    fetcher: Fetcher
+    prober: Prober
+    rules: WorkerRules
 
 
 class Running:
-    """One job in the hands of one worker."""
+    """One job of one worker. transcribe() does the work while keep() holds the lease."""
 
-    def __init__(
-        self,
-        lease: Lease,
-        *,
-        jobs: JobStore,
-        blobs: BlobStore,
-        batch: Transcriber,
-        plan: Plan,
-        fetcher: Fetcher,
-        prober: Prober,
-        rules: WorkerRules,
-        held_until: float,
-    ) -> None:
-        self.job = lease.job
-        self._lease = lease
-        self._jobs = jobs
-        self._blobs = blobs
+    def __init__(self, held: HeldLease, *, tools: Tools, batch: Transcriber, plan: Plan) -> None:
+        self.job = held.job
+        self._held = held
+        self._tools = tools
         self._batch = batch
         self._plan = plan
-        self._fetcher = fetcher
-        self._prober = prober
-        self._rules = rules
-        self._held_until = held_until
         self._moved_at = time.monotonic()
         self._total_s = self.job.duration_s
         self._stopping = False
@@ -102,58 +82,47 @@ class Running:
 
     async def keep(self) -> Verdict:
         """Renew the lease while the work makes progress; returns why the work must end early."""
-        seen = self.job
+        rules, seen = self._tools.rules, self.job
         while True:
-            wait_s = self._held_until - self._rules.lease_s + self._rules.renew_s - time.monotonic()
+            wait_s = self._held.until - rules.lease_s + rules.renew_s - time.monotonic()
             if wait_s <= 0:
-                if time.monotonic() - self._moved_at > self._rules.stall_s:
+                if time.monotonic() - self._moved_at > rules.stall_s:
                     return Verdict.STALLED
-                if (verdict := await self._renew()) is not None:
-                    return verdict
+                match await self._held.renew():
+                    case Renewal.LOST:
+                        return Verdict.LEASE_LOST
+                    case Renewal.CANCEL_REQUESTED:
+                        return Verdict.CANCELED
                 continue
-            now = await self._jobs.changed(seen, timeout_s=wait_s)
-            if now is None or now.epoch != self._lease.epoch:
+            now = await self._tools.jobs.changed(seen, timeout_s=wait_s)
+            if now is None or now.epoch != self._held.lease.epoch:
                 return Verdict.LEASE_LOST
             if now.cancel_requested_at is not None:
                 return Verdict.CANCELED
             seen = now
 
-    async def _renew(self) -> Verdict | None:
-        asked = time.monotonic()
-        match await self._jobs.renew(self._lease, lease_s=self._rules.lease_s):
-            case Renewal.OK:
-                self._held_until = asked + self._rules.lease_s
-                return None
-            case Renewal.LOST:
-                return Verdict.LEASE_LOST
-            case Renewal.CANCEL_REQUESTED:
-                return Verdict.CANCELED
-
     async def transcribe(self) -> Outcome:
-        """The whole job, from the last checkpoint on. Raises what the pipeline raises, LeaseLost, Stopped."""
+        """Do the whole job, from the last checkpoint on. Raises the pipeline's errors, LeaseLost, Stopped."""
         order = self.job.order
-        key = await self._audio()
-        await self._known(stage="transcribing")
-        chunks = await self._heard(key)
-        await self._known(stage="writing")
+        key = await self._locate_audio()
+        await self._held.note(stage="transcribing")
+        chunks = await self._transcribe_chunks(key)
+        await self._held.note(stage="writing")
         transcript = assemble(
             chunks, duration=chunks[-1].end, engine=self._batch.engine_name, model=self._batch.model_name
         )
         artifacts = [await self._write(name, transcript) for name in order.output_formats]
-        return completed(transcript, artifacts, warnings=[{"code": note} for note in transcript.notes])
+        return completed_outcome(transcript, artifacts, warnings=[{"code": note} for note in transcript.notes])
 
-    async def _heard(self, key: str) -> list[Chunk]:
-        """Every chunk of the audio, those of earlier attempts included, each safe before the next is asked for."""
+    async def _transcribe_chunks(self, key: str) -> list[Chunk]:
+        """All chunks, including those of earlier attempts. Each is stored before the next is asked for."""
         order = self.job.order
-        chunks = await asyncio.to_thread(lambda: [restored(body) for body in self._lease.chunks])
+        chunks = await asyncio.to_thread(lambda: [restored(body) for body in self._held.lease.chunks])
         options = BatchOptions(
-            language=order.language,
-            hint=order.prompt,
-            tenant=self.job.account,
-            longest_s=self._plan.audio_s_per_file,
+            language=order.language, hint=order.prompt, tenant=self.job.account, longest_s=self._plan.audio_s_per_file
         )
-        with self._blobs.local(key) as path:
-            made = rehearsed(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
+        with self._tools.blobs.local(key) as path:
+            made = rehearse(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
             async with aclosing(made):
                 async for chunk in made:
                     await self._checkpoint(chunk, chunks)
@@ -162,66 +131,45 @@ class Running:
                         raise Stopped
         return chunks
 
-    async def _audio(self) -> str:
-        """The blob with the job's audio; an address is fetched first, once for all attempts."""
-        if self._lease.blob is not None:
-            return self._lease.blob
-        await self._known(stage="downloading")
-        key = f"{source_key(self.job.id)}/{self._lease.epoch}"
-        source = await self._fetcher.fetch(self.job.source, blob=key, most=self._plan.upload_bytes)
-        probe = await self._prober.probe(key, longest_s=self._plan.audio_s_per_file)
+    async def _locate_audio(self) -> str:
+        """The blob with the job's audio. An address is downloaded first, once for all attempts."""
+        if self._held.lease.blob is not None:
+            return self._held.lease.blob
+        await self._held.note(stage="downloading")
+        key = f"{source_key(self.job.id)}/{self._held.lease.epoch}"
+        source = await self._tools.fetcher.fetch(self.job.source, blob=key, most=self._plan.upload_bytes)
+        probe = await self._tools.prober.probe(key, longest_s=self._plan.audio_s_per_file)
         self._moved_at = time.monotonic()
         self._total_s = probe.duration_s
-        if not await self._jobs.note(
-            self._lease, source=replace(source, format=probe.format), duration_s=probe.duration_s, blob=key
-        ):
-            raise LeaseLost
+        await self._held.note(source=replace(source, format=probe.format), duration_s=probe.duration_s, blob=key)
         return key
 
-    async def _known(self, *, stage: str) -> None:
-        if not await self._jobs.note(self._lease, stage=stage):
-            raise LeaseLost
-
     async def _checkpoint(self, chunk: Chunk, before: Sequence[Chunk]) -> None:
-        self._check_clock()
+        events = chunk_events(chunk, before, words=self.job.order.word_timestamps)
         asked = time.monotonic()
-        kept = await self._jobs.checkpoint(
-            self._lease,
-            index=chunk.index,
-            body=stored(chunk),
-            events=chunk_events(chunk, before, words=self.job.order.word_timestamps),
-            progress=self._progress(chunk),
-            lease_s=self._rules.lease_s,
-        )
-        if not kept:
-            raise LeaseLost
-        self._held_until = asked + self._rules.lease_s
+        await self._held.checkpoint(chunk, events, progress=self._progress(chunk))
         self._moved_at = asked
 
     def _progress(self, chunk: Chunk) -> float:
-        """How far the decoded audio is, a hair below 1 until everything is written."""
+        """The share of the audio that is done, just below 1 until everything is written."""
         return min(0.999, seconds(chunk.end) / self._total_s) if self._total_s else 0.0
 
     async def _write(self, name: str, transcript: Transcript) -> Artifact:
-        self._check_clock()
-        return await write_output(name, transcript, self.job, epoch=self._lease.epoch, blobs=self._blobs)
-
-    def _check_clock(self) -> None:
-        if time.monotonic() >= self._held_until:
-            raise LeaseLost
+        self._held.check()
+        return await write_output(name, transcript, self.job, epoch=self._held.lease.epoch, blobs=self._tools.blobs)
 
 
 class Stopped(Exception):
-    """The server is shutting down and the chunk in work is safe."""
+    """The server is shutting down, and the chunk in progress has been stored."""
 
 
 def source_key(job_id: str) -> str:
-    """Where a job's audio lies: this blob when it was uploaded, blobs below it when it was fetched."""
+    """The blob of a job's uploaded audio; the blobs of fetched audio lie below it."""
     return f"{job_id}/source"
 
 
 def chunk_events(chunk: Chunk, before: Sequence[Chunk], *, words: bool) -> list[NewEvent]:
-    """What a chunk tells its subscribers: every word when the client asked for words, then its segment."""
+    """The events of a chunk: every word, if the client asked for words, then the segment."""
     segment_id = sum(len(earlier.segments) for earlier in before)
     index = sum(len(segment.words) for earlier in before for segment in earlier.segments)
     events = []

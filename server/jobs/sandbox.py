@@ -1,4 +1,4 @@
-"""The sandbox's scenarios: outcomes that a client can order, to try its own handling of them."""
+"""The sandbox's scenarios: outcomes that a client can ask for, to test how it handles them."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk
-from server.accounts.limits import MINUTE_MS, Standing, month_of
+from server.accounts.limits import month_of
 from server.clock import now_ms
-from server.problems import rate_limited
-from server.storage.interfaces import QuotaExceeded
+from server.model.errors import QuotaExceeded, RateLimited
 
 SLOW_S = 20.0
 """Longer than the keep-alive of event streams, shorter than the usual 30 s of a long poll: both can be tried."""
@@ -27,16 +26,16 @@ class Canceled(Exception):
 
 
 def refuse_at_the_door(scenario: str | None) -> None:
-    """Raises what a real limit would raise, if the scenario orders it."""
+    """Raise the error of a real limit, if the scenario asks for it."""
     now = now_ms()
     if scenario == "quota_exceeded":
         raise QuotaExceeded("transcriptions", limit=5, used=5, resets_at=month_of(now).resets_at)
     if scenario == "rate_limited":
-        raise rate_limited(Standing("minute", 30, 30, MINUTE_MS // 1000, now + 1000, allowed=False), now=now)
+        raise RateLimited("minute", limit=30, used=30, resets_at=now + 1000)
 
 
-async def rehearsed(scenario: str | None, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
-    """*chunks* as the scenario wants them; without a scenario unchanged."""
+async def rehearse(scenario: str | None, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
+    """*chunks* as the scenario changes them; unchanged without a scenario."""
     if scenario == "fail":
         raise OrderedFailure("ordered by sandbox_scenario")
     if scenario == "canceled":

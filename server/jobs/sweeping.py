@@ -1,28 +1,31 @@
-"""Old things go: jobs whose retention is over, and bytes that belong to no job."""
+"""Deleting what is old: jobs after their retention, and stored bytes that belong to no job."""
 
 import asyncio
+from dataclasses import dataclass, field
 
 from server.clock import now_ms
 from server.logs import log
-from server.storage.interfaces import BlobStore, JobStore
+from server.storage.ports import BlobStore, JobStore
 from server.waiting import set_within
 
 EVERY_S = 600.0
 AT_ONCE = 200
-ORPHAN_MS = 24 * 3600 * 1000  # an upload or a dead worker's output may be this old before it is nobody's
+ORPHAN_MS = 24 * 3600 * 1000  # an upload or a dead worker's output is deleted once it is this old
 
 
+@dataclass
 class Sweeper:
-    def __init__(self, jobs: JobStore, blobs: BlobStore) -> None:
-        self._jobs = jobs
-        self._blobs = blobs
-        self._stopping = asyncio.Event()
+    """The background work that deletes; run() it with the server."""
+
+    jobs: JobStore
+    blobs: BlobStore
+    _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def stop(self) -> None:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Sweep now and then until stop()."""
+        """Sweep every EVERY_S seconds until stop()."""
         while not self._stopping.is_set():
             try:
                 await self.sweep()
@@ -31,14 +34,14 @@ class Sweeper:
             await set_within(self._stopping, EVERY_S)
 
     async def sweep(self) -> None:
-        """Delete every job that expired, then every prefix that has been without a job for ORPHAN_MS."""
-        while expired := await self._jobs.expired(limit=AT_ONCE):
+        """Delete every expired job, then every prefix that has had no job for ORPHAN_MS."""
+        while expired := await self.jobs.expired(limit=AT_ONCE):
             for job_id in expired:
-                prefix = await self._jobs.delete(job_id)
+                prefix = await self.jobs.delete(job_id)
                 if prefix is not None:
-                    await self._blobs.delete(prefix)
+                    await self.blobs.delete(prefix)
             log.info("expired jobs deleted", extra={"count": len(expired)})
-        for prefix, changed_at in await self._blobs.prefixes():
-            if now_ms() - changed_at > ORPHAN_MS and await self._jobs.get(prefix) is None:
-                await self._blobs.delete(prefix)
+        for prefix, changed_at in await self.blobs.prefixes():
+            if now_ms() - changed_at > ORPHAN_MS and await self.jobs.get(prefix) is None:
+                await self.blobs.delete(prefix)
                 log.info("orphaned bytes deleted", extra={"prefix": prefix})

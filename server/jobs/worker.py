@@ -1,188 +1,140 @@
-"""Jobs get done here: claim, run, and write how it ended. One Workers object per process."""
+"""The workers of a process: they claim jobs, run them and write how they ended."""
 
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.errors import PipelineError
 from server.accounts.plans import Plans
-from server.jobs.fetch import Fetcher, FetchError
-from server.jobs.probing import Prober
-from server.jobs.running import LeaseLost, Running, Stopped, Transcriber, Verdict, WorkerRules, source_key
+from server.egress.fetch import FetchError
+from server.jobs.ended import report_end
+from server.jobs.leases import HeldLease
+from server.jobs.running import Running, Stopped, Tools, Transcriber, WorkerRules, source_key
 from server.jobs.sandbox import Canceled
-from server.jobs.states import Job, JobError, State, returns_quota
 from server.logs import log
 from server.metrics import Metrics
-from server.storage.interfaces import BlobStore, DiskFull, JobStore, Lease, Outcome
-from server.waiting import set_within
+from server.model.errors import DiskFull
+from server.model.jobs import Job, JobError, State, returns_quota
+from server.model.leases import Lease, LeaseLost, Verdict
+from server.model.outcomes import Outcome
+from server.waiting import racing, set_within
 
 
+@dataclass(slots=True, kw_only=True)
 class Workers:
-    """*count* loops that take turns at the queue, and one that reaps what dead workers left."""
+    """*count* loops that claim jobs from the queue, and one that puts back the jobs of dead workers."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        jobs: JobStore,
-        blobs: BlobStore,
-        batches: Mapping[str, Transcriber],  # by environment
-        plans: Plans,
-        fetcher: Fetcher,
-        prober: Prober,
-        metrics: Metrics,
-        rules: WorkerRules,
-        count: int,
-    ) -> None:
-        self._name = name
-        self._jobs = jobs
-        self._blobs = blobs
-        self._batches = batches
-        self._plans = plans
-        self._fetcher = fetcher
-        self._prober = prober
-        self._metrics = metrics
-        self._rules = rules
-        self._count = count
-        self._stopping = asyncio.Event()
+    name: str
+    tools: Tools
+    batches: Mapping[str, Transcriber]  # by environment
+    plans: Plans
+    metrics: Metrics
+    count: int
+    _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Work until stop() was called and the jobs in hand are finished or handed back."""
+        """Work until stop() is called and the jobs in progress are finished or handed back."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tidy(), name="tidy")
-            for number in range(self._count):
-                tasks.create_task(self._loop(f"{self._name}/{number}"), name=f"worker {number}")
+            for number in range(self.count):
+                tasks.create_task(self._loop(f"{self.name}/{number}"), name=f"worker {number}")
 
     def stop(self) -> None:
-        """Claim nothing more; finish the chunks in work, then hand the jobs back."""
+        """Claim nothing more; finish the current chunks, then hand the jobs back."""
         self._stopping.set()
 
     async def _loop(self, worker: str) -> None:
         while not self._stopping.is_set():
             asked = time.monotonic()
             try:
-                lease = await self._claimed(worker)
+                lease = await self._claim(worker)
                 if lease is not None:
-                    await self._work(lease, held_until=asked + self._rules.lease_s)
+                    await self._work(HeldLease(lease, self.tools.jobs, lease_s=self.tools.rules.lease_s, asked=asked))
             except Exception:  # noqa: BLE001  one job's surprise must not end the loop for all others
                 log.exception("worker failed", extra={"worker": worker})
-                await self._pause(self._rules.retry_s)
+                await self._pause(self.tools.rules.retry_s)
 
-    async def _claimed(self, worker: str) -> Lease | None:
-        """The next job; None when there is none for a while, or none is wanted any more."""
-        claim = asyncio.create_task(
-            self._jobs.claim(
-                worker, environments=list(self._batches), lease_s=self._rules.lease_s, wait_s=self._rules.claim_s
-            )
+    async def _claim(self, worker: str) -> Lease | None:
+        """The next job; None if there is none for a while, or when this process stops."""
+        claim = self.tools.jobs.claim(
+            worker, environments=list(self.batches), lease_s=self.tools.rules.lease_s, wait_s=self.tools.rules.claim_s
         )
-        stop = asyncio.create_task(self._stopping.wait())
-        try:
-            await asyncio.wait({claim, stop}, return_when=asyncio.FIRST_COMPLETED)
-            return claim.result() if claim.done() else None
-        finally:
-            for task in (claim, stop):
-                await _ended(task)
+        async with racing(claim, self._stopping.wait()) as (claiming, _):
+            lease: Lease | None = claiming.result() if claiming.done() else None
+            return lease
 
     async def _tidy(self) -> None:
         while not self._stopping.is_set():
             try:
-                if reaped := await self._jobs.reap(limit=100):
-                    self._metrics.leases_lost.inc(reaped)
+                if reaped := await self.tools.jobs.reap(limit=100):
+                    self.metrics.leases_lost.inc(reaped)
                     log.warning("jobs reaped", extra={"count": reaped})
                 await self._delete_spent_audio()
             except Exception:  # noqa: BLE001  the next round may succeed
                 log.exception("tidying failed")
-            await self._pause(self._rules.reap_s)
+            await self._pause(self.tools.rules.reap_s)
 
     async def _delete_spent_audio(self) -> None:
-        """Nobody keeps the audio of a job that is over, however it ended and whoever died meanwhile."""
-        while spent := await self._jobs.spent(limit=100):
+        """Delete the audio of jobs that have ended, however they ended."""
+        while spent := await self.tools.jobs.spent(limit=100):
             for job_id in spent:
-                await self._blobs.delete(source_key(job_id))
-            await self._jobs.audio_deleted(spent)
+                await self.tools.blobs.delete(source_key(job_id))
+            await self.tools.jobs.audio_deleted(spent)
 
     async def _pause(self, pause_s: float) -> None:
         await set_within(self._stopping, pause_s)
 
-    async def _work(self, lease: Lease, *, held_until: float) -> None:
-        """Run the job of *lease* and write how it ended, unless the lease was lost on the way.
-
-        It is surely ours until *held_until* of the monotonic clock: the store counts from a later moment.
-        """
-        began = time.monotonic()
-        if lease.job.started_at is not None and lease.job.attempt <= 1:
-            self._metrics.job_wait.observe((lease.job.started_at - lease.job.created_at) / 1000)
-        running = Running(
-            lease,
-            jobs=self._jobs,
-            blobs=self._blobs,
-            batch=self._batches[lease.job.environment],
-            plan=await self._plans.of_id(lease.job.account, environment=lease.job.environment),
-            fetcher=self._fetcher,
-            prober=self._prober,
-            rules=self._rules,
-            held_until=held_until,
-        )
+    async def _work(self, held: HeldLease) -> None:
+        """Run the job of *held* and write how it ended, unless the lease was lost on the way."""
+        job, began = held.job, time.monotonic()
+        if job.started_at is not None and job.attempt <= 1:
+            self.metrics.job_wait.observe((job.started_at - job.created_at) / 1000)
+        plan = await self.plans.of_id(job.account, environment=job.environment)
+        running = Running(held, tools=self.tools, batch=self.batches[job.environment], plan=plan)
         try:
-            await self._end(lease, await self._outcome(running))
+            await self._end(held, await self._outcome(running))
         except LeaseLost:
-            self._metrics.leases_lost.inc()
-            log.warning("lease lost", extra={"job": lease.job.id, "attempt": lease.job.attempt})
+            self.metrics.leases_lost.inc()
+            log.warning("lease lost", extra={"job": job.id, "attempt": job.attempt})
         else:
-            self._metrics.job_run.observe(time.monotonic() - began)
+            self.metrics.job_run.observe(time.monotonic() - began)
 
     async def _outcome(self, running: Running) -> "Outcome | _HandBack":
-        work = asyncio.create_task(running.transcribe(), name=f"job {running.job.id}")
-        keep = asyncio.create_task(running.keep(), name=f"lease {running.job.id}")
-        stop = asyncio.create_task(self._stopping.wait(), name="stop")
-        try:
-            await asyncio.wait({work, keep, stop}, return_when=asyncio.FIRST_COMPLETED)
+        async with racing(running.transcribe(), running.keep(), self._stopping.wait()) as (work, keep, _):
             if not work.done() and not keep.done():
                 running.stop_after_chunk()
-                await asyncio.wait({work, keep}, timeout=self._rules.handback_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (work, keep, stop):
-                await _ended(task)
+                await asyncio.wait(
+                    {work, keep}, timeout=self.tools.rules.handback_s, return_when=asyncio.FIRST_COMPLETED
+                )
         if not work.cancelled():
-            return _told(work.exception(), self._rules, running.job) or work.result()
+            failed: Outcome | _HandBack | None = _after_error(work.exception(), self.tools.rules, running.job)
+            return failed or work.result()
         if keep.cancelled():
-            return _judged(Verdict.SHUTDOWN)
-        return _told(keep.exception(), self._rules, running.job) or _judged(keep.result())
+            return _after_verdict(Verdict.SHUTDOWN)
+        return _after_error(keep.exception(), self.tools.rules, running.job) or _after_verdict(keep.result())
 
-    async def _end(self, lease: Lease, ending: "Outcome | _HandBack") -> None:
+    async def _end(self, held: HeldLease, ending: "Outcome | _HandBack") -> None:
         if isinstance(ending, _HandBack):
-            log.info(
-                "job handed back",
-                extra={"job": lease.job.id, "reason": ending.error.code if ending.error else "shutdown"},
-            )
-            if not await self._jobs.release(
-                lease, delay_s=ending.delay_s, error=ending.error, count=ending.error is not None
-            ):
-                raise LeaseLost
-        elif not await self._jobs.finish(lease, ending):
-            raise LeaseLost
-        job = await self._jobs.get(lease.job.id)
+            reason = ending.error.code if ending.error else "shutdown"
+            log.info("job handed back", extra={"job": held.job.id, "reason": reason})
+            await held.release(delay_s=ending.delay_s, error=ending.error)
+        else:
+            await held.finish(ending)
+        job = await self.tools.jobs.get(held.job.id)
         if job is not None and job.terminal:
-            self._remember(job)
-
-    def _remember(self, job: Job) -> None:
-        code = job.error.code if job.error else None
-        audio_s = job.duration_s if job.state is State.COMPLETED else None
-        self._metrics.jobs_ended.labels(job.state.value, code or "").inc()
-        self._metrics.audio.labels(job.environment).inc(audio_s or 0)
-        log.info("job ended", extra={"job": job.id, "state": job.state.value, "error": code, "audio_s": audio_s})
+            report_end(job, self.metrics)
 
 
 @dataclass(frozen=True, slots=True)
 class _HandBack:
-    """The job goes back to the queue: for another attempt when *error* says why, else because the server stops."""
+    """The job goes back to the queue, for another attempt if *error* says why, otherwise because the server stops."""
 
     delay_s: float = 0.0
     error: JobError | None = None
 
 
-def _judged(verdict: Verdict) -> Outcome | _HandBack:
+def _after_verdict(verdict: Verdict) -> Outcome | _HandBack:
     match verdict:
         case Verdict.CANCELED:
             return Outcome(state=State.CANCELED)
@@ -192,8 +144,8 @@ def _judged(verdict: Verdict) -> Outcome | _HandBack:
             raise LeaseLost
 
 
-def _told(error: BaseException | None, rules: WorkerRules, job: Job) -> Outcome | _HandBack | None:
-    """What an exception of the work means for the job; None when there was none."""
+def _after_error(error: BaseException | None, rules: WorkerRules, job: Job) -> Outcome | _HandBack | None:
+    """What an exception means for the job; None if there was none."""
     again_s = rules.retry_s * 2 ** (job.attempt - 1)
     match error:
         case None:
@@ -217,9 +169,3 @@ def _told(error: BaseException | None, rules: WorkerRules, job: Job) -> Outcome 
             return _HandBack(
                 again_s, JobError(code="internal", message="the server failed; it has been logged", retryable=True)
             )
-
-
-async def _ended(task: "asyncio.Task[object]") -> None:
-    """Cancel *task* if it still runs and wait until it is over. Its result stays to be read."""
-    task.cancel()
-    await asyncio.wait({task})

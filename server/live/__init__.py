@@ -1,1 +1,1 @@
-"""Live sessions: audio that is still being spoken, heard word by word. One session is one job."""
+"""Live sessions: audio that is recognised while it is spoken. A session is a job."""

@@ -1,4 +1,4 @@
-"""The live sessions of this process: who writes is led to the job's session, which is made for the first who comes."""
+"""The live sessions of this process. The first writer of a job creates its session; later writers join it."""
 
 import asyncio
 import time
@@ -10,37 +10,38 @@ from pipeline.audio import seconds
 from pipeline.errors import PipelineError
 from pipeline.ingest.isolation import Isolation
 from server.accounts.plans import Plans
-from server.delivery.partials import Partials
-from server.errors import Problem
-from server.jobs.running import LeaseLost
-from server.jobs.states import CONTAINER, Job, LiveOptions, Standing
-from server.live.ending import Endings, Heard
-from server.live.hearing import Hearing
+from server.jobs.leases import HeldLease
+from server.live.ending import Endings, LiveResult
+from server.live.engine import LiveEngine
 from server.live.intake import bytes_up_to
-from server.live.journal import Held, Journal
-from server.live.resuming import Past, past
+from server.live.journal import Journal
+from server.live.resuming import Past, read_past
 from server.live.session import LiveRules, LiveSession, finished
 from server.logs import log
 from server.metrics import Metrics
-from server.storage.interfaces import BlobStore, Event, EventLog, JobStore, Lease
+from server.model.errors import Refused
+from server.model.events import Event
+from server.model.jobs import Job, LiveProgress
+from server.model.leases import LeaseLost
+from server.model.orders import CONTAINER, LiveOptions
+from server.storage.ports import Storage
+from server.streams.partials import Partials
 from server.waiting import set_within
 
 PAGE = 500  # events of a log that are read at once
 STALE_AT_ONCE = 20
 RETRY_AFTER_S = 10
-WEIGHED_S = 5.0  # after so long, what a session asks of the model shows in how busy it is
+WEIGHED_S = 5.0  # after this time a session's load shows in the model's own figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskParts:
-    """What sessions are made of."""
+    """The parts that sessions are made from."""
 
     worker: str
-    jobs: JobStore
-    events: EventLog
-    blobs: BlobStore
+    storage: Storage
     partials: Partials
-    hearings: Mapping[str, Hearing]  # by environment
+    engines: Mapping[str, LiveEngine]  # by environment
     isolation: Isolation
     plans: Plans
     metrics: Metrics
@@ -49,11 +50,11 @@ class DeskParts:
 
 
 class Desk:
-    """run() is open meanwhile; sessions end with it."""
+    """Opens sessions and finds them again. Sessions run inside run() and end with it."""
 
     def __init__(self, parts: DeskParts) -> None:
         self._parts = parts
-        self._endings = Endings(parts.jobs, parts.blobs, parts.hearings, parts.metrics)
+        self._endings = Endings(parts.storage, parts.engines, parts.metrics)
         self._lives: dict[str, LiveSession] = {}
         self._opening = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
@@ -64,30 +65,30 @@ class Desk:
 
     @property
     def closing(self) -> bool:
-        """The server stops: sessions are handed back, and go on elsewhere or later."""
+        """Whether the server is stopping. Sessions are handed back, and continue elsewhere or later."""
         return self._parts.closing.is_set()
 
     def admit(self, environment: str) -> None:
-        """Returns iff there is room for one more session. Raises Problem queue_full, shutting_down."""
+        """Return if there is room for one more session. Raises Refused queue_full, shutting_down."""
         if self.closing or self._tasks is None:
-            raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
-        hearing = self._parts.hearings[environment]
+            raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
+        engine = self._parts.engines[environment]
         now = time.monotonic()
         ages_s = [now - live.began for live in self._lives.values() if live.job.environment == environment]
         weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
-            hearing.admission.admit((len(ages_s) + 1) / max(1.0, weighed))
+            engine.headroom.admit((len(ages_s) + 1) / max(1.0, weighed))
         except PipelineError as error:
             raise self._full(str(error)) from None
-        if hearing.most is not None and len(ages_s) >= hearing.most:
-            raise self._full(f"this machine carries {hearing.most} live sessions, and has them")
+        if engine.most is not None and len(ages_s) >= engine.most:
+            raise self._full(f"this machine carries {engine.most} live sessions, and all are in use")
 
-    def _full(self, why: str) -> Problem:
+    def _full(self, why: str) -> Refused:
         self._parts.metrics.refused.labels("queue_full").inc()
-        return Problem("queue_full", why, headers={"Retry-After": str(RETRY_AFTER_S)})
+        return Refused("queue_full", why, retry_after_s=RETRY_AFTER_S)
 
     async def run(self) -> None:
-        """Sessions live, and those that nobody came back to are finished, until the server stops and all are over."""
+        """Run sessions, and finish those whose writer did not come back, until the server stops and all are over."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             while not self._parts.closing.is_set():
@@ -99,80 +100,81 @@ class Desk:
         self._tasks = None
 
     async def open(self, job: Job) -> LiveSession:
-        """The job's session, a new one if it has none here.
+        """The job's session; a new one if this process has none.
 
-        Raises Problem: ingest_finished, ingest_busy (it is in another process), queue_full, shutting_down.
+        Raises Refused: ingest_finished, ingest_busy (another process has it), queue_full, shutting_down.
         """
         async with self._opening:
             live = self._lives.get(job.id)
-            return await self._opened(job) if live is None or live.over.is_set() else live
+            return await self._start(job) if live is None or live.over.is_set() else live
 
-    async def standing(self, job: Job) -> Standing:
-        """How far the job's audio has come: what the next writer is told."""
+    async def check_end(self, live: LiveSession) -> None:
+        """Return if the session came to the end that its writer asked for. Raises Refused with the reason if not."""
+        job = await self._parts.storage.jobs.get(live.job.id)
+        if job is None:
+            raise Refused("job_not_found", "there is no such job")
+        if live.ended_by is not None:
+            raise live.ended_by
+        if not job.terminal and (live.over.is_set() or self.closing):
+            raise Refused("shutting_down", "the server is restarting; connect again to go on", retry_after_s=5)
+
+    async def progress(self, job: Job) -> LiveProgress:
+        """How far the job's audio has come, as the next writer is told."""
         assert job.order.live is not None
         live = self._lives.get(job.id)
         if live is not None and not live.over.is_set():
-            return live.standing()
+            return live.progress()
         if job.terminal:
-            return Standing(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
-        before = await self._past(job.id, await self._parts.jobs.chunks(job.id))
+            return LiveProgress(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
+        before = await self._past(job.id, await self._parts.storage.jobs.chunks(job.id))
         reached = _bytes_up_to(before, job.order.live)
-        return Standing(reached, seconds(before.origin.position), settled_bytes=reached)
+        return LiveProgress(reached, seconds(before.origin.position), settled_bytes=reached)
 
-    async def _opened(self, job: Job) -> LiveSession:
+    async def _start(self, job: Job) -> LiveSession:
         self.admit(job.environment)
-        asked = time.monotonic()
-        lease = await self._parts.jobs.claim_live(job.id, self._parts.worker, lease_s=self.rules.lease_s)
-        if lease is None:
-            now = await self._parts.jobs.get(job.id)
+        held = await self._claim(job)
+        if held is None:
+            now = await self._parts.storage.jobs.get(job.id)
             if now is None or now.terminal:
                 raise finished()
-            raise Problem("ingest_busy", "the session is held elsewhere; try again soon", headers={"Retry-After": "5"})
-        before = await self._closed_past(lease)
+            raise Refused("ingest_busy", "the session is held elsewhere; try again soon", retry_after_s=5)
+        before = await self._closed_past(held)
         assert job.order.live is not None
         if job.order.live.encoding == CONTAINER and before.chunks:
-            await self._complete(lease, before)  # what follows in the container means nothing without what came before
+            await self._complete(held, before)  # the rest of a container cannot be decoded without its beginning
             raise finished()
-        live = await self._made(lease, before, asked)
+        live = await self._session(held, before)
         self._lives[job.id] = live
         assert self._tasks is not None
-        self._tasks.create_task(self._lived(live), name=f"live session {job.id}")
+        self._tasks.create_task(self._live(live), name=f"live session {job.id}")
         return live
 
-    async def _made(self, lease: Lease, before: Past, asked: float) -> LiveSession:
-        parts, order = self._parts, lease.job.order
+    async def _session(self, held: HeldLease, before: Past) -> LiveSession:
+        parts, job = self._parts, held.job
+        order = job.order
         assert order.live is not None
-        session = parts.hearings[lease.job.environment].session(
+        session = parts.engines[job.environment].session(
             order,
-            tenant=lease.job.account,
+            tenant=job.account,
             language=order.language or before.language,
             origin=before.origin.position,
             settled=before.settled,
         )
-        held = Held(lease, self.rules.lease_s, asked + self.rules.lease_s)
         journal = Journal(
             held,
             before,
-            jobs=parts.jobs,
-            events=parts.events,
+            events=parts.storage.events,
             partials=parts.partials,
             interim=order.live.interim_results,
             metrics=parts.metrics,
         )
         return LiveSession(
-            held,
-            before,
-            session,
-            journal=journal,
-            endings=self._endings,
-            isolation=parts.isolation,
-            plan=await parts.plans.of_id(lease.job.account, environment=lease.job.environment),
-            metrics=parts.metrics,
-            rules=self.rules,
-            closing=parts.closing,
-        )
+            held, before, session, journal=journal, endings=self._endings, isolation=parts.isolation,
+            plan=await parts.plans.of_id(job.account, environment=job.environment), metrics=parts.metrics,
+            rules=self.rules, closing=parts.closing,
+        )  # fmt: skip
 
-    async def _lived(self, live: LiveSession) -> None:
+    async def _live(self, live: LiveSession) -> None:
         try:
             await live.run()
         finally:
@@ -180,29 +182,34 @@ class Desk:
                 del self._lives[live.job.id]
 
     async def _finish_stale(self) -> None:
-        """Jobs that lost their process and whose writer did not come back end with what was heard."""
-        for job in await self._parts.jobs.stale_live(limit=STALE_AT_ONCE):
+        """Finish jobs that lost their process and whose writer did not come back, with what was heard."""
+        for job in await self._parts.storage.jobs.stale_live(limit=STALE_AT_ONCE):
             async with self._opening:
-                lease = await self._parts.jobs.claim_live(job.id, self._parts.worker, lease_s=self.rules.lease_s)
-                if lease is not None:
-                    with suppress(LeaseLost):  # then it is somebody else's to finish
-                        await self._complete(lease, await self._closed_past(lease))
+                held = await self._claim(job)
+                if held is not None:
+                    with suppress(LeaseLost):  # then another process finishes it
+                        await self._complete(held, await self._closed_past(held))
 
-    async def _complete(self, lease: Lease, before: Past) -> None:
-        await self._endings.complete(lease, Heard(duration=before.end))
+    async def _claim(self, job: Job) -> HeldLease | None:
+        asked, lease_s = time.monotonic(), self.rules.lease_s
+        lease = await self._parts.storage.jobs.claim_live(job.id, self._parts.worker, lease_s=lease_s)
+        return None if lease is None else HeldLease(lease, self._parts.storage.jobs, lease_s=lease_s, asked=asked)
 
-    async def _closed_past(self, lease: Lease) -> Past:
-        return await self._endings.close_open_words(lease, await self._past(lease.job.id, lease.chunks))
+    async def _complete(self, held: HeldLease, before: Past) -> None:
+        await self._endings.complete(held, LiveResult(duration=before.end))
+
+    async def _closed_past(self, held: HeldLease) -> Past:
+        return await self._endings.close_open_words(held, await self._past(held.job.id, held.lease.chunks))
 
     async def _past(self, job_id: str, chunks: Sequence[bytes]) -> Past:
         log: list[Event] = []
-        while page := await self._parts.events.read(job_id, after=log[-1].seq if log else 0, limit=PAGE):
+        while page := await self._parts.storage.events.read(job_id, after=log[-1].seq if log else 0, limit=PAGE):
             log += page
-        return past(chunks, log)
+        return read_past(chunks, log)
 
 
 def _bytes_up_to(before: Past, options: LiveOptions) -> int | None:
-    """Where a writer of raw audio would go on; a container's bytes say nothing about time."""
+    """The byte at which a writer of raw audio resumes. A container's bytes do not tell a time."""
     if options.encoding == CONTAINER:
         return None if before.settled else 0
     return bytes_up_to(before.origin.position, options)

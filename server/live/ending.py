@@ -1,4 +1,4 @@
-"""How a live job ends: what was heard becomes its transcript, its outputs and its record, in one commit."""
+"""How a live job ends: its chunks become the transcript, the outputs and the record, in one commit."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,116 +8,97 @@ import orjson
 
 from pipeline.audio import seconds
 from pipeline.documents.assemble import assemble
-from pipeline.documents.stored import restored, stored
+from pipeline.documents.stored import restored
 from pipeline.words import Chunk, Transcript
-from server.jobs.outputs import completed, write_output
-from server.jobs.running import LeaseLost
-from server.jobs.states import JobError, Source, State, returns_quota
-from server.live.hearing import Hearing
+from server.jobs.ended import report_end
+from server.jobs.leases import HeldLease
+from server.jobs.outputs import completed_outcome, write_output
+from server.live.engine import LiveEngine
 from server.live.resuming import Past
 from server.live.telling import closed_segment
-from server.logs import log
 from server.metrics import Metrics
-from server.storage.interfaces import Artifact, BlobStore, JobStore, Lease, NewEvent, Outcome
+from server.model.events import NewEvent
+from server.model.jobs import JobError, State, returns_quota
+from server.model.orders import Source
+from server.model.outcomes import Artifact, Outcome
+from server.storage.ports import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """What there is to say of a live job beside its stored chunks. None of them ends behind *duration*."""
+class LiveResult:
+    """What is known of a live job's end beside its stored chunks. None of them ends after *duration*."""
 
     duration: int
-    received_bytes: int | None = None  # None: nobody knows any more
+    received_bytes: int | None = None  # None: no longer known
     warnings: Sequence[Mapping[str, str]] = ()
     audio: Artifact | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    jobs: JobStore
-    blobs: BlobStore
-    hearings: Mapping[str, Hearing]  # by environment
+    """Ends live jobs. Every method raises LeaseLost."""
+
+    storage: Storage
+    engines: Mapping[str, LiveEngine]  # by environment
     metrics: Metrics
 
-    async def complete(self, lease: Lease, heard: Heard) -> None:
-        """Raises LeaseLost, DiskFull."""
-        job, hearing = lease.job, self.hearings[lease.job.environment]
-        chunks = await self.jobs.chunks(job.id)
-        # Hours of speech have ten thousand words and more: the event loop has others to serve meanwhile.
-        transcript = await asyncio.to_thread(_transcript, chunks, heard.duration, job.order.language, hearing)
+    async def complete(self, held: HeldLease, heard: LiveResult) -> None:
+        """End the job with everything that was heard. Raises LeaseLost, DiskFull."""
+        job, engine = held.job, self.engines[held.job.environment]
+        chunks = await self.storage.jobs.chunks(job.id)
+        # Hours of speech have more than ten thousand words, and the event loop must not wait for them.
+        transcript = await asyncio.to_thread(_transcript, chunks, heard.duration, job.order.language, engine)
         outputs = [
-            await write_output(name, transcript, job, epoch=lease.epoch, blobs=self.blobs)
+            await write_output(name, transcript, job, epoch=held.lease.epoch, blobs=self.storage.blobs)
             for name in job.order.output_formats
         ]
-        await self._note_source(lease, heard.received_bytes)
+        await self._note_source(held, heard.received_bytes)
         if heard.audio is not None:
             outputs.append(heard.audio)
-        await self._end(lease, completed(transcript, outputs, warnings=heard.warnings))
+        await self._end(held, completed_outcome(transcript, outputs, warnings=heard.warnings))
 
-    async def fail(self, lease: Lease, error: JobError, *, received_bytes: int) -> None:
-        """Nothing could be heard. Raises LeaseLost."""
-        await self._note_source(lease, received_bytes)
+    async def fail(self, held: HeldLease, error: JobError, *, received_bytes: int) -> None:
+        """End a job of which nothing could be heard. Raises LeaseLost."""
+        await self._note_source(held, received_bytes)
         outcome = Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code))
-        await self._end(lease, outcome)
+        await self._end(held, outcome)
 
-    async def cancel(self, lease: Lease, *, duration: int) -> None:
-        """Raises LeaseLost."""
-        await self._end(lease, Outcome(state=State.CANCELED, duration_s=seconds(duration)))
+    async def cancel(self, held: HeldLease, *, duration: int) -> None:
+        """End the job as its client wished. Raises LeaseLost."""
+        await self._end(held, Outcome(state=State.CANCELED, duration_s=seconds(duration)))
 
-    async def close_open_words(self, lease: Lease, past: Past) -> Past:
-        """Make the words that were committed after the last segment a segment of their own. Raises LeaseLost."""
+    async def close_open_words(self, held: HeldLease, past: Past) -> Past:
+        """Store the words after the last closed segment as a segment of their own. Raises LeaseLost."""
         segment = past.last_segment
         if segment is None:
             return past
         chunk = Chunk(
-            index=len(past.chunks),
-            jobs_done=0,
-            start=past.end,
-            end=segment.end,
-            segments=(segment,),
-            language=past.language,
-            language_probability=past.language_probability,
-        )
+            index=len(past.chunks), jobs_done=0, start=past.end, end=segment.end, segments=(segment,),
+            language=past.language, language_probability=past.language_probability,
+        )  # fmt: skip
         event = NewEvent("segment", orjson.dumps(closed_segment(past.segments, segment, forced=True)))
-        kept = await self.jobs.checkpoint(
-            lease, index=chunk.index, body=stored(chunk), events=[event], progress=0.0, lease_s=0.0
-        )
-        if not kept:
-            raise LeaseLost
+        await held.checkpoint(chunk, [event])
         return replace(past, chunks=(*past.chunks, chunk), open_words=())
 
-    async def _note_source(self, lease: Lease, received_bytes: int | None) -> None:
-        assert lease.job.order.live is not None
-        source = Source(type="live", bytes=received_bytes, format=lease.job.order.live.encoding)
-        if not await self.jobs.note(lease, source=source, stage="writing"):
-            raise LeaseLost
+    async def _note_source(self, held: HeldLease, received_bytes: int | None) -> None:
+        assert held.job.order.live is not None
+        source = Source(type="live", bytes=received_bytes, format=held.job.order.live.encoding)
+        await held.note(source=source, stage="writing")
 
-    async def _end(self, lease: Lease, outcome: Outcome) -> None:
-        if not await self.jobs.finish(lease, outcome):
-            raise LeaseLost
-        self.metrics.jobs_ended.labels(outcome.state.value, outcome.error.code if outcome.error else "").inc()
-        self.metrics.audio.labels(lease.job.environment).inc(outcome.duration_s or 0)
-        log.info(
-            "live session ended",
-            extra={
-                "job": lease.job.id,
-                "state": outcome.state.value,
-                "error": outcome.error.code if outcome.error else None,
-                "audio_s": outcome.duration_s,
-            },
-        )
+    async def _end(self, held: HeldLease, outcome: Outcome) -> None:
+        await held.finish(outcome)
+        job = await self.storage.jobs.get(held.job.id)
+        if job is not None:
+            report_end(job, self.metrics)
 
 
-def _transcript(bodies: Sequence[bytes], duration: int, language: str | None, hearing: Hearing) -> Transcript:
-    """What the stored chunks say, and nothing from the last of them to the end."""
+def _transcript(bodies: Sequence[bytes], duration: int, language: str | None, engine: LiveEngine) -> Transcript:
+    """The transcript of the stored chunks, with silence from the last of them to the end."""
     chunks = [restored(body) for body in bodies]
     last = chunks[-1] if chunks else None
     rest = Chunk(
-        index=len(chunks),
-        jobs_done=0,
-        start=last.end if last else 0,
-        end=duration,
-        segments=(),
+        index=len(chunks), jobs_done=0, start=last.end if last else 0, end=duration, segments=(),
         language=last.language if last else language,
         language_probability=last.language_probability if last else None,
-    )
-    return assemble([*chunks, rest], duration=duration, engine=hearing.engine, model=hearing.model)
+    )  # fmt: skip
+    return assemble([*chunks, rest], duration=duration, engine=engine.engine, model=engine.model)

@@ -1,7 +1,7 @@
-"""A writer's bytes -> samples, as they come: raw audio here, containers in a decoding process.
+"""Turning a writer's bytes into samples as they come: raw audio here, containers in a decoding process.
 
-intake.take(data)        # waits while the session has enough; a cancelled wait loses and repeats nothing
-intake.received_bytes    # all that was ever taken
+intake.take(data)        # waits while the session has enough; cancelling it loses and repeats nothing
+intake.received_bytes    # all bytes that were ever taken
 """
 
 import asyncio
@@ -14,19 +14,18 @@ from pipeline.audio import RATE, Samples
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation, LiveDecoding
 from pipeline.ingest.pcm import Encoding, PcmDecoder
-from server.jobs.states import LiveOptions
+from server.model import bounds
+from server.model.orders import LiveOptions
 
-PIECE_S = 0.5  # of raw audio that is taken at once: more would hold up the event loop
-PIECE_BYTES = 64 * 1024  # of a container: what a pipe holds
-
-FRAME_BYTES = {"pcm_s16le": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}
+PIECE_S = 0.5  # of raw audio taken at once; more would block the event loop
+PIECE_BYTES = 64 * 1024  # of a container, as much as a pipe holds
 
 Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
 """Takes samples in before its first wait, so that cancelling it loses none."""
 
 
 class Intake(Protocol):
-    """What takes a session's bytes. One caller at a time."""
+    """Takes a session's bytes, from one caller at a time."""
 
     @property
     def received_bytes(self) -> int: ...
@@ -34,17 +33,17 @@ class Intake(Protocol):
     async def take(self, data: bytes) -> None: ...
 
     async def end(self) -> None:
-        """No more will be taken, not even the rest of what is just being taken: run() ends when the sink has all."""
+        """Take nothing more, not even the rest of a take() in progress. run() ends when the sink has everything."""
         ...
 
     async def run(self) -> None:
-        """Work until end() and everything is with the sink. Raises PipelineError for what cannot be decoded."""
+        """Work until end() was called and the sink has everything. Raises PipelineError for undecodable audio."""
         ...
 
 
 def raw_frame_bytes(live: LiveOptions) -> int:
-    """Bytes of one instant of a raw encoding, all channels."""
-    return FRAME_BYTES[live.encoding] * live.channels
+    """Bytes of one sample of a raw encoding in all channels."""
+    return bounds.FRAME_BYTES[live.encoding] * live.channels
 
 
 def bytes_up_to(position: int, live: LiveOptions) -> int:
@@ -53,6 +52,8 @@ def bytes_up_to(position: int, live: LiveOptions) -> int:
 
 
 class RawIntake:
+    """Decodes raw audio in the event loop, in pieces."""
+
     def __init__(self, live: LiveOptions, sink: Sink, *, received_bytes: int = 0) -> None:
         self._decoder = PcmDecoder(cast(Encoding, live.encoding), rate=live.sample_rate, channels=live.channels)
         self._piece = int(PIECE_S * live.sample_rate) * raw_frame_bytes(live)
@@ -83,13 +84,13 @@ class RawIntake:
 
 
 class ContainerIntake:
-    """One thread writes into the decoder's pipe, one reads what comes out; both stand still when the session does."""
+    """One thread writes into the decoder's pipe, another reads its output; both pause when the session does."""
 
     def __init__(self, isolation: Isolation, sink: Sink) -> None:
         self._isolation = isolation
         self._sink = sink
-        self._threads = ThreadPoolExecutor(3, thread_name_prefix="live")  # the third ends what the others wait for
-        self._opened = asyncio.Event()  # also when there will be no decoder
+        self._threads = ThreadPoolExecutor(3, thread_name_prefix="live")  # the third one ends what the others wait for
+        self._opened = asyncio.Event()  # set also if there will be no decoder
         self._decoding: LiveDecoding | None = None
         self._feeding: Future[bool] | None = None
         self._reading: Future[Samples | None] | None = None
@@ -99,18 +100,18 @@ class ContainerIntake:
     async def take(self, data: bytes) -> None:
         await self._opened.wait()
         for at in range(0, len(data), PIECE_BYTES):
-            await self._fed()
+            await self._wait_until_fed()
             if self._closed or self._decoding is None:
-                return  # why there is no decoder any more, run() tells
+                return  # run() reports why there is no decoder any more
             piece = data[at : at + PIECE_BYTES]
             self._feeding = self._threads.submit(self._decoding.feed, piece)
             self.received_bytes += len(piece)
-        await self._fed()
+        await self._wait_until_fed()
 
     async def end(self) -> None:
         self._closed = True
         await self._opened.wait()
-        await self._fed()
+        await self._wait_until_fed()
         if self._decoding is not None:
             self._decoding.finish()
 
@@ -133,14 +134,14 @@ class ContainerIntake:
         self._reading = self._threads.submit(next, items, None)
         return await asyncio.wrap_future(self._reading)
 
-    async def _fed(self) -> None:
-        """What was given to the decoder is with it, also what a cancelled take() gave."""
+    async def _wait_until_fed(self) -> None:
+        """Wait until the decoder has what it was given, also by a cancelled take()."""
         if self._feeding is not None:
             await asyncio.shield(asyncio.wrap_future(self._feeding))
             self._feeding = None
 
     def _close(self, stack: ExitStack, opening: "Future[LiveDecoding]") -> None:
-        """Kill the decoder; its pipes are closed once no thread uses them."""
+        """Kill the decoder, and close its pipes once no thread uses them."""
         with stack:
             if not opening.cancel() and opening.exception() is None:
                 opening.result().kill()

@@ -1,85 +1,48 @@
-"""What a live session says, made durable before anyone sees it: events into the log, closed segments into chunks.
+"""Storing what a live session says before anyone sees it: events in the log, closed segments as chunks.
 
-Partials are the exception: they are shown, and forgotten.
+Partials are not stored: they are shown, then forgotten.
 """
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from pipeline.documents.stored import stored
 from pipeline.session import Happened
 from pipeline.words import Chunk
-from server.delivery.partials import Partials
-from server.jobs.running import LeaseLost
+from server.jobs.leases import HeldLease
 from server.live.resuming import Past
-from server.live.telling import Told, told
+from server.live.telling import LogBatch, log_batch
 from server.metrics import Metrics
-from server.storage.interfaces import EventLog, JobStore, Lease, Renewal
-
-
-@dataclass(slots=True)
-class Held:
-    """A lease, and until when it surely is ours by the process's own clock."""
-
-    lease: Lease
-    lease_s: float
-    until: float
-
-    def extended(self, asked: float) -> None:
-        """The store was asked at *asked* and agreed."""
-        self.until = asked + self.lease_s
-
-    def check(self) -> None:
-        """Raises LeaseLost when somebody else may have the job."""
-        if time.monotonic() >= self.until:
-            raise LeaseLost
-
-    async def renew(self, jobs: JobStore) -> Renewal:
-        asked = time.monotonic()
-        answer = await jobs.renew(self.lease, lease_s=self.lease_s)
-        if answer is Renewal.OK:
-            self.extended(asked)
-        return answer
+from server.storage.ports import EventLog
+from server.streams.partials import Partials
 
 
 class Journal:
-    """Its methods raise LeaseLost when the job is no longer ours; nothing was written then."""
+    """Writes a session's events. Its methods raise LeaseLost, and write nothing, when the job is no longer ours."""
 
     def __init__(
-        self,
-        held: Held,
-        past: Past,
-        *,
-        jobs: JobStore,
-        events: EventLog,
-        partials: Partials,
-        interim: bool,
-        metrics: Metrics,
+        self, held: HeldLease, past: Past, *, events: EventLog, partials: Partials, interim: bool, metrics: Metrics
     ) -> None:
         self.warnings: dict[str, Mapping[str, str]] = {}
         self.settled = past.settled  # everything before this is decided
         self._held = held
-        self._job_id = held.lease.job.id
+        self._job_id = held.job.id
         self._origin = past.origin
-        self._jobs = jobs
         self._events = events
         self._partials = partials
         self._interim = interim
         self._metrics = metrics
-        self._language = held.lease.job.order.language or past.language
+        self._language = held.job.order.language or past.language
         self._language_probability = past.language_probability
-        self._chunks = len(past.chunks)  # how many are stored; a session may go on for hours, and none is kept here
-        self._closed = past.end  # of the last closed segment
-        self._last = 0  # the log's last event; under the lease nobody else writes there
+        self._chunks = len(past.chunks)  # only their number is kept, since a session may last for hours
+        self._closed = past.end  # end of the last closed segment
+        self._last = 0  # the log's last event; only the holder of the lease writes there
 
     async def open(self) -> None:
-        """Find the end of the log; before everything else."""
+        """Find the end of the log. Must be called first."""
         self._last = await self._events.last(self._job_id)
 
     async def write(self, happened: Sequence[Happened], *, heard: int) -> None:
-        """Keep what happened, then show it. *heard*: up to where audio was taken in, on the stream's clock."""
-        batch = told(happened, self._origin)
+        """Store what happened, then show it. *heard* is the end of the audio so far, on the stream's clock."""
+        batch = log_batch(happened, self._origin)
         self._count(batch)
         for warning in batch.warnings:
             self.warn(warning.code, warning.message)
@@ -96,51 +59,32 @@ class Journal:
             self._partials.move(self._job_id, after=self._last)
 
     def warn(self, code: str, message: str) -> None:
-        """Say so in the job's record; the first message of a code stands."""
+        """Add a warning to the job's record. The first message of each code is kept."""
         self.warnings.setdefault(code, {"code": code, "message": message})
 
     def close(self) -> None:
-        """Nothing more will be said: what may still change is shown no longer."""
+        """Show the last partial no longer."""
         self._partials.end(self._job_id)
 
-    async def _keep(self, batch: Told, heard: int) -> None:
-        self._held.check()
+    async def _keep(self, batch: LogBatch, heard: int) -> None:
         if batch.segments:
             await self._checkpoint(batch, heard)
-            return
-        logged = await self._jobs.log(self._held.lease, batch.events)
-        if logged is None:
-            raise LeaseLost
-        self._last = logged[-1].seq
+        else:
+            self._last = (await self._held.log(batch.events))[-1].seq
 
-    async def _checkpoint(self, batch: Told, heard: int) -> None:
-        """Closed segments are a chunk, in one commit with the events that tell of them."""
+    async def _checkpoint(self, batch: LogBatch, heard: int) -> None:
+        """Store closed segments as one chunk, in one commit with their events."""
         chunk = Chunk(
-            index=self._chunks,
-            jobs_done=0,
-            start=self._closed,
-            end=max(self._closed, min(batch.segments[-1].end, heard)),
-            segments=tuple(batch.segments),
-            language=self._language,
-            language_probability=self._language_probability,
-        )
-        asked = time.monotonic()
-        kept = await self._jobs.checkpoint(
-            self._held.lease,
-            index=chunk.index,
-            body=stored(chunk),
-            events=batch.events,
-            progress=0.0,
-            lease_s=self._held.lease_s,
-        )
-        if not kept:
-            raise LeaseLost
-        self._held.extended(asked)
+            index=self._chunks, jobs_done=0, start=self._closed,
+            end=max(self._closed, min(batch.segments[-1].end, heard)), segments=tuple(batch.segments),
+            language=self._language, language_probability=self._language_probability,
+        )  # fmt: skip
+        await self._held.checkpoint(chunk, batch.events)
         self._chunks += 1
         self._closed = chunk.end
         self._last = await self._events.last(self._job_id)
 
-    def _count(self, batch: Told) -> None:
+    def _count(self, batch: LogBatch) -> None:
         self._metrics.live_partials.inc(batch.partials)
         self._metrics.live_words.inc(len(batch.lags_s))
         for lag_s in batch.lags_s:

@@ -1,6 +1,6 @@
 """One live job while this process holds it: from its writers' bytes to its end.
 
-The session lives on when its writer goes, and takes the next one in where the last stopped.
+The session continues when its writer leaves, and lets the next one go on where the last one stopped.
 """
 
 import asyncio
@@ -9,79 +9,62 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.session import Session
-from server.accounts.limits import Plan
-from server.errors import Problem
-from server.jobs.running import LeaseLost
-from server.jobs.states import CONTAINER, JobError, LiveOptions, Standing
-from server.live.ending import Endings, Heard
+from server.jobs.leases import HeldLease
+from server.live.ending import Endings, LiveResult
 from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
-from server.live.journal import Held, Journal
+from server.live.journal import Journal
 from server.live.resuming import Past, resumed_at
 from server.live.taping import Tape
 from server.logs import log
 from server.metrics import Metrics
-from server.storage.interfaces import Artifact, Renewal, StorageError
-from server.waiting import set_within
+from server.model.accounts import Plan
+from server.model.errors import Refused, StorageError
+from server.model.jobs import JobError, LiveProgress
+from server.model.leases import LeaseLost, Renewal, Verdict
+from server.model.orders import CONTAINER, LiveOptions
+from server.model.outcomes import Artifact
+from server.waiting import racing, set_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRules:
-    """How long things may take in a live session. Seconds."""
+    """How long things may take in a live session, in seconds."""
 
-    lease_s: float = 15.0  # after the death of a server, its writers wait so long at most
+    lease_s: float = 15.0  # the longest that writers wait after the death of a server
     renew_s: float = 5.0
-    look_s: float = 1.0  # how often it is looked whether the job was canceled or its writer forgotten
-    idle_s: float = 30.0  # a writer that sends neither audio nor keep_alive for so long ends the session
-    writerless_s: float = 60.0  # and so does having no writer for so long
-    seat_s: float = 1.0  # how long a writer waits for the one before it to be gone
-    takeover_s: float = 10.0  # a writer silent for so long may be a dead connection: the next one takes its place
-    ack_s: float = 1.0  # how often a writer is told what arrived
-    frame_s: float = 30.0  # audio in one message; more cannot be live
-    stale_s: float = 5.0  # how often jobs are looked for that lost their process and their writer
+    look_s: float = 1.0  # how often to check for a cancel and for a missing writer
+    idle_s: float = 30.0  # without audio and keep_alive for this long, the session ends
+    writerless_s: float = 60.0  # without a writer for this long, the session ends
+    seat_s: float = 1.0  # how long a new writer waits for the one before it to leave
+    takeover_s: float = 10.0  # a writer silent for this long may be a dead connection, and the next one takes its place
+    ack_s: float = 1.0  # how often a writer is told how much arrived
+    frame_s: float = 30.0  # audio in one message; more than this is not live
+    stale_s: float = 5.0  # how often to look for jobs that lost their process and their writer
 
 
-LEAST_PAUSE_S = 0.02  # between two looks at a session that is about to end
-
-
-class _Verdict(Enum):
-    """Why a session must stop before its audio has ended."""
-
-    CANCELED = auto()
-    LEASE_LOST = auto()
-    CLOSING = auto()
+MIN_PAUSE_S = 0.02  # between two checks of a session that is about to end
 
 
 class LiveSession:
-    """run() is its life; seat() lets a writer in. For one event loop."""
+    """run() is its whole life, seat() lets a writer in. It belongs to one event loop."""
 
     def __init__(
-        self,
-        held: Held,
-        past: Past,
-        session: Session,
-        *,
-        journal: Journal,
-        endings: Endings,
-        isolation: Isolation,
-        plan: Plan,
-        metrics: Metrics,
-        rules: LiveRules,
-        closing: asyncio.Event,
-    ) -> None:
-        """*session* begins where *past* ends, and *past* has no open words."""
-        self.job = held.lease.job
+        self, held: HeldLease, past: Past, session: Session, *, journal: Journal, endings: Endings,
+        isolation: Isolation, plan: Plan, metrics: Metrics, rules: LiveRules, closing: asyncio.Event,
+    ) -> None:  # fmt: skip
+        """Make a session that continues at the end of *past*, which must have no open words."""
+        self.job = held.job
         assert self.job.order.live is not None
         self.options: LiveOptions = self.job.order.live
         self.rules = rules
         self.began = time.monotonic()
         self.over = asyncio.Event()  # its job has ended, or is no longer in this process
-        self.ended_by: Problem | None = None  # why it ended, where its writer did not wish so
+        self.ended_by: Refused | None = None  # why it ended, if its writer did not ask for it
         self._held = held
         self._session = session
         self._journal = journal
@@ -91,10 +74,10 @@ class LiveSession:
         self._closing = closing
         self._tape = Tape() if self.options.record else None
         self.resumed = past.settled > 0
-        self._heard = past.origin.position  # end of the audio that was taken in, on the stream's clock
+        self._heard = past.origin.position  # end of the audio taken so far, on the stream's clock
         self._retractions = 0
         self._ending = asyncio.Event()
-        self._deaf = False  # what the intake still gives is of no use
+        self._deaf = False  # the rest of the intake's audio is ignored
         self._seat: Seat | None = None
         self._vacant = asyncio.Event()
         self._taking = False
@@ -110,14 +93,14 @@ class LiveSession:
 
     @asynccontextmanager
     async def seat(self) -> AsyncIterator["Seat"]:
-        """The right to write while the block lasts. Raises Problem ingest_finished, ingest_busy."""
-        if self._seat is not None:  # it may be the same writer, whose broken connection is still being emptied
+        """The right to write while the block lasts. Raises Refused ingest_finished, ingest_busy."""
+        if self._seat is not None:  # it may be the same writer, whose broken connection is still being read
             await set_within(self._vacant, self.rules.seat_s)
         if self.ending:
             raise finished()
         if self._seat is not None:
             if self._taking or self._silent_s < self.rules.takeover_s:
-                raise Problem("ingest_busy", "another writer is connected to this session")
+                raise Refused("ingest_busy", "another writer is connected to this session")
             self._seat.lost.set()
             self._metrics.live_takeovers.inc()
         seat = self._seat = Seat(self)
@@ -133,11 +116,11 @@ class LiveSession:
 
     @property
     def ending(self) -> bool:
-        """It takes no more audio; what it has is still being heard."""
+        """Whether the session takes no more audio. What it has is still being heard."""
         return self._ending.is_set()
 
     async def take(self, data: bytes) -> bool:
-        """Take the next bytes in, as fast as they are heard; False: the session takes no more."""
+        """Take the next bytes, as fast as they are heard. Returns False when the session takes no more."""
         if self.ending:
             return False
         self._taking = True
@@ -147,11 +130,16 @@ class LiveSession:
             self._taking = False
             self.keep_alive()
         if self._intake.received_bytes > self._plan.upload_bytes:
-            self.end(Problem("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
+            self.end(Refused("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
         return not self.ending
 
+    def count_lost_writer(self) -> None:
+        """A writer's connection ended. Counted unless the session is ending anyway."""
+        if not self.ending:
+            self._metrics.live_dropped.inc()
+
     def keep_alive(self) -> None:
-        """The writer is there, or was until now."""
+        """Note that the writer is there, or was until now."""
         self._sign_of_life = time.monotonic()
 
     def finalize(self) -> None:
@@ -160,16 +148,17 @@ class LiveSession:
         if not self.ending:
             self._session.finalize()
 
-    def end(self, why: Problem | None = None) -> None:
-        """Take no more audio and finish what was heard. *why*: not because the writer said so."""
+    def end(self, why: Refused | None = None) -> None:
+        """Take no more audio and finish. *why* is given if the writer did not ask for the end."""
         if not self.ending:
             self.ended_by = why
             self._ending.set()
 
-    def standing(self) -> Standing:
+    def progress(self) -> LiveProgress:
+        """How much audio has arrived and how much of it is settled."""
         statistics = self._session.statistics()
         raw = self.options.encoding != CONTAINER
-        return Standing(
+        return LiveProgress(
             self._intake.received_bytes,
             seconds(self._heard),
             settled_bytes=bytes_up_to(resumed_at(self._journal.settled), self.options) if raw else None,
@@ -183,7 +172,7 @@ class LiveSession:
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until the job is over, handed back or no longer ours. Errors are logged and told to the writer."""
+        """Run until the job is over, handed back or no longer ours. Errors are logged and told to the writer."""
         try:
             with self._metrics.live_sessions.track_inprogress():
                 await self._journal.open()
@@ -193,7 +182,7 @@ class LiveSession:
             log.warning("live session lost", extra={"job": self.job.id})
         except Exception:  # noqa: BLE001  one session's surprise must not end the others
             log.exception("live session broke", extra={"job": self.job.id})
-            self.ended_by = Problem("internal", "the server failed; connect again to go on")
+            self.ended_by = Refused("internal", "the server failed; connect again to go on")
             await self._hand_back()
         finally:
             self._deaf = True
@@ -204,34 +193,29 @@ class LiveSession:
             self.over.set()
 
     async def _live_and_end(self) -> None:
-        work = asyncio.create_task(self._work(), name=f"live {self.job.id}")
-        mind = asyncio.create_task(self._mind(), name=f"mind {self.job.id}")
-        try:
-            await asyncio.wait({work, mind}, return_when=asyncio.FIRST_COMPLETED)
+        async with racing(self._work(), self._watch()) as (work, watch):
             if work.done():
                 await self._end(work.result())
                 return
-        finally:
-            for task in (work, mind):
-                task.cancel()
-            await asyncio.wait({work, mind})
-        match mind.result():
-            case _Verdict.CANCELED:
-                await self._endings.cancel(self._held.lease, duration=self._heard)
-            case _Verdict.CLOSING:
+        match watch.result():
+            case Verdict.CANCELED:
+                await self._endings.cancel(self._held, duration=self._heard)
+            case Verdict.SHUTDOWN:
                 await self._hand_back()
-            case _Verdict.LEASE_LOST:
+            case Verdict.LEASE_LOST:
                 raise LeaseLost
 
     async def _hand_back(self) -> None:
-        """The job waits for its writer, in this process or another. A lease that cannot be given back runs out."""
+        """Release the job to its next writer, here or in another process. If that fails, the lease runs out."""
         try:
-            await self._endings.jobs.release(self._held.lease, delay_s=0, error=None, count=False)
+            await self._held.release()
+        except LeaseLost:
+            log.info("live session is already in other hands", extra={"job": self.job.id})
         except StorageError:
             log.exception("live session cannot be handed back", extra={"job": self.job.id})
 
     async def _work(self) -> PipelineError | None:
-        """Hear everything until the audio ends; what was wrong with it, if it ended for that."""
+        """Hear everything until the audio ends. Returns the error if the audio broke off."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._hear(), name="hear")
@@ -256,9 +240,9 @@ class LiveSession:
         try:
             await self._intake.run()
         except EmptyAudio:
-            return None  # nobody said anything
+            return None  # there was no audio
         except PipelineError as error:
-            self.ended_by = Problem(error.code, str(error))  # also where the writer had ended it before
+            self.ended_by = Refused(error.code, str(error))  # also if the writer had ended it before
             return error
         finally:
             self._ending.set()
@@ -269,7 +253,7 @@ class LiveSession:
         await self._intake.end()
 
     async def _tell(self) -> None:
-        """Write down what happens, all that is there at once."""
+        """Write down what happens, everything that is there at a time."""
         events = self._session.events()
         async for first in events:
             unread = self._session.statistics().unread
@@ -282,15 +266,15 @@ class LiveSession:
         self._retractions = now
 
     async def _take_in(self, samples: Samples) -> None:
-        """What the intake gives: into the session, up to what the plan allows."""
+        """Pass the intake's samples to the session, up to the plan's limit."""
         if self._deaf:
             return
         room = self._plan.audio_s_per_file * RATE - self._heard
         if len(samples) > room:
             samples = samples[:room]
-            most_s = self._plan.audio_s_per_file
-            self._journal.warn("audio_truncated", f"the audio was cut at {most_s} s, the plan's most")
-            self.end(Problem("audio_too_long", f"the plan takes {most_s} s of audio"))
+            max_s = self._plan.audio_s_per_file
+            self._journal.warn("audio_truncated", f"the audio was cut at {max_s} s, the plan's most")
+            self.end(Refused("audio_too_long", f"the plan takes {max_s} s of audio"))
         if len(samples):
             self._heard += len(samples)
             if self._tape is not None:
@@ -298,28 +282,28 @@ class LiveSession:
             await self._session.feed(samples)
 
     async def _end(self, broken: PipelineError | None) -> None:
-        """The job is over: with what was heard, or failed when there was nothing that could be."""
-        lease, received_bytes = self._held.lease, self._intake.received_bytes
+        """End the job with what was heard, or as failed if nothing could be heard."""
+        received_bytes = self._intake.received_bytes
         if broken is not None and self._heard == 0:
             error = JobError(code=broken.code, message=str(broken), retryable=broken.retryable)
-            await self._endings.fail(lease, error, received_bytes=received_bytes)
+            await self._endings.fail(self._held, error, received_bytes=received_bytes)
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
-        audio = await self._taped()
-        heard = Heard(
+        audio = await self._store_tape()
+        result = LiveResult(
             duration=max(self._heard, self._journal.settled),
             received_bytes=received_bytes,
             warnings=tuple(self._journal.warnings.values()),
             audio=audio,
         )
-        await self._endings.complete(lease, heard)
+        await self._endings.complete(self._held, result)
 
-    async def _taped(self) -> Artifact | None:
-        """The recording, if one was ordered and could be made. It begins where this process took the session up."""
+    async def _store_tape(self) -> Artifact | None:
+        """The recording, if it was ordered and could be made. It begins where this process took the session over."""
         if self._tape is None:
             return None
-        audio = await self._tape.store(f"{self.job.id}/{self._held.lease.epoch}", self._endings.blobs)
+        audio = await self._tape.store(f"{self.job.id}/{self._held.lease.epoch}", self._endings.storage.blobs)
         if self._tape.torn:
             self._journal.warn("recording_failed", "the audio could not be kept")
         elif self.resumed:
@@ -328,8 +312,8 @@ class LiveSession:
 
     # --- the lease, the clock and the client's wishes ----------------------------------------------------------------
 
-    async def _mind(self) -> _Verdict:
-        """Keep the lease and end what is forgotten; returns why the session must stop."""
+    async def _watch(self) -> Verdict:
+        """Keep the lease and end a forgotten session. Returns why the session must stop."""
         while True:
             if self._closing.is_set() and (verdict := self._close()) is not None:
                 return verdict
@@ -344,43 +328,43 @@ class LiveSession:
             self._end_if_forgotten()
             await self._pause()
 
-    def _close(self) -> _Verdict | None:
-        """The server stops: raw audio goes on after its restart, a container can only be finished."""
+    def _close(self) -> Verdict | None:
+        """The server stops. Raw audio continues after its restart, a container can only be finished."""
         if self.options.encoding != CONTAINER:
-            return _Verdict.CLOSING
-        self.end(Problem("shutting_down", "the server is restarting"))
+            return Verdict.SHUTDOWN
+        self.end(Refused("shutting_down", "the server is restarting"))
         return None
 
-    async def _look(self) -> _Verdict | None:
+    async def _look(self) -> Verdict | None:
         if time.monotonic() >= self._renew_at:
             self._renew_at = time.monotonic() + self.rules.renew_s
-            if await self._held.renew(self._endings.jobs) is Renewal.LOST:
-                return _Verdict.LEASE_LOST
-        job = await self._endings.jobs.get(self.job.id)
+            if await self._held.renew() is Renewal.LOST:
+                return Verdict.LEASE_LOST
+        job = await self._endings.storage.jobs.get(self.job.id)
         if job is None:
-            self.ended_by = Problem("job_not_found", "the job was deleted")
-            return _Verdict.LEASE_LOST
-        return None if job.cancel_requested_at is None else _Verdict.CANCELED
+            self.ended_by = Refused("job_not_found", "the job was deleted")
+            return Verdict.LEASE_LOST
+        return None if job.cancel_requested_at is None else Verdict.CANCELED
 
     def _end_if_forgotten(self) -> None:
         if self._patience_s > 0:
             return
         if self._seat is None:
-            self.end(Problem("ingest_idle", f"no writer came back within {self.rules.writerless_s:g} s"))
+            self.end(Refused("ingest_idle", f"no writer came back within {self.rules.writerless_s:g} s"))
         else:
-            self.end(Problem("ingest_idle", f"neither audio nor keep_alive came for {self.rules.idle_s:g} s"))
+            self.end(Refused("ingest_idle", f"neither audio nor keep_alive came for {self.rules.idle_s:g} s"))
 
     @property
     def _patience_s(self) -> float:
-        """How much longer the session lives without a sign of life; audio that waits to be heard is one."""
+        """How much longer the session waits for a sign of life. Audio that waits to be heard is one."""
         if self._taking or self.ending:
             return math.inf
-        most_s = self.rules.writerless_s if self._seat is None else self.rules.idle_s
-        return most_s - self._silent_s
+        max_s = self.rules.writerless_s if self._seat is None else self.rules.idle_s
+        return max_s - self._silent_s
 
     async def _pause(self) -> None:
-        """Until the next look; the server's stop ends the wait once."""
-        pause_s = min(self.rules.look_s, max(self._patience_s, LEAST_PAUSE_S))
+        """Wait until the next look. The server's stop ends the wait once."""
+        pause_s = min(self.rules.look_s, max(self._patience_s, MIN_PAUSE_S))
         if self._closing.is_set():
             await asyncio.sleep(pause_s)
         else:
@@ -388,7 +372,7 @@ class LiveSession:
 
 
 class Seat:
-    """One writer's place at a session. Its methods raise Problem ingest_busy once another writer has it."""
+    """A writer's place at a session. Its methods raise Refused ingest_busy once another writer has taken it."""
 
     def __init__(self, live: LiveSession) -> None:
         self._live = live
@@ -409,9 +393,9 @@ class Seat:
 
     def _ours(self) -> LiveSession:
         if self.lost.is_set():
-            raise Problem("ingest_busy", "another writer has taken over")
+            raise Refused("ingest_busy", "another writer has taken over")
         return self._live
 
 
-def finished() -> Problem:
-    return Problem("ingest_finished", "the session takes no more audio")
+def finished() -> Refused:
+    return Refused("ingest_finished", "the session takes no more audio")

@@ -1,4 +1,4 @@
-"""A live session's audio on its way into a FLAC file, and the file's way to the job's outputs."""
+"""Recording a live session's audio into a FLAC file, and storing the file as an output of the job."""
 
 import asyncio
 import hashlib
@@ -8,19 +8,21 @@ import numpy as np
 
 from pipeline.audio import Samples
 from pipeline.ingest.recording import EXTENSION, Recording
-from server.jobs.states import AUDIO
 from server.logs import log
-from server.storage.interfaces import Artifact, BlobStore, DiskFull
+from server.model.errors import DiskFull
+from server.model.orders import AUDIO
+from server.model.outcomes import Artifact
+from server.storage.ports import BlobStore
 
 PIECE_BYTES = 256 * 1024
 
 
 class Tape:
-    """add() costs nothing; flush() writes what was added, off the event loop."""
+    """add() only keeps samples; flush() writes them, outside the event loop."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._added: list[Samples] = []  # bounded by flush() every second, and the session's pace
+        self._added: list[Samples] = []  # bounded by flush() every second and by the pace of the session
         self._recording: Recording | None = None
         self._writing = asyncio.Lock()
         self.torn = False  # something could not be written: there will be no recording
@@ -34,19 +36,19 @@ class Tape:
             await self._flush()
 
     async def store(self, key: str, blobs: BlobStore) -> Artifact | None:
-        """The recording as a blob; None when there is none: nothing was said, or the disk is full."""
+        """Store the recording as a blob. None if there is none: nothing was said, or the disk is full."""
         async with self._writing:
             await self._flush()
             if self._recording is None:
                 return None
             try:
-                return await self._stored(self._recording, f"{key}.{EXTENSION}", blobs)
+                return await self._store_file(self._recording, f"{key}.{EXTENSION}", blobs)
             except (OSError, DiskFull) as error:
                 self._tear(error)
                 return None
 
     def close(self) -> None:
-        """What was not stored is gone."""
+        """Discard what was not stored."""
         self._added = []
         if self._recording is not None:
             self._recording.close()
@@ -63,7 +65,7 @@ class Tape:
         except OSError as error:
             self._tear(error)
 
-    async def _stored(self, recording: Recording, blob: str, blobs: BlobStore) -> Artifact:
+    async def _store_file(self, recording: Recording, blob: str, blobs: BlobStore) -> Artifact:
         digest, size = hashlib.sha256(), 0
         file = await asyncio.to_thread(recording.finish)
         async with blobs.create(blob) as sink:
@@ -74,7 +76,7 @@ class Tape:
         return Artifact(kind=AUDIO, blob=blob, sha256=digest.hexdigest(), bytes=size)
 
     def _tear(self, error: Exception) -> None:
-        """A session goes on without its recording rather than not at all."""
+        """Give the recording up, so that the session can go on without it."""
         log.error("recording failed", extra={"error": str(error)})
         self.torn = True
         self.close()

@@ -1,4 +1,4 @@
-"""What a session reports -> what goes into the log and to readers. Pure."""
+"""Turning what a session reports into events for the log and for readers. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -8,24 +8,16 @@ import orjson
 
 from pipeline.audio import seconds
 from pipeline.documents.formats import segment_object, word_event
-from pipeline.events import (
-    LanguageDetected,
-    Partial,
-    SegmentClosed,
-    SpeechEnded,
-    SpeechStarted,
-    Warned,
-    WordsCommitted,
-)
+from pipeline.events import LanguageDetected, Partial, SegmentClosed, SpeechEnded, SpeechStarted, Warned, WordsCommitted
 from pipeline.session import Happened
 from pipeline.words import Segment, Word, written
-from server.clock import iso
-from server.storage.interfaces import NewEvent
+from server.model.events import NewEvent
+from server.model.instants import iso
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where on its stream's clock a session began, and what had been said before. Not zero after a restart."""
+    """Where on the stream's clock a session began, and what had been said before. Not zero after a restart."""
 
     position: int = 0
     words: int = 0
@@ -33,22 +25,23 @@ class Origin:
 
 
 @dataclass(slots=True)
-class Told:
-    """Some events in a row, ready for the wire. Positions are on the stream's clock."""
+class LogBatch:
+    """Consecutive events, ready to be stored. Positions are on the stream's clock."""
 
     events: list[NewEvent] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)  # that were closed
-    partial: bytes | None = None  # the newest, if one came behind the last word
-    partial_ended: bool = False  # what was shown before is in the log now
-    partials: int = 0  # that were reported, shown or not
+    partial: bytes | None = None  # the newest, if it came after the last word
+    partial_ended: bool = False  # the one shown before is in the log now
+    partials: int = 0  # how many were reported, shown or not
     lags_s: list[float] = field(default_factory=list)  # of the words
     settled: int = 0  # end of the last word
     language: LanguageDetected | None = None
     warnings: list[Warned] = field(default_factory=list)
 
 
-def told(happened: Iterable[Happened], origin: Origin) -> Told:
-    batch = Told()
+def log_batch(happened: Iterable[Happened], origin: Origin) -> LogBatch:
+    """Describe what *happened* since the last batch."""
+    batch = LogBatch()
     for one in happened:
         match one.event:
             case WordsCommitted(words, index, segment):
@@ -84,7 +77,7 @@ def told(happened: Iterable[Happened], origin: Origin) -> Told:
 
 
 def shifted(word: Word, origin: Origin) -> Word:
-    """A word of the session on the stream's clock."""
+    """A word of the session, moved to the stream's clock."""
     return replace(word, start=origin.position + word.start, end=origin.position + word.end)
 
 
@@ -98,9 +91,9 @@ def _partial(words: list[Word], segment: int) -> bytes:
     return orjson.dumps({"segment": segment, "text": written(words), "start": start, "end": end})
 
 
-def _end_partial(batch: Told) -> None:
+def _end_partial(batch: LogBatch) -> None:
     batch.partial, batch.partial_ended = None, True
 
 
-def _log(batch: Told, kind: str, body: dict[str, Any]) -> None:
+def _log(batch: LogBatch, kind: str, body: dict[str, Any]) -> None:
     batch.events.append(NewEvent(kind, orjson.dumps(body)))

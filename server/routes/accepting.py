@@ -1,33 +1,39 @@
-"""What files and live sessions share on their way to becoming a job."""
+"""The steps to a new job that files and live sessions share: Idempotency-Key, warnings, checks of addresses."""
 
 import hashlib
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.requests import Request
 
-from server.accounts.limits import Plan, month_of
+from server.accounts.limits import month_of
 from server.clock import now_ms
-from server.delivery.egress import Egress
-from server.door import Caller
-from server.errors import FieldError, Problem
-from server.jobs.offer import Offer
-from server.jobs.states import Order
-from server.storage.interfaces import IdempotencyKey, JobStore, Outbox, Quota
-from server.wire import idempotency_key
+from server.egress.guard import Egress
+from server.egress.targets import TargetNotAllowed
+from server.http.caller import Caller
+from server.http.headers import idempotency_key
+from server.model.accounts import Plan, Quota
+from server.model.errors import FieldError, Refused
+from server.model.jobs import IdempotencyKey, NewJob
+from server.model.offers import Offer
+from server.model.orders import Order, Source
+from server.storage.ports import JobStore, Outbox
 
 
 @dataclass(frozen=True, slots=True)
 class Accepting:
+    """What the two routes that make jobs share."""
+
     jobs: JobStore
     outbox: Outbox
     egress: Egress
     offers: Mapping[str, Offer]  # environment -> what it offers
 
     def key(self, request: Request, caller: Caller) -> IdempotencyKey | None:
-        """The request's Idempotency-Key, without a fingerprint. Raises InvalidIdempotencyKey."""
+        """The request's Idempotency-Key, still without a fingerprint. Raises InvalidIdempotencyKey."""
         header = request.headers.get("idempotency-key")
         if header is None:
             return None
@@ -38,7 +44,7 @@ class Accepting:
 
     @asynccontextmanager
     async def reserved(self, key: IdempotencyKey | None) -> AsyncIterator[None]:
-        """The idempotency key is ours while the block runs, and free again when the block made no job."""
+        """Reserve the idempotency key while the block runs. It is free again if the block raises."""
         if key is None or await self.jobs.begin(key) is not None:
             yield
             return
@@ -51,7 +57,7 @@ class Accepting:
     async def warnings(
         self, caller: Caller, order: Order, asked: Sequence[Mapping[str, str]]
     ) -> tuple[Mapping[str, str], ...]:
-        """All that a job of *order* is warned of, *asked* first. Raises Problem url_not_allowed for its webhook."""
+        """All warnings of a job with this *order*, those *asked* first. Raises Refused url_not_allowed."""
         found = [*asked, *self.offers[caller.environment].warnings]
         if order.webhook_url:
             await self.check_url("webhook_url", order.webhook_url)
@@ -60,24 +66,32 @@ class Accepting:
         return tuple(found)
 
     async def check_url(self, param: str, url: str) -> None:
-        """Raises Problem url_not_allowed where this server may not call *url*."""
+        """Raises Refused url_not_allowed if this server may not call *url*."""
         try:
             await self.egress.check(url)
-        except Exception as error:
-            if getattr(error, "code", None) != "url_not_allowed":
-                raise
-            raise Problem(
-                "url_not_allowed", f"{param}: {error}", errors=[FieldError(param, "not_allowed", str(error))]
-            ) from None
+        except TargetNotAllowed as error:
+            fault = FieldError(param, "not_allowed", str(error))
+            raise Refused(error.code, f"{param}: {error}", errors=[fault]) from None
 
 
-def fingerprinted(key: IdempotencyKey | None, *said: bytes) -> IdempotencyKey | None:
-    """The key with what tells its request from another."""
+def with_fingerprint(key: IdempotencyKey | None, *said: bytes) -> IdempotencyKey | None:
+    """The key with a fingerprint of the request, made from the parts of it in *said*."""
     return None if key is None else replace(key, fingerprint=hashlib.sha256(b"".join(said)).hexdigest())
 
 
-def job_quotas(plan: Plan, audio_s: float | None) -> tuple[Quota, ...]:
-    """What accepting a job of *audio_s* seconds takes from the account's month."""
+def new_job(
+    job_id: str, caller: Caller, order: Order, source: Source, *, counted_s: float | None, **more: Any
+) -> NewJob:
+    """A job of *caller*; *counted_s* seconds of audio are taken from the account's month, but none in the sandbox."""
+    account, _, plan = caller.require_account()
+    return NewJob(
+        id=job_id, account=account.id, environment=caller.environment, order=order, source=source,
+        weight=plan.weight, retention_ms=plan.retention_ms,
+        quotas=_quotas(plan, counted_s) if caller.environment == "production" else (), **more,
+    )  # fmt: skip
+
+
+def _quotas(plan: Plan, audio_s: float | None) -> tuple[Quota, ...]:
     month = month_of(now_ms())
     taken = (
         ("transcriptions", plan.transcriptions_per_month, 1),

@@ -1,4 +1,4 @@
-"""Keys, usage, stream tokens and webhook secrets: what an account does with itself."""
+"""The routes of an account: keys, usage, stream tokens and webhook secrets."""
 
 import hmac
 from collections.abc import Mapping
@@ -11,60 +11,54 @@ from starlette.responses import Response
 from server.accounts.addresses import counted_as
 from server.accounts.issuing import Issued, issue_key, issue_webhook_secret, open_account
 from server.accounts.limits import Calendar, Limits, day_of, month_of
-from server.accounts.signed import Scope, SigningKeys, make_token
-from server.clock import iso, iso_or_none, now_ms
-from server.door import Caller, Door, bearer
-from server.errors import FieldError, Problem, invalid
-from server.jobs.uploads import JSON, body_of, json_object
-from server.routes.jobs import own_job
-from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
-from server.schemas import ref
-from server.storage.interfaces import Account, AccountStore, ApiKey, Counter, JobStore, Quota, QuotaExceeded
+from server.accounts.signed import Scope, make_token
+from server.clock import now_ms
+from server.http.bodies import JSON, body_of, json_object
+from server.http.caller import Caller
+from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
+from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
+from server.model.accounts import Account, ApiKey, Quota, SigningKeys
+from server.model.errors import QuotaExceeded
+from server.model.instants import iso, iso_or_none
+from server.routes.asking import own_job
+from server.routes.door import Door, bearer
+from server.storage.ports import Storage
 
-MOST_BODY = 10_000
-MOST_NAME_CHARS = 100
-MOST_OVERLAP_S = 604_800
+MAX_BODY = 10_000
+MAX_NAME_CHARS = 100
+OVERLAP_S = range(604_801)
 WEBHOOK_OVERLAP_S = 86_400
 TOKEN_TTL_S = 600
-MOST_TOKEN_TTL_S = 3600
+TOKEN_TTLS_S = range(1, 3601)
 KEY_ID = Parameter(name="key_id", place="path", schema={"type": "string"}, description="A key's id", required=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignUp:
-    """Who may make an account: open, token or off."""
+    """Who may make an account: anyone (open), holders of *token*, or nobody (off)."""
 
     mode: str
     token: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    def __init__(
-        self,
-        *,
-        door: Door,
-        accounts: AccountStore,
-        counters: Counter,
-        jobs: JobStore,
-        limits: Limits,
-        keys: SigningKeys,
-        signup: SignUp,
-    ) -> None:
-        self._door = door
-        self._accounts = accounts
-        self._counters = counters
-        self._jobs = jobs
-        self._limits = limits
-        self._keys = keys
-        self._signup = signup
+    """Handlers for keys, usage, tokens and webhook secrets."""
+
+    door: Door
+    storage: Storage
+    limits: Limits
+    keys: SigningKeys
+    signup: SignUp
 
     def operations(self) -> list[Operation]:
-        json_body: dict[str, Any] = {"media_types": (JSON,), "most_body": MOST_BODY}
+        json_body: dict[str, Any] = {"media_types": (JSON,), "max_body": MAX_BODY}
         return [
             Operation(
                 method="POST", path="/v1/keys", handle=self.create_key, id="createKey", tag="account",
-                auth=Auth.OPEN, **json_body,
-                summary="Get an API key",
+                auth=Auth.OPEN, **json_body, summary="Get an API key",
                 description="Free and without a payment card. With a key, the new one joins the same account.",
                 bodies={JSON: ref("KeyRequest")}, body_examples={JSON: {"name": "laptop"}},
                 answers={201: Answer(description="The key, shown this once", schema=ref("NewKey"))},
@@ -126,57 +120,57 @@ class Accounts:
         credential = bearer(request.headers)
         owner = None
         if credential is not None and not self._is_signup_token(credential):
-            owner = await self._door.identify(request)
+            owner = await self.door.identify(request)
         else:
             self._check_signup(credential)
-        body = json_object(await body_of(request, most=MOST_BODY))
+        body = json_object(await body_of(request, most=MAX_BODY))
         name, environment = _key_request(body, default=caller.environment)
         if owner is not None:
-            account = owner.known()[0]
+            account = owner.require_account()[0]
             issued = issue_key(account.id, environment=environment, name=name)
-            await self._accounts.add_key(issued.key)
+            await self.storage.accounts.add_key(issued.key)
             return json_response(new_key(account, issued), 201)
         await self._count_signup(caller)
-        account, issued = await open_account(self._accounts, plan="free", environment=environment, name=name)
+        account, issued = await open_account(self.storage.accounts, plan="free", environment=environment, name=name)
         return json_response(new_key(account, issued) | {"webhook_secret": account.webhook_secret.current}, 201)
 
     def _is_signup_token(self, credential: str) -> bool:
-        token = self._signup.token
+        token = self.signup.token
         return token is not None and hmac.compare_digest(credential.encode(), token.encode())
 
     def _check_signup(self, credential: str | None) -> None:
-        if self._signup.mode == "off":
+        if self.signup.mode == "off":
             raise Problem("signup_closed", "this server's operator gives out the keys")
-        if self._signup.mode == "token" and credential is None:
+        if self.signup.mode == "token" and credential is None:
             raise Problem("signup_closed", "send this server's sign-up token as Authorization: Bearer ...")
 
     async def _count_signup(self, caller: Caller) -> None:
         day = day_of(now_ms())
-        limit = self._limits.keyless.signups_per_day
+        limit = self.limits.keyless.signups_per_day
         quota = Quota(name="signups", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
-        subject = counted_as(self._keys.secrets[self._keys.current], caller.address, day=day.name)
-        count = await self._counters.take(subject, quota)
+        subject = counted_as(self.keys.secrets[self.keys.current], caller.address, day=day.name)
+        count = await self.storage.counters.take(subject, quota)
         if not count.allowed:
             raise QuotaExceeded("signups", limit=limit, used=count.used, resets_at=count.resets_at)
 
     async def list_keys(self, _request: Request, caller: Caller) -> Response:
-        keys = await self._accounts.keys(caller.account_id)
+        keys = await self.storage.accounts.keys(caller.account_id)
         return json_response({"object": "list", "data": [_shown_key(key) for key in keys]})
 
     async def revoke_key(self, request: Request, caller: Caller) -> Response:
-        if not await self._accounts.revoke(caller.account_id, request.path_params["key_id"], at=now_ms()):
+        if not await self.storage.accounts.revoke(caller.account_id, request.path_params["key_id"], at=now_ms()):
             raise _no_such_key()
         return Response(status_code=204)
 
     async def rotate_key(self, request: Request, caller: Caller) -> Response:
-        overlap_s = _overlap_s(json_object(await body_of(request, most=MOST_BODY)), default=0)
-        account = caller.known()[0]
+        overlap_s = _overlap_s(json_object(await body_of(request, most=MAX_BODY)), default=0)
+        account = caller.require_account()[0]
         key_id = request.path_params["key_id"]
-        old = next((key for key in await self._accounts.keys(account.id) if key.id == key_id), None)
+        old = next((key for key in await self.storage.accounts.keys(account.id) if key.id == key_id), None)
         if old is None:
             raise _no_such_key()
         issued = issue_key(account.id, environment=old.environment, name=old.name)
-        if not await self._accounts.rotate(
+        if not await self.storage.accounts.rotate(
             account.id, key_id, new=issued.key, old_expires_at=now_ms() + overlap_s * 1000
         ):
             raise _no_such_key()
@@ -185,7 +179,7 @@ class Accounts:
     # --- usage and tokens ----------------------------------------------------------------------------------------
 
     async def usage(self, _request: Request, caller: Caller) -> Response:
-        account, _, plan = caller.known()
+        account, _, plan = caller.require_account()
         now = now_ms()
         month, day = month_of(now), day_of(now)
         rows: list[tuple[str, Calendar, int | None]] = [
@@ -194,47 +188,42 @@ class Accounts:
             ("estimates", day, plan.estimates_per_day),
         ]
         windows = [(name, window.name) for name, window, _ in rows]
-        used = await self._counters.used(account.id, windows) if caller.environment == "production" else [0, 0, 0]
+        used = (
+            await self.storage.counters.used(account.id, windows) if caller.environment == "production" else [0, 0, 0]
+        )
         shown = [_usage(*row, count) for row, count in zip(rows, used, strict=True)]
         limits = {number.name: getattr(plan, number.name) for number in fields(plan) if number.name != "weight"}
         return json_response({"plan": account.plan, "limits": limits, "usage": shown})
 
     async def create_token(self, request: Request, caller: Caller) -> Response:
-        job_id, scope, ttl_s = _token_request(json_object(await body_of(request, most=MOST_BODY)))
-        job = await own_job(self._jobs, caller, job_id)
+        job_id, scope, ttl_s = _token_request(json_object(await body_of(request, most=MAX_BODY)))
+        job = await own_job(self.storage.jobs, caller, job_id)
         expires_s = now_ms() // 1000 + ttl_s
-        token = make_token(self._keys, job_id=job.id, scope=scope, expires_s=expires_s)
+        token = make_token(self.keys, job_id=job.id, scope=scope, expires_s=expires_s)
         return json_response({"token": token, "expires_at": iso(expires_s * 1000)}, 201)
 
     # --- webhook secrets -----------------------------------------------------------------------------------------
 
     async def webhook_secret(self, _request: Request, caller: Caller) -> Response:
-        secret = caller.known()[0].webhook_secret
+        secret = caller.require_account()[0].webhook_secret
         return json_response(
-            {
-                "created_at": iso(secret.created_at),
-                "previous_expires_at": iso_or_none(secret.previous_expires_at),
-            }
+            {"created_at": iso(secret.created_at), "previous_expires_at": iso_or_none(secret.previous_expires_at)}
         )
 
     async def rotate_webhook_secret(self, request: Request, caller: Caller) -> Response:
-        overlap_s = _overlap_s(json_object(await body_of(request, most=MOST_BODY)), default=WEBHOOK_OVERLAP_S)
-        account, fresh = caller.known()[0], issue_webhook_secret()
+        overlap_s = _overlap_s(json_object(await body_of(request, most=MAX_BODY)), default=WEBHOOK_OVERLAP_S)
+        account, fresh = caller.require_account()[0], issue_webhook_secret()
         expires_at = fresh.created_at + overlap_s * 1000
         new = replace(fresh, previous=account.webhook_secret.current, previous_expires_at=expires_at)
-        await self._accounts.rotate_webhook_secret(account.id, new)
+        await self.storage.accounts.rotate_webhook_secret(account.id, new)
         return json_response(
-            {
-                "webhook_secret": new.current,
-                "created_at": iso(new.created_at),
-                "previous_expires_at": iso(expires_at),
-            },
+            {"webhook_secret": new.current, "created_at": iso(new.created_at), "previous_expires_at": iso(expires_at)},
             201,
         )
 
 
 def new_key(account: Account, issued: Issued) -> dict[str, Any]:
-    """A key just made, with its secret."""
+    """The answer that shows a new key with its secret."""
     key = issued.key
     return {
         "key_id": key.id,
@@ -272,32 +261,24 @@ def _no_such_key() -> Problem:
 
 
 def _key_request(body: Mapping[str, object], *, default: str) -> tuple[str | None, str]:
-    name, environment = body.get("name"), body.get("environment", default)
-    errors = []
-    if name is not None and not (isinstance(name, str) and len(name) <= MOST_NAME_CHARS):
-        errors.append(FieldError("name", "invalid_type", f"must be a string of at most {MOST_NAME_CHARS} characters"))
-    if environment not in ("production", "sandbox"):
-        errors.append(FieldError("environment", "unknown_value", "must be production or sandbox"))
-    if errors:
-        raise invalid(errors)
-    return name if isinstance(name, str) else None, str(environment)
+    members = members_of(body)
+    name = None if body.get("name") is None else members.take("name", text_up_to(MAX_NAME_CHARS), None)
+    environment = members.take("environment", one_of(("production", "sandbox")), default)
+    members.check()
+    return name, environment
 
 
 def _overlap_s(body: Mapping[str, object], *, default: int) -> int:
-    return _whole(body, "overlap_seconds", default, 0, MOST_OVERLAP_S)
+    members = members_of(body)
+    overlap_s = members.take("overlap_seconds", whole_in(OVERLAP_S), default)
+    members.check()
+    return overlap_s
 
 
 def _token_request(body: Mapping[str, object]) -> tuple[str, Scope, int]:
-    job_id, scope = body.get("job_id"), body.get("scope", "events")
-    if not isinstance(job_id, str):
-        raise invalid([FieldError("job_id", "invalid_type", "must be a job's id")])
-    if scope not in [*Scope]:
-        raise invalid([FieldError("scope", "unknown_value", "must be events or ingest")])
-    return job_id, Scope(str(scope)), _whole(body, "ttl_seconds", TOKEN_TTL_S, 1, MOST_TOKEN_TTL_S)
-
-
-def _whole(body: Mapping[str, object], name: str, default: int, least: int, most: int) -> int:
-    value = body.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise invalid([FieldError(name, "out_of_range", f"must be a whole number from {least} to {most}")])
-    return value
+    members = members_of(body)
+    job_id = members.need("job_id", string)
+    scope = Scope(members.take("scope", one_of([*Scope]), Scope.EVENTS))
+    ttl_s = members.take("ttl_seconds", whole_in(TOKEN_TTLS_S), TOKEN_TTL_S)
+    members.check()
+    return job_id, scope, ttl_s

@@ -1,7 +1,7 @@
-"""/v1/estimate: what a prompt will cost, before it is run. Touches no audio, and of the store only the counters.
+"""The routes of /v1/estimate: what a prompt will cost. They use no audio, and of the store mostly the counters.
 
-Counting tokens is work, and one of the addresses is open to everybody: it is done on one thread of its own, so a flood
-of estimates waits for itself and for nothing else, and what would wait for long is refused.
+Counting tokens takes time, and one of the routes is open to everybody. It runs on one thread of its own, so that a
+flood of estimates delays nothing else, and too many waiting estimates are refused.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,71 +17,58 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from estimator import (
-    EstimateRequest,
-    Estimator,
-    InvalidRequest,
-    PromptTooLong,
-    estimate_id,
-    parse_query,
-    parse_request,
-)
+from estimator import EstimateRequest, Estimator, InvalidRequest, PromptTooLong, estimate_id, parse_query, parse_request
 from server.accounts.addresses import counted_as
 from server.accounts.limits import Limits, day_of
-from server.accounts.signed import SigningKeys
-from server.clock import iso, now_ms
-from server.door import Caller
-from server.errors import FieldError, Problem
-from server.jobs.states import State
-from server.jobs.uploads import JSON, body_of
-from server.routes.jobs import JOB_ID, own_job
-from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
-from server.schemas import ref
-from server.storage.interfaces import Count, Counter, JobStore, Quota, QuotaExceeded
+from server.clock import now_ms
+from server.http.bodies import JSON, body_of
+from server.http.caller import Caller
+from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
+from server.model.accounts import Count, Quota, SigningKeys
+from server.model.errors import FieldError, QuotaExceeded
+from server.model.instants import iso
+from server.model.jobs import State
+from server.routes.asking import JOB_ID, own_job
+from server.storage.ports import Counter, JobStore
 
-MOST_BODY = 2_000_000
-MOST_FREE_BODY = 256_000
-MOST_WAITING = 32
-CODES = (
+MAX_BODY = 2_000_000
+MAX_FREE_BODY = 256_000
+MAX_WAITING = 32
+ESTIMATE_CODES = (
     "invalid_json", "invalid_parameter", "unknown_models", "payload_too_large", "prompt_too_long",
     "unsupported_media_type", "unsupported_encoding", "quota_exceeded", "queue_full",
 )  # fmt: skip
 
 
+@dataclass(slots=True, kw_only=True)
 class Estimates:
-    def __init__(
-        self,
-        *,
-        estimator: Estimator,
-        thread: ThreadPoolExecutor,  # of one worker
-        counters: Counter,
-        jobs: JobStore,
-        limits: Limits,
-        keys: SigningKeys,
-    ) -> None:
-        self._estimator = estimator
-        self._thread = thread
-        self._waiting = 0
-        self._counters = counters
-        self._jobs = jobs
-        self._limits = limits
-        self._keys = keys
+    """Handlers for estimates. The estimator runs on *thread*."""
+
+    estimator: Estimator
+    thread: ThreadPoolExecutor  # of one worker
+    counters: Counter
+    jobs: JobStore
+    limits: Limits
+    keys: SigningKeys
+    _waiting: int = field(init=False, default_factory=int)
 
     def operations(self) -> list[Operation]:
         body: dict[str, Any] = {
             "media_types": (JSON,), "body_required": True, "bodies": {JSON: ref("EstimateRequest")},
             "body_examples": {JSON: {"prompt": "Summarise this meeting.", "models": ["gpt-5-mini"], "agent_turns": 5}},
-            "codes": CODES, "tag": "estimates",
+            "codes": ESTIMATE_CODES, "tag": "estimates",
             "answers": {200: Answer(description="The estimate", schema=ref("Estimate"))},
         }  # fmt: skip
         return [
             Operation(
                 method="POST", path="/v1/estimate/free", handle=self.free, id="estimateFree", auth=Auth.OPEN,
-                most_body=MOST_FREE_BODY, summary="Price a prompt without a key",
+                max_body=MAX_FREE_BODY, summary="Price a prompt without a key",
                 description="Counted by address and day. An Authorization header is ignored.", **body,
             ),
             Operation(
-                method="POST", path="/v1/estimate", handle=self.keyed, id="estimate", most_body=MOST_BODY,
+                method="POST", path="/v1/estimate", handle=self.keyed, id="estimate", max_body=MAX_BODY,
                 summary="Price a prompt", description="Counted against the plan.", **body,
             ),
             Operation(
@@ -105,17 +93,17 @@ class Estimates:
         ]  # fmt: skip
 
     async def free(self, request: Request, caller: Caller) -> Response:
-        asked = _parsed(await body_of(request, most=MOST_FREE_BODY))
+        asked = _parse(await body_of(request, most=MAX_FREE_BODY))
         day = day_of(now_ms())
-        subject = counted_as(self._keys.secrets[self._keys.current], caller.address, day=day.name)
-        return await self._answer(asked, subject, self._limits.keyless.estimates_per_day)
+        subject = counted_as(self.keys.secrets[self.keys.current], caller.address, day=day.name)
+        return await self._answer(asked, subject, self.limits.keyless.estimates_per_day)
 
     async def keyed(self, request: Request, caller: Caller) -> Response:
-        asked = _parsed(await body_of(request, most=MOST_BODY))
+        asked = _parse(await body_of(request, most=MAX_BODY))
         return await self._answer(asked, *_account(caller))
 
     async def of_job(self, request: Request, caller: Caller) -> Response:
-        job = await own_job(self._jobs, caller, request.path_params["job_id"])
+        job = await own_job(self.jobs, caller, request.path_params["job_id"])
         if job.state is not State.COMPLETED:
             raise Problem("job_not_completed", f"the job is {job.state}")
         query = {name: value for name, value in request.query_params.items() if name != "prompt"}
@@ -124,49 +112,49 @@ class Estimates:
         return await self._answer(asked, *_account(caller))
 
     async def models(self, _request: Request, _caller: Caller) -> Response:
-        return json_response(await self._on_thread(lambda: self._estimator.models(now=datetime.now(UTC))))
+        return json_response(await self._on_thread(lambda: self.estimator.models(now=datetime.now(UTC))))
 
     async def _answer(self, asked: EstimateRequest, subject: str, limit: int | None) -> Response:
         now = datetime.now(UTC)
         name = estimate_id(now, secrets.token_bytes(10))
-        async with self._counted(subject, limit) as count:
+        async with self._count(subject, limit) as count:
             with _refusals():
-                answer = await self._on_thread(lambda: self._estimator.estimate(asked, now=now, estimate_id=name))
+                answer = await self._on_thread(lambda: self.estimator.estimate(asked, now=now, estimate_id=name))
         remaining = None if count.limit is None else max(0, count.limit - count.used)
         return json_response({**answer, "usage": {"remaining": remaining, "resets_at": iso(count.resets_at)}})
 
     @asynccontextmanager
-    async def _counted(self, subject: str, limit: int | None) -> AsyncIterator[Count]:
-        """One estimate of *subject*'s day is taken, and given back when the block raises."""
+    async def _count(self, subject: str, limit: int | None) -> AsyncIterator[Count]:
+        """Take one estimate from *subject*'s day. It is given back if the block raises."""
         day = day_of(now_ms())
         quota = Quota(name="estimates", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
-        count = await self._counters.take(subject, quota)
+        count = await self.counters.take(subject, quota)
         if not count.allowed:
             raise QuotaExceeded("estimates", limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
         try:
             yield count
         except BaseException:
-            await self._counters.give_back(subject, quota)
+            await self.counters.give_back(subject, quota)
             raise
 
     async def _on_thread(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MAX_WAITING:
             raise Problem("queue_full", "too many estimates at once", headers={"Retry-After": "2"})
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await asyncio.get_running_loop().run_in_executor(self.thread, work)
         finally:
             self._waiting -= 1
 
 
 def _account(caller: Caller) -> tuple[str, int | None]:
-    """Whose estimates are counted and how many a day has; the sandbox counts by itself."""
-    account, _, plan = caller.known()
+    """Whom an estimate is counted for, and how many a day are allowed. The sandbox is counted separately."""
+    account, _, plan = caller.require_account()
     subject = account.id if caller.environment == "production" else f"{account.id} in the sandbox"
     return subject, plan.estimates_per_day
 
 
-def _parsed(body: bytes) -> EstimateRequest:
+def _parse(body: bytes) -> EstimateRequest:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -177,7 +165,7 @@ def _parsed(body: bytes) -> EstimateRequest:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """The estimator's refusals as Problems."""
+    """Turn the estimator's refusals into Refused."""
     try:
         yield
     except InvalidRequest as error:

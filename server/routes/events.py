@@ -1,4 +1,4 @@
-"""GET /v1/jobs/{job_id}/events: a job's log as Server-Sent Events, from any point on, for batch and live jobs alike."""
+"""GET /v1/jobs/{job_id}/events: a job's log as Server-Sent Events from any point on, for files and live sessions."""
 
 import re
 from collections import Counter
@@ -6,23 +6,25 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from server.accounts.limits import Streams
+from server.accounts.limits import StreamRules
 from server.accounts.signed import Scope
-from server.delivery.following import Following
-from server.delivery.partials import Partial
-from server.delivery.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
-from server.door import Caller, Door
-from server.errors import Problem
-from server.jobs.states import Job
+from server.http.caller import Caller
+from server.http.operation import Answer, Auth, Operation, Parameter
+from server.http.problems import Problem
+from server.http.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
 from server.metrics import Metrics
-from server.routes.jobs import JOB_ID, no_such_job, own_job
-from server.routes.operation import Answer, Auth, Operation, Parameter
-from server.storage.interfaces import Event, EventLog, JobStore
+from server.model.events import Event
+from server.model.jobs import Job
+from server.routes.asking import JOB_ID, admitted
+from server.routes.door import Door
+from server.storage.ports import EventLog, JobStore
+from server.streams.following import Following
+from server.streams.partials import ShownPartial
 
 MEDIA_TYPE = "text/event-stream"
 EXAMPLE = """retry: 3000
@@ -38,14 +40,14 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 @dataclass(slots=True)
 class Seats:
-    """How many streams are open. Files are followed by their owners; live words are for all who have the link."""
+    """Counts open streams. A file has few readers; a live session may have many."""
 
-    rules: Streams
-    _open: Counter[str] = field(default_factory=Counter)  # by job and, where that is counted, by caller
+    rules: StreamRules
+    _open: Counter[str] = field(default_factory=Counter)  # by job and, for files, by caller
 
     @contextmanager
     def taken(self, job: Job, caller: str) -> Iterator[None]:
-        """A seat for as long as the block lasts. Raises Problem where none is free."""
+        """A seat while the block lasts. Raises Problem too_many_connections."""
         rules = self.rules
         most = {job.id: rules.per_job, caller: rules.per_key} if job.order.live is None else {job.id: rules.per_session}
         if any(self._open[name] >= bound for name, bound in most.items()):
@@ -61,11 +63,11 @@ class Seats:
             yield
         finally:
             self._open.subtract(most.keys())
-            self._open += Counter()  # forgets who has none
+            self._open += Counter()  # removes the zero counts
 
 
 class _Seated(StreamingResponse):
-    """A stream whose reader has a seat until it ends. The seat was taken before the answer began."""
+    """A stream that holds a seat until it ends. The seat was taken before the answer began."""
 
     def __init__(self, lines: AsyncIterator[bytes], seat: ExitStack, *, headers: Mapping[str, str]) -> None:
         super().__init__(lines, headers=headers)
@@ -76,23 +78,16 @@ class _Seated(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventStreams:
-    def __init__(
-        self,
-        *,
-        door: Door,
-        jobs: JobStore,
-        events: EventLog,
-        following: Following,
-        seats: Seats,
-        metrics: Metrics,
-    ) -> None:
-        self._door = door
-        self._jobs = jobs
-        self._events = events
-        self._following = following
-        self._seats = seats
-        self._metrics = metrics
+    """The handler for event streams."""
+
+    door: Door
+    jobs: JobStore
+    events: EventLog
+    following: Following
+    seats: Seats
+    metrics: Metrics
 
     def operations(self) -> list[Operation]:
         return [
@@ -118,52 +113,35 @@ class EventStreams:
         ]  # fmt: skip
 
     async def stream(self, request: Request, _caller: Caller) -> Response:
-        job, caller = await admitted(request, Scope.EVENTS, door=self._door, jobs=self._jobs)
+        job, caller = await admitted(request, Scope.EVENTS, door=self.door, jobs=self.jobs)
         if not _accepted(",".join(request.headers.getlist("accept")) or "*/*"):
             raise Problem("not_acceptable", f"this resource is {MEDIA_TYPE}")
         after = last_event_id(request.headers.get("last-event-id"), request.query_params.get("last_event_id"))
-        last = await self._events.last(job.id)
+        last = await self.events.last(job.id)
         if after > last:
             raise InvalidLastEventId("Last-Event-ID is beyond the last event of this stream")
         if job.terminal and after == last:
             return Response(status_code=204)
         headers = {**HEADERS, "Content-Type": f"{MEDIA_TYPE}; charset=utf-8"}
         with ExitStack() as seat:
-            seat.enter_context(self._seats.taken(job, caller))
+            seat.enter_context(self.seats.taken(job, caller))
             if request.method == "HEAD":
                 return Response(headers=headers)
             return _Seated(self._lines(job.id, after), seat.pop_all(), headers=headers)
 
     async def _lines(self, job_id: str, after: int) -> AsyncIterator[bytes]:
-        view = self._following.follow(job_id, after=after, quiet_s=self._seats.rules.keep_alive_s)
-        with self._metrics.subscribers.track_inprogress():
-            yield retry(self._seats.rules.retry_ms)
+        view = self.following.follow(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s)
+        with self.metrics.subscribers.track_inprogress():
+            yield retry(self.seats.rules.retry_ms)
             async with aclosing(view):
                 async for seen in view:
                     match seen:
                         case None:
                             yield KEEP_ALIVE
-                        case Partial():
-                            yield event("partial", await self._following.body(job_id, seen))
+                        case ShownPartial():
+                            yield event("partial", await self.following.body(job_id, seen))
                         case Event():
-                            yield event(seen.type, await self._following.body(job_id, seen), seq=seen.seq)
-
-
-async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs: JobStore) -> tuple[Job, str]:
-    """The job of the path and who asks for it: its owner by key, or whoever holds a token of *scope* for this job.
-
-    Raises Problem and what Door.check_token() raises.
-    """
-    job_id = connection.path_params["job_id"]
-    token = connection.query_params.get("token")
-    if token is None:
-        caller = await door.identify(connection)
-        return await own_job(jobs, caller, job_id), caller.key_id
-    door.check_token(token, job_id=job_id, scope=scope)
-    job = await jobs.get(job_id)
-    if job is None or job.environment != connection.state.environment:
-        raise no_such_job()
-    return job, f"token of {job.account}"
+                            yield event(seen.type, await self.following.body(job_id, seen), seq=seen.seq)
 
 
 def _accepted(accept: str) -> bool:

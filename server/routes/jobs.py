@@ -1,7 +1,6 @@
-"""/v1/jobs: look at jobs, wait for them, list, cancel, delete and download them."""
+"""The routes of /v1/jobs: look at jobs, wait for them, list, cancel, delete and download them."""
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -10,38 +9,41 @@ from starlette.responses import Response, StreamingResponse
 
 from pipeline.documents.formats import FORMATS
 from pipeline.ingest import recording
-from server.accounts.signed import SigningKeys, make_cursor, read_cursor
-from server.clock import now_ms, parse_iso
-from server.door import Caller, Door
-from server.errors import FieldError, Problem, invalid
-from server.jobs.holding import Holding
-from server.jobs.states import AUDIO, Job, State
-from server.links import DOWNLOAD_TTL_S, MOST_TTL_S, Links
-from server.records import Records
-from server.routes.operation import Answer, Auth, Operation, Parameter, json_response
-from server.storage.interfaces import Artifact, BlobStore, JobFilter, JobStore
-from server.wire import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
-
-POLL_S = 2  # what Retry-After advises while a job is not over
-JOB = {"$ref": "#/components/schemas/Job"}
-JOB_ID = Parameter(name="job_id", place="path", schema={"type": "string"}, description="A job's id", required=True)
-WAIT = Parameter(
-    name="wait",
-    place="query",
-    schema={"type": "integer", "minimum": 0},
-    description="Seconds to hold the answer until the job is over; clamped to the server's bound",
+from server.accounts.signed import make_cursor, read_cursor
+from server.clock import now_ms
+from server.http.caller import Caller
+from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
+from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.problems import Problem
+from server.jobs.waiter import JobWaiter
+from server.model.accounts import SigningKeys
+from server.model.jobs import Job, JobFilter, State
+from server.model.orders import AUDIO
+from server.model.outcomes import Artifact
+from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, Links
+from server.records.records import Records
+from server.routes.asking import (
+    JOB,
+    JOB_ID,
+    JOB_POLL_S,
+    URL_TTL,
+    WAIT,
+    no_such_job,
+    own_job,
+    query_choice,
+    query_choices,
+    query_instant,
+    query_number,
+    query_seconds,
+    query_switch,
 )
-URL_TTL = Parameter(
-    name="url_ttl",
-    place="query",
-    schema={"type": "integer", "minimum": 1, "maximum": MOST_TTL_S},
-    description="Seconds for which the download links hold",
-)
+from server.routes.door import Door
+from server.storage.ports import BlobStore, JobStore
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """How one kind of output is given out."""
+    """The media type and extension of one kind of output."""
 
     media_type: str
     extension: str
@@ -52,25 +54,17 @@ DOWNLOADS = {name: Download(kind.media_type, kind.extension) for name, kind in F
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    def __init__(
-        self,
-        *,
-        door: Door,
-        jobs: JobStore,
-        holding: Holding,
-        blobs: BlobStore,
-        records: Records,
-        links: Links,
-        wait_max_s: int,
-    ) -> None:
-        self._door = door
-        self._jobs = jobs
-        self._holding = holding
-        self._blobs = blobs
-        self._records = records
-        self._links = links
-        self._wait_max_s = wait_max_s
+    """Handlers for jobs and their outputs."""
+
+    door: Door
+    jobs: JobStore
+    waiter: JobWaiter
+    blobs: BlobStore
+    records: Records
+    links: Links
+    wait_max_s: int
 
     def operations(self) -> list[Operation]:
         return [
@@ -127,65 +121,65 @@ class Jobs:
         ]  # fmt: skip
 
     async def get(self, request: Request, caller: Caller) -> Response:
-        wait_s = query_seconds(request, "wait", most=self._wait_max_s) or 0
-        ttl_s = query_number(request, "url_ttl", least=1, most=MOST_TTL_S) or DOWNLOAD_TTL_S
-        job = await self._holding.until_over(await self.mine(request, caller), wait_s=wait_s)
-        record = await self._records.full(job, ttl_s=ttl_s)
+        wait_s = query_seconds(request, "wait", most=self.wait_max_s) or 0
+        ttl_s = query_number(request, "url_ttl", least=1, most=MAX_TTL_S) or DOWNLOAD_TTL_S
+        job = await self.waiter.until_over(await self.mine(request, caller), wait_s=wait_s)
+        record = await self.records.full(job, ttl_s=ttl_s)
         headers = {"ETag": _etag(job, ttl_s, record.get("live"))} | (
-            {} if job.terminal else {"Retry-After": str(POLL_S)}
+            {} if job.terminal else {"Retry-After": str(JOB_POLL_S)}
         )
         if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
             return Response(status_code=304, headers=headers)
         return json_response(record, headers=headers)
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        which, limit = _filter(request, caller, self._links.keys)
-        rows = await self._jobs.find(which, limit=limit + 1)
+        which, limit = _filter(request, caller, self.links.keys)
+        rows = await self.jobs.find(which, limit=limit + 1)
         page, more = rows[:limit], len(rows) > limit
-        cursor = _cursor_after(page[-1], caller, self._links.keys) if more else None
+        cursor = _cursor_after(page[-1], caller, self.links.keys) if more else None
         headers = {}
         if cursor is not None:
             others = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
-            target = f"{self._links.base(caller.environment)}/v1/jobs?{urlencode([*others, ('cursor', cursor)])}"
+            target = f"{self.links.base(caller.environment)}/v1/jobs?{urlencode([*others, ('cursor', cursor)])}"
             headers["Link"] = f'<{target}>; rel="next"'
         body = {
             "object": "list",
-            "data": [self._records.listed(job) for job in page],
+            "data": [self.records.listed(job) for job in page],
             "has_more": more,
             "next_cursor": cursor,
         }
         return json_response(body, headers=headers)
 
     async def cancel(self, request: Request, caller: Caller) -> Response:
-        job = await self._jobs.cancel((await self.mine(request, caller)).id)
+        job = await self.jobs.cancel((await self.mine(request, caller)).id)
         if job is None:
             raise no_such_job()
         if job.state in (State.COMPLETED, State.FAILED):
             raise Problem("job_not_cancelable", f"the job is already {job.state}")
-        return json_response(await self._records.full(job), 200 if job.terminal else 202)
+        return json_response(await self.records.full(job), 200 if job.terminal else 202)
 
     async def delete(self, request: Request, caller: Caller) -> Response:
         force = query_switch(request, "force")
         job = await self.mine(request, caller)
         if not job.terminal and not force:
             raise Problem("job_active", f"the job is {job.state}; cancel it first, or add ?force=true")
-        prefix = await self._jobs.delete(job.id)
+        prefix = await self.jobs.delete(job.id)
         if prefix is not None:
-            await self._blobs.delete(prefix)
+            await self.blobs.delete(prefix)
         return Response(status_code=204)
 
     async def download(self, request: Request, _caller: Caller) -> Response:
         job_id, name = request.path_params["job_id"], request.path_params["name"]
         if {"exp", "kid", "sig"} & request.query_params.keys():
-            self._links.check_output(job_id, name, request.query_params)
-            job = await self._jobs.get(job_id)
+            self.links.check_output(job_id, name, request.query_params)
+            job = await self.jobs.get(job_id)
             if job is None:
                 raise no_such_job()
         else:
-            job = await self.mine(request, await self._door.identify(request))
+            job = await self.mine(request, await self.door.identify(request))
         if name not in _outputs(job):
             raise Problem("output_not_found", f"this job was not asked for {name[:20]!r}")
-        artifact = await self._jobs.artifact(job_id, name)
+        artifact = await self.jobs.artifact(job_id, name)
         if artifact is None and job.state is State.COMPLETED:
             raise Problem("output_not_found", f"there is no {name} of this job")
         if artifact is None:
@@ -213,7 +207,7 @@ class Jobs:
         status = 206 if part else 200
         if request.method == "HEAD":
             return Response(status_code=status, headers=headers)
-        return StreamingResponse(self._blobs.read(artifact.blob, start, stop), status, headers)
+        return StreamingResponse(self.blobs.read(artifact.blob, start, stop), status, headers)
 
     def _part(self, request: Request, artifact: Artifact, etag: str) -> ByteRange | None:
         asked = request.headers.get("range")
@@ -225,32 +219,21 @@ class Jobs:
             raise Problem(error.code, str(error), headers={"Content-Range": error.content_range}) from None
 
     async def mine(self, request: Request, caller: Caller) -> Job:
-        """The job of the path, if it is the caller's; foreign ones do not exist for him."""
-        return await own_job(self._jobs, caller, request.path_params["job_id"])
-
-
-async def own_job(jobs: JobStore, caller: Caller, job_id: str) -> Job:
-    job = await jobs.get(job_id)
-    if job is None or job.account != caller.account_id or job.environment != caller.environment:
-        raise no_such_job()
-    return job
+        """The job of the path, if it is the caller's."""
+        return await own_job(self.jobs, caller, request.path_params["job_id"])
 
 
 def _outputs(job: Job) -> tuple[str, ...]:
-    """What can be downloaded once the job is completed."""
+    """The outputs that can be downloaded once the job is completed."""
     recorded = job.order.live is not None and job.order.live.record
     return (*job.order.output_formats, AUDIO) if recorded else job.order.output_formats
 
 
-def no_such_job() -> Problem:
-    return Problem("job_not_found", "there is no such job")
-
-
 def _etag(job: Job, ttl_s: int, live: object) -> str:
-    """Changes with everything that a reader sees.
+    """A tag that changes with everything that a reader sees.
 
-    The links are signed anew for every answer, which changes nothing for him; but half their life after he got his,
-    the answer counts as changed, so that who polls never holds links that are about to end.
+    The links are signed anew for every answer, which alone does not count as a change. But after half of their validity
+    the tag changes, so that a client that polls never holds links that are about to expire.
     """
     age = now_ms() // (ttl_s * 500)
     return f'W/"{hashlib.sha256(f"{job!r}{live}{ttl_s}{age}".encode()).hexdigest()[:32]}"'
@@ -286,14 +269,14 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
     return JobFilter(
         account=caller.account_id,
         environment=caller.environment,
-        states=frozenset(State(name) for name in _choices(query, "status", [*State])),
-        created_after=_instant(query, "created_after"),
-        created_before=_instant(query, "created_before"),
-        source=_choice(query, "source", ["upload", "url", "live"]),
+        states=frozenset(State(name) for name in query_choices(query, "status", [*State])),
+        created_after=query_instant(query, "created_after"),
+        created_before=query_instant(query, "created_before"),
+        source=query_choice(query, "source", ["upload", "url", "live"]),
         language=query.get("language"),
         metadata={name[9:-1]: text for name, text in query.items() if name.startswith("metadata[") and name[-1] == "]"},
         text=query.get("q"),
-        descending=_choice(query, "order", ["asc", "desc"]) != "asc",
+        descending=query_choice(query, "order", ["asc", "desc"]) != "asc",
         after=None if cursor is None else read_cursor(keys, cursor, owner=owner),
     ), limit or 20
 
@@ -301,50 +284,3 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
 def _cursor_after(job: Job, caller: Caller, keys: SigningKeys) -> str:
     owner = f"{caller.account_id}/{caller.environment}"
     return make_cursor(keys, owner=owner, created_at=job.created_at, job_id=job.id)
-
-
-def _choices(query: Mapping[str, str], name: str, allowed: "list[str]") -> "list[str]":
-    given = [part.strip().lower() for part in query.get(name, "").split(",") if part.strip()]
-    for part in given:
-        if part not in allowed:
-            raise invalid([FieldError(name, "unknown_value", f"unknown value; allowed: {', '.join(allowed)}")])
-    return given
-
-
-def _choice(query: Mapping[str, str], name: str, allowed: "list[str]") -> str | None:
-    given = _choices(query, name, allowed)
-    if len(given) > 1:
-        raise invalid([FieldError(name, "repeated", f"must be one of {', '.join(allowed)}")])
-    return given[0] if given else None
-
-
-def _instant(query: Mapping[str, str], name: str) -> int | None:
-    if name not in query:
-        return None
-    try:
-        return parse_iso(query[name])
-    except (ValueError, OverflowError):
-        raise invalid([FieldError(name, "invalid_type", "must be an RFC 3339 instant")]) from None
-
-
-def query_seconds(request: Request, name: str, *, most: int) -> int | None:
-    """A whole number of seconds in the query, clamped to *most*; None when it is not there."""
-    seconds = query_number(request, name, least=0, most=10**9)
-    return None if seconds is None else min(seconds, most)
-
-
-def query_number(request: Request, name: str, *, least: int, most: int) -> int | None:
-    """A whole number of the query; None when it is not there."""
-    raw = request.query_params.get(name)
-    if raw is None:
-        return None
-    if not (raw.isascii() and raw.isdecimal() and len(raw) <= len(str(most)) and least <= int(raw) <= most):
-        raise invalid([FieldError(name, "out_of_range", f"must be a whole number from {least} to {most}")])
-    return int(raw)
-
-
-def query_switch(request: Request, name: str) -> bool:
-    raw = request.query_params.get(name, "false").lower()
-    if raw not in ("true", "false", "1", "0"):
-        raise invalid([FieldError(name, "invalid_type", "must be true or false")])
-    return raw in ("true", "1")

@@ -1,13 +1,13 @@
-"""/v1/audio/transcriptions and /v1/models as OpenAI's clients know them, over the same jobs as everything else.
+"""/v1/audio/transcriptions and /v1/models in the dialect of OpenAI's clients, over the same jobs.
 
-A request is one transcription job with its record, events and webhook silence like any other; only its answer and its
-errors have another shape. (platform.openai.com/docs/api-reference/audio)
+A request is an ordinary transcription job; only its answer and its errors have another shape.
+(platform.openai.com/docs/api-reference/audio)
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -17,19 +17,23 @@ from starlette.responses import Response, StreamingResponse
 from pipeline.documents.formats import FORMATS, segment_object, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import Segment
-from server.delivery.following import Following
-from server.delivery.sse import KEEP_ALIVE, event
-from server.door import Caller
-from server.errors import CODES, FieldError, Problem, invalid
-from server.jobs.holding import Holding
-from server.jobs.offer import Offer
-from server.jobs.orders import Asked, Members, common_order
-from server.jobs.states import Job, State
-from server.jobs.uploads import MULTIPART, Received
-from server.routes.operation import Answer, Operation, json_response
+from server.http.bodies import MULTIPART, Received
+from server.http.caller import Caller
+from server.http.codes import CODES
+from server.http.operation import Answer, Operation, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
+from server.http.sse import KEEP_ALIVE, event
+from server.jobs.members import Members
+from server.jobs.orders import Asked, common_order
+from server.jobs.waiter import JobWaiter
+from server.model.errors import FieldError, Refused, invalid
+from server.model.events import Event
+from server.model.jobs import Job, State
+from server.model.offers import Offer
 from server.routes.transcriptions import Transcriptions
-from server.schemas import ref
-from server.storage.interfaces import BlobStore, Event, JobStore
+from server.storage.ports import BlobStore, JobStore
+from server.streams.following import Following
 
 ALIAS = "whisper-1"
 HOLD_S = 600
@@ -40,25 +44,17 @@ ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_f
 SERVER_ERROR = 500
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAI:
-    def __init__(
-        self,
-        *,
-        transcriptions: Transcriptions,
-        holding: Holding,
-        jobs: JobStore,
-        blobs: BlobStore,
-        following: Following,
-        quiet_s: float,
-        offers: Mapping[str, Offer],
-    ) -> None:
-        self._transcriptions = transcriptions
-        self._holding = holding
-        self._jobs = jobs
-        self._blobs = blobs
-        self._following = following
-        self._quiet_s = quiet_s  # a stream without a word for so long gets a sign of life
-        self._offers = offers
+    """Handlers for OpenAI's clients."""
+
+    transcriptions: Transcriptions
+    waiter: JobWaiter
+    jobs: JobStore
+    blobs: BlobStore
+    following: Following
+    quiet_s: float  # a stream that is silent for this long gets a keep-alive
+    offers: Mapping[str, Offer]
 
     def operations(self) -> list[Operation]:
         return [
@@ -84,21 +80,21 @@ class OpenAI:
         ]  # fmt: skip
 
     async def models(self, _request: Request, caller: Caller) -> Response:
-        offer = self._offers[caller.environment]
+        offer = self.offers[caller.environment]
         about = {"object": "model", "created": 0, "owned_by": "scribewire", "languages": sorted(offer.languages)}
         rows = [{"id": name, **about} for name in (ALIAS, offer.model)]
         return json_response({"object": "list", "data": rows})
 
     async def create(self, request: Request, caller: Caller) -> Response:
         wish = _Wish()
-        _, submitted = await self._transcriptions.accept(
-            request, caller, lambda received: wish.read(received, self._offers[caller.environment])
+        _, submitted = await self.transcriptions.accept(
+            request, caller, lambda received: wish.read(received, self.offers[caller.environment])
         )
         if wish.stream:
             return StreamingResponse(
                 self._streamed(submitted.job), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
             )
-        job = await self._holding.until_over(submitted.job, wait_s=HOLD_S)
+        job = await self.waiter.until_over(submitted.job, wait_s=HOLD_S)
         if job.state is not State.COMPLETED:
             raise _unsuccessful(job)
         if wish.response_format in FILE_FORMATS:
@@ -108,13 +104,13 @@ class OpenAI:
         return json_response({"text": job.text, "usage": _usage(job)})
 
     async def _file(self, job: Job, name: str) -> Response:
-        artifact = await self._jobs.artifact(job.id, name)
+        artifact = await self.jobs.artifact(job.id, name)
         assert artifact is not None, "a completed job has every output that was asked for"
-        data = b"".join([piece async for piece in self._blobs.read(artifact.blob)])
+        data = b"".join([piece async for piece in self.blobs.read(artifact.blob)])
         return Response(data, media_type=FORMATS[name].media_type)
 
     async def _verbose(self, job: Job, *, words: bool) -> Mapping[str, Any]:
-        segments = await asyncio.to_thread(_all_segments, await self._jobs.chunks(job.id))
+        segments = await asyncio.to_thread(_all_segments, await self.jobs.chunks(job.id))
         shown = {
             "task": "transcribe",
             "language": job.language,
@@ -129,9 +125,9 @@ class OpenAI:
         return shown
 
     async def _streamed(self, job: Job) -> AsyncIterator[bytes]:
-        """Words as they are recognised, then the whole; a failure is an error event, for the status is long sent."""
+        """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
         first = True
-        async with aclosing(self._following.follow(job.id, after=0, quiet_s=self._quiet_s)) as view:
+        async with aclosing(self.following.follow(job.id, after=0, quiet_s=self.quiet_s)) as view:
             async for seen in view:
                 if seen is None:
                     yield KEEP_ALIVE
@@ -140,7 +136,7 @@ class OpenAI:
                     space = "" if first or not word.get("spaced", True) else " "
                     yield _event("transcript.text.delta", delta=space + word["word"])
                     first = False
-        over = await self._jobs.get(job.id)
+        over = await self.jobs.get(job.id)
         if over is None or over.state is not State.COMPLETED:
             problem = Problem("job_not_completed", "the job was deleted") if over is None else _unsuccessful(over)
             yield _event("error", **error_body(problem))
@@ -150,7 +146,7 @@ class OpenAI:
 
 
 class _Wish:
-    """What a request asks for beside a transcription."""
+    """What a request asks for beside the transcription."""
 
     def __init__(self) -> None:
         self.response_format = "json"
@@ -158,7 +154,7 @@ class _Wish:
         self.stream = False
 
     def read(self, received: Received, offer: Offer) -> Asked:
-        """Raises Problem: missing_input, empty_file, model_not_found, invalid_parameter."""
+        """Parse the request. Raises Refused: missing_input, empty_file, model_not_found, invalid_parameter."""
         fields = received.fields
         if received.file is None:
             raise Problem("missing_input", "give the audio as the multipart part file")
@@ -175,8 +171,7 @@ class _Wish:
         _check_temperature(fields.get("temperature", ["0"])[0])
         members = Members({name: fields[name] for name in ("language", "prompt") if name in fields})
         order = common_order(members, offer=offer, word_timestamps=True)
-        if members.errors:
-            raise invalid(members.errors)
+        members.check()
         output = FILE_FORMATS.get(self.response_format, "json")
         return Asked(replace(order, output_formats=(output,)), None, None, ())
 
@@ -201,7 +196,7 @@ def _check_model(given: list[object], offer: Offer) -> None:
 
 
 def _check_temperature(given: object) -> None:
-    """It is accepted for compatibility: this service decodes deterministically."""
+    """Check the temperature, which has no effect: this service decodes deterministically."""
     try:
         sound = 0 <= float(str(given)) <= 1
     except ValueError:
@@ -217,7 +212,7 @@ def _choice(fields: Mapping[str, list[object]], name: str, allowed: tuple[str, .
     return str(value)
 
 
-def _wrong(name: str, message: str) -> Problem:
+def _wrong(name: str, message: str) -> Refused:
     return invalid([FieldError(name, "unknown_value", message)])
 
 
@@ -237,7 +232,7 @@ def _all_segments(bodies: Sequence[bytes]) -> list[Segment]:
 
 
 def _segment(number: int, segment: Segment) -> Mapping[str, Any]:
-    """A segment with the members that OpenAI's clients insist on; what this service does not have is zero or empty."""
+    """A segment with the members that OpenAI's clients require; those that this service lacks are zero or empty."""
     shown = segment_object(number, segment)
     return {"seek": 0, "tokens": [], "temperature": 0.0, "compression_ratio": 0.0, **shown}
 

@@ -1,6 +1,7 @@
-"""Health, formats, descriptions and metrics: what machines and people ask before they use the service."""
+"""Health, formats, descriptions and metrics."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -9,51 +10,34 @@ from starlette.responses import Response
 from pipeline.documents.schema import service_v1_schema
 from pipeline.ingest.containers import FORMATS
 from server import __version__
-from server.door import Caller
-from server.errors import Problem
+from server.http.caller import Caller
+from server.http.openapi import document
+from server.http.operation import Answer, Auth, Handler, Operation, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
 from server.metrics import Metrics
-from server.openapi import document
-from server.routes.operation import Answer, Auth, Operation, json_response
-from server.schemas import ref
-from server.storage.interfaces import JobStore, Outbox
+from server.storage.ports import JobStore, Outbox
 
 DAY = {"Cache-Control": "public, max-age=86400"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ops:
-    def __init__(
-        self,
-        *,
-        jobs: JobStore,
-        outbox: Outbox,
-        metrics: Metrics,
-        ready: Callable[[], Mapping[str, Any] | None],  # what the server runs, None once it stops
-        base_url: str,
-    ) -> None:
-        self._jobs = jobs
-        self._outbox = outbox
-        self._metrics = metrics
-        self._ready = ready
-        self._base_url = base_url
-        self._description: Mapping[str, Any] = {}
+    """Handlers for machines and operators."""
 
-    def describe(self, operations: Sequence[Operation]) -> None:
-        """What /openapi.json tells of; set once the whole table is known, this part of it included."""
-        self._description = document(operations, base_url=self._base_url)
+    jobs: JobStore
+    outbox: Outbox
+    metrics: Metrics
+    ready: Callable[[], Mapping[str, Any] | None]  # the engine's description, None once the server stops
+    base_url: str
 
     def operations(self) -> list[Operation]:
-        def free(path: str, handle: Any, name: str, summary: str, **more: Any) -> Operation:
-            answers = {200: Answer(description=summary, schema=more.pop("schema", {"type": "object"}))}
-            return Operation(method="GET", path=path, handle=handle, id=name, tag="service", summary=summary,
-                             auth=Auth.FREE, answers=answers, **more)  # fmt: skip
-
         return [
-            free("/v1/formats", self.formats, "listFormats", "Audio formats that are known", schema=ref("FormatList")),
-            free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health")),
-            free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health"), codes=("not_ready",)),
-            free("/openapi.json", self.openapi, "describe", "This description"),
-            free("/schemas/service_v1.json", self.schema, "schema", "JSON Schema of the JSON output"),
-            free("/metrics", self.metrics, "metrics", "Prometheus metrics", hidden=True),
+            _free("/v1/formats", self.formats, "listFormats", "Audio formats that are known", schema=ref("FormatList")),
+            _free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health")),
+            _free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health"), codes=("not_ready",)),
+            _free("/schemas/service_v1.json", self.schema, "schema", "JSON Schema of the JSON output"),
+            _free("/metrics", self.metrics_page, "metrics", "Prometheus metrics", hidden=True),
         ]
 
     async def formats(self, _request: Request, _caller: Caller) -> Response:
@@ -64,28 +48,45 @@ class Ops:
         return json_response({"status": "ok"})
 
     async def readyz(self, _request: Request, _caller: Caller) -> Response:
-        if (running := self._ready()) is None:
+        if (running := self.ready()) is None:
             raise Problem("not_ready", "the server is stopping", headers={"Retry-After": "5"})
-        await self._jobs.counts()  # the database answers
+        await self.jobs.counts()  # the database answers
         return json_response({"status": "ready", **running})
 
-    async def openapi(self, _request: Request, _caller: Caller) -> Response:
-        return json_response(self._description)
-
     async def schema(self, _request: Request, _caller: Caller) -> Response:
-        return json_response(service_v1_schema(self._base_url), headers=DAY)
+        return json_response(service_v1_schema(self.base_url), headers=DAY)
 
-    async def metrics(self, _request: Request, _caller: Caller) -> Response:
-        counts = await self._jobs.counts()
-        self._metrics.jobs_waiting.set(counts.get("queued", 0))
-        self._metrics.jobs_running.set(counts.get("processing", 0))
-        self._metrics.webhook_backlog.set(await self._outbox.backlog())
-        return Response(self._metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    async def metrics_page(self, _request: Request, _caller: Caller) -> Response:
+        counts = await self.jobs.counts()
+        self.metrics.jobs_waiting.set(counts.get("queued", 0))
+        self.metrics.jobs_running.set(counts.get("processing", 0))
+        self.metrics.webhook_backlog.set(await self.outbox.backlog())
+        return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def index(self, _request: Request, _caller: Caller) -> Response:
-        """Where things are, for programs that ask for /."""
-        here = {name: f"{self._base_url}{path}" for name, path in PLACES.items()}
+        """The main addresses, for programs that ask for /."""
+        here = {name: f"{self.base_url}{path}" for name, path in PLACES.items()}
         return json_response({"service": "scribewire", "version": __version__, **here})
+
+
+class Description:
+    """/openapi.json, made once from the whole route table. It describes *others* and itself."""
+
+    def __init__(self, others: Sequence[Operation], *, base_url: str) -> None:
+        self._document = document([*others, *self.operations()], base_url=base_url)
+
+    def operations(self) -> list[Operation]:
+        return [_free("/openapi.json", self.openapi, "describe", "This description")]
+
+    async def openapi(self, _request: Request, _caller: Caller) -> Response:
+        return json_response(self._document)
+
+
+def _free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> Operation:
+    """A GET operation that needs no key and is not counted."""
+    answers = {200: Answer(description=summary, schema=more.pop("schema", {"type": "object"}))}
+    return Operation(method="GET", path=path, handle=handle, id=name, tag="service", summary=summary,
+                     auth=Auth.FREE, answers=answers, **more)  # fmt: skip
 
 
 PLACES = {

@@ -1,22 +1,21 @@
-"""Pages for people: the files of server/web as they lie there, and what a browser may do on their behalf.
+"""The web pages: the files of server/web as they are, and what browsers may do on them.
 
-There is no build step. Every file is read once at the start; browsers ask whether theirs is still the one (ETag).
+There is no build step. Every file is read once at the start; browsers revalidate theirs with its ETag.
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.door import Caller
-from server.errors import Problem
-from server.routes.operation import Answer, Auth, Operation
-from server.wire import none_match
+from server.http.caller import Caller
+from server.http.headers import none_match
+from server.http.operation import Answer, Auth, Handler, Operation
+from server.http.problems import Problem
 
 WEB = Path(__file__).parents[1] / "web"
 MEDIA_TYPES: Mapping[str, str] = {
@@ -30,7 +29,7 @@ POLICY: Mapping[str, str] = {
     "script-src": "'self'",
     "style-src": "'self'",
     "img-src": "'self' data:",
-    "media-src": "'self' blob:",  # the listener's own file and its captions never leave his machine
+    "media-src": "'self' blob:",  # the user's own file and its captions never leave the browser
     "connect-src": "'self'",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -40,10 +39,8 @@ GUARDS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
-    "Referrer-Policy": "no-referrer",  # a link may carry a stream token
+    "Referrer-Policy": "no-referrer",  # a page's address may contain a stream token
 }
-
-Handle: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +51,29 @@ class File:
 
 
 class Pages:
-    def __init__(self, *, index: Handle, base_url: str) -> None:
-        """*index* answers programs at /; *base_url* is where browsers reach this server."""
+    """Handlers for the web pages."""
+
+    def __init__(self, *, index: Handler, base_url: str) -> None:
+        """*index* answers programs at /, *base_url* is where browsers reach this server."""
         self._index = index
         self._files = {path.name: _read(path) for path in sorted(WEB.iterdir()) if path.suffix in MEDIA_TYPES}
         self._headers = {**GUARDS, "Content-Security-Policy": policy(base_url), "Cache-Control": "no-cache"}
 
     def operations(self) -> list[Operation]:
-        def page(path: str, handle: Handle, name: str, summary: str) -> Operation:
+        def page(path: str, handle: Handler, name: str, summary: str) -> Operation:
             answers = {200: Answer(description=summary, media_type="text/html")}
             return Operation(method="GET", path=path, handle=handle, id=name, summary=summary, tag="service",
                              auth=Auth.FREE, answers=answers, hidden=True)  # fmt: skip
 
         return [
-            page("/", self.front, "front", "The page, or where things are for who takes no HTML"),
+            page("/", self.front, "front", "The page, or the main addresses for programs"),
             page("/live/{job_id}", self.captions, "captions", "A live session for a big screen"),
             page("/docs", self.docs, "docs", "The API, made from /openapi.json"),
             page("/web/{name}", self.asset, "asset", "What the pages are made of"),
         ]
 
     async def front(self, request: Request, caller: Caller) -> Response:
-        """The sandbox's address is one for programs: the page finds it by the key that it is given."""
+        """The page for browsers. The sandbox's address is for programs only: the page finds it by its key."""
         if caller.environment == "sandbox" or not prefers_html(request.headers.get("accept", "")):
             return await self._index(request, caller)
         return self._file(request, "index.html")
@@ -99,7 +98,7 @@ class Pages:
 
 
 def policy(base_url: str) -> str:
-    """The Content-Security-Policy of every page. Old browsers need to be told that 'self' holds for WebSockets too."""
+    """The Content-Security-Policy of every page. Old browsers do not apply 'self' to WebSockets, so they are named."""
     address = urlsplit(base_url)
     sockets = f"{'wss' if address.scheme == 'https' else 'ws'}://{address.netloc}"
     rules = {**POLICY, "connect-src": f"{POLICY['connect-src']} {sockets}"}
@@ -107,7 +106,7 @@ def policy(base_url: str) -> str:
 
 
 def prefers_html(accept: str) -> bool:
-    """Browsers name HTML; programs name JSON or take anything. Who names both gets what he names first."""
+    """Whether HTML is named before JSON in *accept*. Browsers name HTML; programs name JSON or take anything."""
     named = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
     return next((kind for kind in named if kind in ("text/html", "application/json")), None) == "text/html"
 

@@ -1,75 +1,64 @@
-"""POST /v1/transcribe: audio in, a job out, and its result too when it is done within the time the client holds."""
+"""POST /v1/transcribe: audio in, a job out, and its result too if it is ready within the client's wait."""
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.accounts.limits import Plan
-from server.clock import now_ms
-from server.door import Caller
-from server.errors import Problem
-from server.ids import CHANCE_BYTES, Prefix, new_id
-from server.jobs.holding import Holding
+from server.accounts.issuing import fresh_id
+from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
+from server.http.caller import Caller
+from server.http.headers import Preference, preference
+from server.http.operation import Answer, Operation, Parameter, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
 from server.jobs.orders import Asked, parse_order
 from server.jobs.probing import Prober
 from server.jobs.sandbox import refuse_at_the_door
-from server.jobs.states import Source
-from server.jobs.uploads import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
-from server.links import Links
-from server.records import Records
-from server.routes.accepting import Accepting, fingerprinted, job_quotas
-from server.routes.jobs import JOB, POLL_S, query_seconds
-from server.routes.operation import Answer, Operation, Parameter, json_response
-from server.schemas import ref
-from server.storage.interfaces import JobStore, NewJob, Submitted
-from server.wire import Preference, preference
+from server.jobs.waiter import JobWaiter
+from server.model.accounts import Plan
+from server.model.ids import Prefix
+from server.model.jobs import NewJob, Submitted
+from server.model.orders import Source
+from server.records.links import Links
+from server.records.records import Records
+from server.routes.accepting import Accepting, new_job, with_fingerprint
+from server.routes.asking import JOB, JOB_POLL_S, query_seconds
+from server.storage.ports import JobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """How long requests may be held, seconds."""
+class WaitLimits:
+    """How long requests may be held, in seconds."""
 
     default_s: int
-    most_s: int
+    max_s: int
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """How long one request is held, and what its client is told of his wish for it."""
+class ChosenWait:
+    """How long one request is held, and what its client is told about the wait it asked for."""
 
     seconds: int
     applied: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transcriptions:
-    def __init__(
-        self,
-        *,
-        uploads: Uploads,
-        prober: Prober,
-        jobs: JobStore,
-        holding: Holding,
-        accepting: Accepting,
-        records: Records,
-        links: Links,
-        waiting: Waiting,
-        closing: asyncio.Event,
-    ) -> None:
-        self._uploads = uploads
-        self._prober = prober
-        self._jobs = jobs
-        self._holding = holding
-        self._accepting = accepting
-        self._records = records
-        self._links = links
-        self._waiting = waiting
-        self._closing = closing
+    """The handler for files and addresses; OpenAI's route makes its jobs with accept()."""
+
+    uploads: Uploads
+    prober: Prober
+    jobs: JobStore
+    waiter: JobWaiter
+    accepting: Accepting
+    records: Records
+    links: Links
+    wait_limits: WaitLimits
+    closing: asyncio.Event
 
     def operations(self) -> list[Operation]:
         return [
@@ -105,37 +94,33 @@ class Transcriptions:
 
     async def create(self, request: Request, caller: Caller) -> Response:
         wish = preference(request.headers.getlist("prefer"))
-        asked, submitted = await self.accept(request, caller, lambda received: self._parsed(received, caller))
-        return await self._answer(submitted, self._hold(request, asked, wish))
+        asked, submitted = await self.accept(request, caller, lambda received: self._parse(received, caller))
+        return await self._answer(submitted, self._choose_wait(request, asked, wish))
 
     async def accept(
         self, request: Request, caller: Caller, parse: Callable[[Received], Asked]
     ) -> tuple[Asked, Submitted]:
-        """What the request asks, as *parse* reads its members, and the job that it became."""
-        if self._closing.is_set():
+        """Make a job of the request. Returns what it asks for, as *parse* reads its members, and the job."""
+        if self.closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
-        key = self._accepting.key(request, caller)
-        job_id = new_id(Prefix.JOB, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
-        async with self._accepting.reserved(key), self._received(request, caller, job_id) as received:
+        _, _, plan = caller.require_account()
+        key = self.accepting.key(request, caller)
+        job_id = fresh_id(Prefix.JOB)
+        receiving = self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes)
+        async with self.accepting.reserved(key), receiving as received:
             asked = parse(received)
-            query_seconds(request, "wait", most=self._waiting.most_s)
+            query_seconds(request, "wait", most=self.wait_limits.max_s)
             new = await self._new_job(job_id, caller, asked, received)
             said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
             content = received.file.sha256.encode() if received.file else b""
-            submitted = await self._jobs.submit(new, idempotency=fingerprinted(key, said, content))
+            submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said, content))
             received.keep = not submitted.replayed
         return asked, submitted
 
-    @asynccontextmanager
-    async def _received(self, request: Request, caller: Caller, job_id: str) -> AsyncIterator[Received]:
-        _, _, plan = caller.known()
-        async with self._uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
-            yield received
-
-    def _parsed(self, received: Received, caller: Caller) -> Asked:
+    def _parse(self, received: Received, caller: Caller) -> Asked:
         asked = parse_order(
             received.fields,
-            offer=self._accepting.offers[caller.environment],
+            offer=self.accepting.offers[caller.environment],
             sandbox=caller.environment == "sandbox",
             has_file=received.file is not None,
         )
@@ -144,57 +129,48 @@ class Transcriptions:
         refuse_at_the_door(asked.order.scenario)
         return asked
 
-    def _hold(self, request: Request, asked: Asked, wish: Preference) -> Hold:
-        """How long to hold: the wait parameter, then Prefer, then what suits the request.
+    def _choose_wait(self, request: Request, asked: Asked, wish: Preference) -> ChosenWait:
+        """The wait parameter, then Prefer, then a default that suits the request.
 
-        `Prefer: respond-async, wait=10` is no contradiction: it asks to wait ten seconds at most (RFC 7240, 4.3).
+        `Prefer: respond-async, wait=10` is no contradiction: it asks to wait for ten seconds at most (RFC 7240, 4.3).
         """
-        most_s = self._waiting.most_s
-        for wait_s in (query_seconds(request, "wait", most=most_s), asked.wait_s, wish.wait_s):
+        max_s = self.wait_limits.max_s
+        for wait_s in (query_seconds(request, "wait", most=max_s), asked.wait_s, wish.wait_s):
             if wait_s is not None:
-                held_s = min(wait_s, most_s)
-                return Hold(held_s, applied=f"wait={held_s}")
+                held_s = min(wait_s, max_s)
+                return ChosenWait(held_s, applied=f"wait={held_s}")
         if wish.respond_async:
-            return Hold(0, applied="respond-async")
-        return Hold(0 if asked.order.webhook_url else min(self._waiting.default_s, most_s))
+            return ChosenWait(0, applied="respond-async")
+        return ChosenWait(0 if asked.order.webhook_url else min(self.wait_limits.default_s, max_s))
 
     async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
-        account, _, plan = caller.known()
-        warnings = await self._accepting.warnings(caller, asked.order, asked.warnings)
+        _, _, plan = caller.require_account()
+        warnings = await self.accepting.warnings(caller, asked.order, asked.warnings)
         source, audio_s = await self._source(asked, received, plan)
-        return NewJob(
-            id=job_id,
-            account=account.id,
-            environment=caller.environment,
-            order=asked.order,
-            source=source,
-            blob=received.file.blob if received.file else None,
-            audio_s=audio_s,
-            weight=plan.weight,
-            retention_ms=plan.retention_ms,
-            quotas=job_quotas(plan, audio_s) if caller.environment == "production" else (),
-            most_active=plan.active_jobs,
-            warnings=warnings,
-        )
+        blob = received.file.blob if received.file else None
+        return new_job(
+            job_id, caller, asked.order, source, counted_s=audio_s, audio_s=audio_s, blob=blob, warnings=warnings,
+            max_active=plan.active_jobs,
+        )  # fmt: skip
 
     async def _source(self, asked: Asked, received: Received, plan: Plan) -> tuple[Source, float | None]:
-        """Where the audio is and how long it says to be. Audio that cannot become words is refused here."""
+        """Where the audio is and its stated length. Audio that cannot be decoded is refused here."""
         if received.file is None:
             assert asked.url is not None
-            await self._accepting.check_url("url", asked.url)
+            await self.accepting.check_url("url", asked.url)
             return Source(type="url", url=asked.url), None
-        probe = await self._prober.probe(received.file.blob, longest_s=plan.audio_s_per_file)
+        probe = await self.prober.probe(received.file.blob, longest_s=plan.audio_s_per_file)
         source = Source(type="upload", filename=received.file.filename, bytes=received.file.bytes, format=probe.format)
         return source, probe.duration_s
 
-    async def _answer(self, submitted: Submitted, hold: Hold) -> Response:
-        job = await self._holding.until_over(submitted.job, wait_s=hold.seconds)
-        record = await self._records.full(job)
+    async def _answer(self, submitted: Submitted, wait: ChosenWait) -> Response:
+        job = await self.waiter.until_over(submitted.job, wait_s=wait.seconds)
+        record = await self.records.full(job)
         headers = {"Idempotent-Replayed": "true"} if submitted.replayed else {}
-        if hold.applied is not None:
-            headers["Preference-Applied"] = hold.applied
-        place = self._links.job_path(job)
+        if wait.applied is not None:
+            headers["Preference-Applied"] = wait.applied
+        place = self.links.job_path(job)
         if job.terminal:
             return json_response(record, headers={**headers, "Content-Location": place})
-        headers |= {"Location": place, "Retry-After": str(POLL_S)}
+        headers |= {"Location": place, "Retry-After": str(JOB_POLL_S)}
         return json_response(record, 202, headers=headers)

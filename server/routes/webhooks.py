@@ -1,46 +1,52 @@
-"""What became of webhooks: the deliveries of a job, trying one again, and addresses that were given up."""
+"""The routes of webhooks: a job's deliveries, another attempt, disabled addresses, a test."""
 
-import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.clock import iso, iso_or_none, now_ms
-from server.delivery.egress import Egress
-from server.delivery.webhooks import Courier, signing_secrets
-from server.door import Caller
-from server.errors import FieldError, Problem, invalid
-from server.ids import CHANCE_BYTES, Prefix, new_id
-from server.jobs.orders import MOST_URL_CHARS
-from server.jobs.states import Job, Order, Source, State
-from server.jobs.uploads import JSON, body_of, json_object
-from server.records import Records
-from server.routes.jobs import JOB_ID, own_job
-from server.routes.operation import Answer, Operation, Parameter, json_response
-from server.schemas import ref
-from server.storage.interfaces import Delivery, JobStore, Outbox
+from server.accounts.issuing import fresh_id
+from server.clock import now_ms
+from server.egress.guard import Egress
+from server.http.bodies import JSON, body_of, json_object
+from server.http.caller import Caller
+from server.http.operation import Answer, Operation, Parameter, json_response
+from server.http.problems import Problem
+from server.http.schemas import ref
+from server.jobs.members import members_of, url_text
+from server.model.deliveries import Delivery
+from server.model.ids import Prefix
+from server.model.instants import iso, iso_or_none
+from server.model.jobs import Job, State
+from server.model.orders import Order, Source
+from server.records.records import Records
+from server.routes.asking import JOB_ID, own_job
+from server.storage.ports import JobStore, Outbox
+from server.webhooks.courier import Courier, signing_secrets
 
-MOST_BODY = 10_000
+MAX_BODY = 10_000
 BODY_CODES = (
     "invalid_json", "invalid_parameter", "url_not_allowed", "payload_too_large", "unsupported_media_type",
     "unsupported_encoding",
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
-    def __init__(self, *, jobs: JobStore, outbox: Outbox, egress: Egress, courier: Courier, records: Records) -> None:
-        self._jobs = jobs
-        self._outbox = outbox
-        self._egress = egress
-        self._courier = courier
-        self._records = records
+    """Handlers for webhooks and their deliveries."""
+
+    jobs: JobStore
+    outbox: Outbox
+    egress: Egress
+    courier: Courier
+    records: Records
 
     def operations(self) -> list[Operation]:
         takes_url: dict[str, Any] = {
-            "media_types": (JSON,), "most_body": MOST_BODY, "body_required": True, "codes": BODY_CODES,
+            "media_types": (JSON,), "max_body": MAX_BODY, "body_required": True, "codes": BODY_CODES,
             "bodies": {JSON: ref("WebhookUrl")}, "body_examples": {JSON: {"url": "https://example.org/hook"}},
         }  # fmt: skip
         return [
@@ -72,28 +78,30 @@ class Webhooks:
         ]  # fmt: skip
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        job = await own_job(self._jobs, caller, request.path_params["job_id"])
-        deliveries = await self._outbox.of_job(job.id)
+        job = await own_job(self.jobs, caller, request.path_params["job_id"])
+        deliveries = await self.outbox.of_job(job.id)
         return json_response({"object": "list", "data": [_shown(delivery) for delivery in deliveries]})
 
     async def redeliver(self, request: Request, caller: Caller) -> Response:
-        job = await own_job(self._jobs, caller, request.path_params["job_id"])
-        delivery = await self._outbox.redeliver(job.id, request.path_params["delivery_id"])
+        job = await own_job(self.jobs, caller, request.path_params["job_id"])
+        delivery = await self.outbox.redeliver(job.id, request.path_params["delivery_id"])
         if delivery is None:
             raise Problem("delivery_not_found", "this job has no such delivery")
         return json_response(_shown(delivery), 202)
 
     async def enable(self, request: Request, caller: Caller) -> Response:
-        url = _url(json_object(await body_of(request, most=MOST_BODY)))
-        await self._outbox.enable(caller.account_id, url)
+        url = _url(json_object(await body_of(request, most=MAX_BODY)))
+        await self.outbox.enable(caller.account_id, url)
         return json_response({"url": url})
 
     async def test(self, request: Request, caller: Caller) -> Response:
-        url = _url(json_object(await body_of(request, most=MOST_BODY)))
-        await self._egress.check(url)
-        message_id = new_id(Prefix.MESSAGE, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
-        body = orjson.dumps({**self._records.notice(_example(caller)), "test": True})
-        reply = await self._courier.bring(url, body, webhook_id=message_id, secrets=signing_secrets(caller.known()[0]))
+        url = _url(json_object(await body_of(request, most=MAX_BODY)))
+        await self.egress.check(url)
+        message_id = fresh_id(Prefix.MESSAGE)
+        body = orjson.dumps({**self.records.notice(_example(caller)), "test": True})
+        reply = await self.courier.bring(
+            url, body, webhook_id=message_id, secrets=signing_secrets(caller.require_account()[0])
+        )
         return json_response(
             {
                 "delivered": reply.error is None,
@@ -106,10 +114,10 @@ class Webhooks:
 
 
 def _example(caller: Caller) -> Job:
-    """A finished job that never was, so that a receiver can be tried without audio."""
+    """A finished job that never existed, to test a receiver without audio."""
     now = now_ms()
     return Job(
-        id=new_id(Prefix.JOB, ms=now, chance=secrets.token_bytes(CHANCE_BYTES)),
+        id=fresh_id(Prefix.JOB),
         account=caller.account_id,
         environment=caller.environment,
         state=State.COMPLETED,
@@ -148,7 +156,7 @@ def _shown(delivery: Delivery) -> dict[str, Any]:
 
 
 def _url(body: Mapping[str, object]) -> str:
-    url = body.get("url")
-    if not isinstance(url, str) or not 1 <= len(url) <= MOST_URL_CHARS:
-        raise invalid([FieldError("url", "invalid_type", f"must be a URL of at most {MOST_URL_CHARS} characters")])
+    members = members_of(body)
+    url = members.need("url", url_text)
+    members.check()
     return url

@@ -7,7 +7,14 @@ import pytest
 
 from tests.server.running import ROOT, Server, running
 from tests.server.serving import Served, served
+from tests.server.storing import BACKENDS, Backend
 from tests.server.talking import HASTY, IMPATIENT, Caller
+
+
+@pytest.fixture(scope="session", params=sorted(BACKENDS))
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each storage backend in turn: what a test with it says holds for all of them."""
+    return BACKENDS[request.param]
 
 
 @pytest.fixture(scope="session")

@@ -29,9 +29,9 @@ class Receiver:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def wait_for(self, count: int, *, most_s: float = 15) -> list[Got]:
+    def wait_for(self, count: int, *, max_s: float = 15) -> list[Got]:
         """The requests so far, once there are *count*."""
-        until = time.monotonic() + most_s
+        until = time.monotonic() + max_s
         while len(self.got) < count and time.monotonic() < until:
             time.sleep(0.05)
         assert len(self.got) >= count, f"only {len(self.got)} of {count} requests came"

@@ -143,11 +143,11 @@ def running(data_dir: Path, **variables: str) -> Iterator[Server]:
             server.stop()
 
 
-def until_over(client: httpx.Client, job_id: str, *, most_s: float = 60) -> dict[str, object]:
+def until_over(client: httpx.Client, job_id: str, *, max_s: float = 60) -> dict[str, object]:
     """The job record once it is terminal."""
-    until = time.monotonic() + most_s
+    until = time.monotonic() + max_s
     while time.monotonic() < until:
         record: dict[str, object] = client.get(f"/v1/jobs/{job_id}", params={"wait": 10}).json()
         if record["status"] in ("completed", "failed", "canceled"):
             return record
-    raise AssertionError(f"{job_id} is not over after {most_s} s: {record}")
+    raise AssertionError(f"{job_id} is not over after {max_s} s: {record}")

@@ -29,15 +29,17 @@ from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
-from server.app import LIVE_RULES, Bench, Service, build
+from server.accounts.limits_file import read_limits
+from server.app import LIVE_RULES, Service, build
 from server.clock import now_ms
 from server.commands.serve import listen, transport
 from server.config import PREFIX, Config
-from server.jobs.offer import Offer
-from server.limits_file import read_limits
-from server.live.hearing import Admission, Hearing
+from server.engines import ServedEngine
+from server.live.engine import Headroom, LiveEngine
 from server.live.session import LiveRules
-from server.storage.open import Storage, open_storage
+from server.model.offers import Offer
+from server.storage.ports import Storage
+from server.storage.sqlite.open import open_storage
 from tests.server.conforming import Description
 
 T = TypeVar("T")
@@ -57,12 +59,12 @@ def isolation() -> Isolation:
     return decoder
 
 
-def until(look: Callable[[], T | None], *, most_s: float = 30) -> T:
+def until(look: Callable[[], T | None], *, max_s: float = 30) -> T:
     """What *look* gives, once that is true; asked a few times a second, as a patient client does."""
-    end = time.monotonic() + most_s
+    end = time.monotonic() + max_s
     while not (seen := look()):
         if time.monotonic() > end:
-            raise AssertionError(f"still nothing after {most_s} s")
+            raise AssertionError(f"still nothing after {max_s} s")
         time.sleep(0.05)
     return seen
 
@@ -134,9 +136,9 @@ class Served:
     answering: uvicorn.Server = field(repr=False)
     loop: asyncio.AbstractEventLoop = field(repr=False)
 
-    def wait(self, work: Coroutine[Any, Any, T], *, most_s: float = 20) -> T:
+    def wait(self, work: Coroutine[Any, Any, T], *, max_s: float = 20) -> T:
         """The result of *work*, done in the server's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(most_s)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(max_s)
 
     def call(self, act: Callable[[], T]) -> T:
         async def acted() -> T:
@@ -176,7 +178,7 @@ def served(
     *,
     limits: Limits = LIMITS,
     live: LiveRules = LIVE_RULES,
-    admission: Admission | None = None,  # None: the scheduler's
+    headroom: Headroom | None = None,  # None: the scheduler's
     **variables: str,
 ) -> Iterator[Served]:
     """The server with its storage in *folder*; *variables* as in config()."""
@@ -186,7 +188,7 @@ def served(
     stop = threading.Event()
 
     async def main() -> None:
-        async with _serving(folder, limits, live, admission, variables) as server:
+        async with _serving(folder, limits, live, headroom, variables) as server:
             out.append(server)
             started.set()
             await asyncio.to_thread(stop.wait)
@@ -215,7 +217,7 @@ def served(
 
 @asynccontextmanager
 async def _serving(
-    folder: Path, limits: Limits, live: LiveRules, admission: Admission | None, variables: Mapping[str, str]
+    folder: Path, limits: Limits, live: LiveRules, headroom: Headroom | None, variables: Mapping[str, str]
 ) -> AsyncIterator[Served]:
     usual = {"PORT": "0", "EGRESS_ALLOW_CIDRS": "127.0.0.0/8", "ALLOW_HTTP_SOURCES": "1", "WORKERS": "2"}
     settings = config(**{**usual, **variables})
@@ -228,27 +230,27 @@ async def _serving(
     ):
         base = f"http://127.0.0.1:{listening.getsockname()[1]}"
         rehearsal = Batch(engine=engine, recognition=scheduler, voice=None, isolation=isolation(), threads=threads)
-        hearing = Hearing(
+        live_engine = LiveEngine(
             engine=engine.name,
             model=engine.model,
             listener=scheduler,
-            admission=admission or scheduler,
+            headroom=headroom or scheduler,
             voice=None,
         )
         service = build(
             settings,
             limits=limits,
             storage=storage,
-            benches={
-                "production": Bench(
+            engines={
+                "production": ServedEngine(
                     batch=batch,
-                    hearing=hearing,
+                    live=live_engine,
                     offer=Offer(engine="scripted", model="test", languages=frozenset({"en", "de"})),
                     statistics=scheduler.statistics,
                 ),
-                "sandbox": Bench(
+                "sandbox": ServedEngine(
                     batch=rehearsal,
-                    hearing=hearing,
+                    live=live_engine,
                     offer=Offer(engine="scripted", model=engine.model, languages=engine.languages),
                     statistics=scheduler.statistics,
                 ),

@@ -4,14 +4,19 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from server.jobs.states import JobError, LiveOptions, Order, Source, State
-from server.storage.interfaces import Lease, NewEvent, NewJob, Outcome, Quota, Renewal
-from server.storage.open import Storage, open_storage
+from server.model.accounts import Quota
+from server.model.events import NewEvent
+from server.model.jobs import JobError, NewJob, State
+from server.model.leases import Lease, Renewal
+from server.model.orders import LiveOptions, Order, Source
+from server.model.outcomes import Outcome
+from server.storage.ports import Storage
+from server.storage.sqlite.open import open_storage
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 RESET = NOON + 10 * 24 * 60 * 60 * 1000
@@ -63,17 +68,29 @@ def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
     return run
 
 
-def opened(folder: Path, clock: Callable[[], int] | None = None, **options: int) -> Storage:
-    return open_storage(folder / "data", clock=clock or ManualClock(), **options)
+@dataclass(frozen=True)
+class Backend:
+    """One way to store things. The contract tests run with each of BACKENDS."""
+
+    open: Callable[..., Storage]
+
+    def opened(self, folder: Path, clock: Callable[[], int] | None = None, **options: int) -> Storage:
+        return self.open(folder / "data", clock=clock or ManualClock(), **options)
+
+    @asynccontextmanager
+    async def stored(
+        self, folder: Path, clock: Callable[[], int] | None = None, **options: int
+    ) -> AsyncIterator[Storage]:
+        storage = self.opened(folder, clock, **options)
+        try:
+            yield storage
+        finally:
+            await storage.close()
 
 
-@asynccontextmanager
-async def stored(folder: Path, clock: Callable[[], int] | None = None, **options: int) -> AsyncIterator[Storage]:
-    storage = opened(folder, clock, **options)
-    try:
-        yield storage
-    finally:
-        await storage.close()
+BACKENDS = {"sqlite": Backend(open_storage)}
+opened, stored = BACKENDS["sqlite"].opened, BACKENDS["sqlite"].stored
+"""For tests that need any storage, and for those that look inside of SQLite's."""
 
 
 def quota(name: str = "transcriptions", *, limit: int | None = 5, amount: int = 1) -> Quota:

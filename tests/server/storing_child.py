@@ -8,10 +8,11 @@ from pathlib import Path
 
 import orjson
 
-from server.ids import CHANCE_BYTES, Prefix, new_id
-from server.jobs.states import Order
-from server.storage.interfaces import DiskFull
-from server.storage.open import Storage, open_storage
+from server.model.errors import DiskFull
+from server.model.ids import CHANCE_BYTES, Prefix, new_id
+from server.model.orders import Order
+from server.storage.ports import Storage
+from server.storage.sqlite.open import open_storage
 from tests.server.storing import FileClock, checkpoint, claim, completed, quota, refusals, submit
 
 

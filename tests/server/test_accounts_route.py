@@ -6,7 +6,8 @@ import json
 import httpx
 import pytest
 
-from server.clock import now_ms, parse_iso
+from server.clock import now_ms
+from server.model.instants import parse_iso
 from tests.server.peers import RawClient
 from tests.server.serving import served, wav
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.words import Chunk
-from server.storage import database
-from server.storage.open import FILE_NAME
+from server.storage.sqlite import database
+from server.storage.sqlite.open import FILE_NAME
 from tests.server.peers import RawClient
 from tests.server.serving import LIMITS, ScriptedBatch, Served, chunk, served, until, wav
 

@@ -109,8 +109,8 @@ def test_a_free_account_has_five_transcriptions_a_month_and_not_one_more(small_s
     refused = next(answer for answer in answers if answer.status_code == 429)
     body = problem(refused, 429, "quota_exceeded")
     month = datetime(began.year + began.month // 12, began.month % 12 + 1, 1, tzinfo=UTC)
-    most_s, least_s = ((month - moment).total_seconds() for moment in (began, datetime.now(UTC)))
-    assert least_s <= int(refused.headers["retry-after"]) <= most_s + 1
+    max_s, least_s = ((month - moment).total_seconds() for moment in (began, datetime.now(UTC)))
+    assert least_s <= int(refused.headers["retry-after"]) <= max_s + 1
     assert refused.headers["x-should-retry"] == "false"
     assert body["resets_at"] == month.strftime("%Y-%m-%dT00:00:00.000Z")
 

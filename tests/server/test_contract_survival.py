@@ -40,7 +40,7 @@ def test_a_job_whose_server_is_killed_resumes_at_its_last_chunk_and_says_the_sam
     with receiver() as hook:
         try:
             client = server.client(key)
-            undisturbed = until_over(client, submit(client, audio), most_s=120)
+            undisturbed = until_over(client, submit(client, audio), max_s=120)
             job_id = submit(client, audio, webhook_url=hook.url)
             while client.get(f"/v1/jobs/{job_id}").json()["progress"] < 0.2:
                 time.sleep(0.1)
@@ -50,7 +50,7 @@ def test_a_job_whose_server_is_killed_resumes_at_its_last_chunk_and_says_the_sam
             resumed = client.get(f"/v1/jobs/{job_id}").json()
             assert resumed["status"] in ("queued", "processing")
             assert resumed["progress"] >= 0.2
-            record = until_over(client, job_id, most_s=150)
+            record = until_over(client, job_id, max_s=150)
             assert record["status"] == "completed"
             assert record["attempt"] == 2
             assert heard(record) == the_same(undisturbed)
@@ -73,7 +73,7 @@ def test_a_server_that_stops_hands_its_job_back_without_counting_the_attempt(tmp
             time.sleep(0.1)
         server.stop()
         server.start()
-        record = until_over(server.client(key), job_id, most_s=100)
+        record = until_over(server.client(key), job_id, max_s=100)
         assert record["status"] == "completed"
         assert record["attempt"] == 1
     finally:

@@ -8,7 +8,7 @@ import pytest
 
 from server.accounts.keys import make_key
 from server.clock import now_ms
-from server.storage.interfaces import DiskFull
+from server.model.errors import DiskFull
 from tests.server.peers import RawClient
 from tests.server.serving import served, wav
 

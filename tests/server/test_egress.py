@@ -8,9 +8,9 @@ from ipaddress import ip_network
 import httpx
 import pytest
 
-from server.delivery import egress as egress_module
-from server.delivery.egress import Egress, Patience, Unresolvable
-from server.delivery.targets import TargetNotAllowed
+from server.egress import guard as egress_module
+from server.egress.guard import Egress, Patience, Unresolvable
+from server.egress.targets import TargetNotAllowed
 from tests.server.peers import answer, peer, saying, silence
 from tests.server.storing import in_a_loop
 

@@ -11,7 +11,7 @@ import pytest
 
 from estimator import Estimator
 from server.routes import estimates
-from server.routes.estimates import MOST_WAITING
+from server.routes.estimates import MAX_WAITING
 from tests.server.serving import Served, served, until, wav
 
 ASK = {"prompt": "Hello, world!", "models": ["gpt-5-mini"]}
@@ -86,7 +86,7 @@ def test_a_flood_of_estimates_holds_up_no_transcription(
     ]
     for thread in threads:
         thread.start()
-    until(lambda: len(statuses) == 40 - MOST_WAITING)
+    until(lambda: len(statuses) == 40 - MAX_WAITING)
     answer = httpx.post(
         behind_a_proxy.base + "/v1/transcribe",
         files={"file": wav()},
@@ -94,8 +94,8 @@ def test_a_flood_of_estimates_holds_up_no_transcription(
         timeout=60,
     )
     assert answer.json()["status"] == "completed"
-    assert statuses == [503] * (40 - MOST_WAITING)
+    assert statuses == [503] * (40 - MAX_WAITING)
     counted.set()
     for thread in threads:
         thread.join()
-    assert sorted(statuses) == [200] * MOST_WAITING + [503] * (40 - MOST_WAITING)
+    assert sorted(statuses) == [200] * MAX_WAITING + [503] * (40 - MAX_WAITING)

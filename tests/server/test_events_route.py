@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.words import Chunk
-from server import door
-from server.clock import parse_iso
+from server.model.instants import parse_iso
+from server.routes import door
 from tests.server.serving import LIMITS, chunk, served, until, wav
 
 AUDIO = {"file": ("talk.wav", wav())}

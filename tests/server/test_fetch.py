@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from server.delivery.egress import Egress
-from server.delivery.targets import parse_target
-from server.jobs import fetch as fetch_module
-from server.jobs.fetch import Fetcher, FetchError
-from server.jobs.states import Source
-from server.storage.interfaces import DiskFull
-from server.storage.open import Storage
+from server.egress import fetch as fetch_module
+from server.egress.fetch import Fetcher, FetchError
+from server.egress.guard import Egress
+from server.egress.targets import parse_target
+from server.model.errors import DiskFull
+from server.model.orders import Source
+from server.storage.ports import Storage
 from tests.server.peers import Asked, answer, peer, saying, silence
 from tests.server.storing import in_a_loop, stored
 
@@ -95,7 +95,7 @@ async def test_a_redirect_never_leads_from_https_to_http(tmp_path):
         secure = parse_target("https://127.0.0.1/", allow_http=True, allowed=LOOPBACK)
         response = fetch_module.httpx.Response(302, headers={"location": "http://127.0.0.1/"})
         with pytest.raises(FetchError) as caught:
-            fetcher._redirected(secure, response)
+            fetcher._redirect_target(secure, response)
         assert caught.value.code == "source_not_allowed"
 
 

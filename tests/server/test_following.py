@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from server.accounts.signed import SigningKeys
-from server.delivery.following import Following
-from server.delivery.partials import Partial, Partials
-from server.links import Links
 from server.metrics import Metrics
-from server.records import Records
-from server.storage.interfaces import Event, NewEvent
+from server.model.accounts import SigningKeys
+from server.model.events import Event, NewEvent
+from server.records.links import Links
+from server.records.records import Records
+from server.streams.following import Following
+from server.streams.partials import Partials, ShownPartial
 from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit
 
 QUIET_S = 30.0
@@ -19,7 +19,7 @@ QUIET_S = 30.0
 
 def following(storage, partials: Partials, closing: asyncio.Event | None = None) -> Following:
     links = Links("http://x", SigningKeys({"1": b"secret"}, "1"))
-    records = Records(storage.jobs, links, standings=None)  # type: ignore[arg-type]  # no full record is shown here
+    records = Records(storage.jobs, links, live=None)  # type: ignore[arg-type]  # no full record is shown here
     return Following(
         events=storage.events,
         partials=partials,
@@ -41,8 +41,8 @@ async def test_every_reader_sees_every_event_once_and_a_partial_only_behind_its_
         lease = await storage.jobs.claim_live(job_id, "w", lease_s=LEASE_S)
         assert lease is not None
 
-        async def reader(after: int, delay_s: float) -> list[Event | Partial]:
-            seen: list[Event | Partial] = []
+        async def reader(after: int, delay_s: float) -> list[Event | ShownPartial]:
+            seen: list[Event | ShownPartial] = []
             async for one in view.follow(job_id, after=after, quiet_s=QUIET_S):
                 assert one is not None
                 seen.append(one)
@@ -92,7 +92,7 @@ async def test_the_newest_partial_reaches_who_joins_late(tmp_path):
         view = following(storage, partials).follow(job_id, after=0, quiet_s=QUIET_S)
         assert isinstance(await anext(view), Event)
         partial = await anext(view)
-        assert isinstance(partial, Partial)
+        assert isinstance(partial, ShownPartial)
         assert partial.body == b'{"n":2}'
         await view.aclose()
 
@@ -116,6 +116,6 @@ async def test_bodies_say_where_they_belong(tmp_path):
         assert await view.body("job_1", word) == b'{"job_id":"job_1","seq":7,"word":"and"}'
         assert await view.typed("job_1", word) == b'{"type":"word","job_id":"job_1","seq":7,"word":"and"}'
         assert await view.body("job_1", bare) == b'{"job_id":"job_1","seq":8}'
-        assert await view.typed("job_1", Partial(1, 7, b'{"text":"a"}')) == (
+        assert await view.typed("job_1", ShownPartial(1, 7, b'{"text":"a"}')) == (
             b'{"type":"partial","job_id":"job_1","text":"a"}'
         )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.ids import CHANCE_BYTES, LATEST_MS, Prefix, is_id, new_id, ulid
+from server.model.ids import CHANCE_BYTES, LATEST_MS, Prefix, is_id, new_id, ulid
 
 MS = st.integers(0, LATEST_MS)
 CHANCE = st.binary(min_size=CHANCE_BYTES, max_size=CHANCE_BYTES)

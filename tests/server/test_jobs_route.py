@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from pipeline.documents.schema import service_v1_schema
 from pipeline.errors import InvalidAudio
 from pipeline.words import Chunk
-from server.clock import parse_iso
+from server.model.instants import parse_iso
 from tests.server.peers import RawClient
 from tests.server.serving import Served, chunk, served, until, wav
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from server.accounts.keys import (
-    CHANCE_BYTES,
+    KEY_CHANCE_BYTES,
     MalformedKey,
     digest,
     display_prefix,
@@ -19,7 +19,7 @@ from server.accounts.keys import (
     make_webhook_secret,
 )
 
-CHANCE = st.binary(min_size=CHANCE_BYTES, max_size=CHANCE_BYTES)
+CHANCE = st.binary(min_size=KEY_CHANCE_BYTES, max_size=KEY_CHANCE_BYTES)
 ENVIRONMENT = st.sampled_from(["production", "sandbox"])
 KEY = make_key("production", bytes(range(32)))
 

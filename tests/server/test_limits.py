@@ -9,21 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.accounts.limits import (
-    MINUTE_MS,
-    BadLimits,
-    Calendar,
-    Limits,
-    Plan,
-    RateTable,
-    SlidingWindow,
-    Standing,
-    day_of,
-    limit_headers,
-    month_of,
-    overridden,
-    seconds_until,
-)
+from server.accounts.limits import MINUTE_MS, Calendar, Limits, RateTable, SlidingWindow, day_of, month_of, overridden
+from server.http.headers import limit_headers, seconds_until
+from server.model.accounts import Plan, WindowUse
+from server.model.errors import BadLimits
 
 BUILT_IN = files("server").joinpath("limits.toml").read_text()
 LIMITS = Limits.from_toml(BUILT_IN)
@@ -291,8 +280,8 @@ def test_every_instant_is_in_the_window_that_ends_next(now):
 
 # What clients are told
 
-MINUTE = Standing("minute", limit=30, used=1, window_s=60, resets_at=ms("2026-11-20T12:00:00.001"))
-MONTH = Standing("transcriptions", limit=5, used=1, window_s=2_592_000, resets_at=ms("2026-12-01T00:00:00"))
+MINUTE = WindowUse("minute", limit=30, used=1, window_s=60, resets_at=ms("2026-11-20T12:00:00.001"))
+MONTH = WindowUse("transcriptions", limit=5, used=1, window_s=2_592_000, resets_at=ms("2026-12-01T00:00:00"))
 
 
 def test_the_headers_of_all_windows_and_of_the_tightest():
@@ -307,8 +296,8 @@ def test_the_headers_of_all_windows_and_of_the_tightest():
 
 
 def test_the_window_that_refused_is_the_tightest():
-    spent = Standing("estimates", limit=3, used=3, window_s=86_400, resets_at=ms("2026-11-21T00:00:00"))
-    refused = Standing("minute", limit=30, used=30, window_s=60, resets_at=ms("2026-11-20T12:00:00"), allowed=False)
+    spent = WindowUse("estimates", limit=3, used=3, window_s=86_400, resets_at=ms("2026-11-21T00:00:00"))
+    refused = WindowUse("minute", limit=30, used=30, window_s=60, resets_at=ms("2026-11-20T12:00:00"), allowed=False)
     headers = limit_headers([spent, refused], now=ms("2026-11-20T11:59:00"))
     assert (headers["X-RateLimit-Resource"], headers["X-RateLimit-Remaining"]) == ("minute", "0")
 
@@ -326,7 +315,7 @@ def test_after_the_seconds_told_the_instant_has_passed(now, ahead):
 
 
 STANDING = st.builds(
-    Standing,
+    WindowUse,
     st.sampled_from(["minute", "transcriptions", "estimates", "audio_seconds"]),
     limit=st.integers(0, 10**6),
     used=st.integers(0, 10**6),

@@ -5,11 +5,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from server import links as links_module
-from server.accounts.signed import BadSignature, LinkExpired, Scope, SigningKeys, WrongScope, check_token
+from server.accounts.signed import BadSignature, LinkExpired, Scope, check_token
 from server.clock import now_ms
-from server.jobs.states import Job, Order, Source, State
-from server.links import Links
+from server.model.accounts import SigningKeys
+from server.model.errors import WrongScope
+from server.model.jobs import Job, State
+from server.model.orders import Order, Source
+from server.records import links as links_module
+from server.records.links import Links
 from tests.server.storing import NOON
 
 KEYS = SigningKeys({"1": b"k" * 32}, "1")

@@ -120,5 +120,5 @@ def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path)
         assert talk.words == spoken(2)
 
     room = Room()
-    with served(tmp_path, admission=room) as server:
+    with served(tmp_path, headroom=room) as server:
         asyncio.run(main(server))

@@ -16,16 +16,18 @@ from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.plans import Plans
-from server.delivery.partials import Partials
-from server.errors import Problem
-from server.jobs.states import LiveOptions, Order, State
 from server.live.desk import WEIGHED_S, Desk, DeskParts
-from server.live.hearing import Admission, Hearing
+from server.live.engine import Headroom, LiveEngine
 from server.live.resuming import LEAD
 from server.live.session import LiveRules
 from server.metrics import Metrics
-from server.storage.interfaces import LIVE_GRACE_MS, Lease, NewEvent
-from server.storage.open import Storage
+from server.model.errors import Refused
+from server.model.events import NewEvent
+from server.model.jobs import LIVE_GRACE_MS, State
+from server.model.leases import Lease
+from server.model.orders import LiveOptions, Order
+from server.storage.ports import Storage
+from server.streams.partials import Partials
 from tests.server.serving import LIMITS, isolation
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
 from tests.server.talking import spoken
@@ -49,24 +51,22 @@ class Wary:
 
 
 @asynccontextmanager
-async def desk(storage: Storage, *, admission: Admission | None = None) -> AsyncIterator[Desk]:
+async def desk(storage: Storage, *, headroom: Headroom | None = None) -> AsyncIterator[Desk]:
     """A desk at work; closing when the block is left."""
     closing, scheduler = asyncio.Event(), Scheduler(ScriptedEngine())
-    hearing = Hearing(
+    engine = LiveEngine(
         engine="scripted",
         model="scripted",
         listener=scheduler,
-        admission=admission or scheduler,
+        headroom=headroom or scheduler,
         voice=None,
     )
     made = Desk(
         DeskParts(
             worker="w",
-            jobs=storage.jobs,
-            events=storage.events,
-            blobs=storage.blobs,
+            storage=storage,
             partials=Partials(),
-            hearings={"production": hearing},
+            engines={"production": engine},
             isolation=isolation(),
             plans=Plans(storage.accounts, LIMITS),
             metrics=Metrics(),
@@ -158,12 +158,12 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
             jobs = [await storage.jobs.get(job_id) for job_id in (raw, container)]
             assert jobs[0] is not None
             assert jobs[1] is not None
-            assert (await made.standing(jobs[0])).received_bytes == 2 * (2 * RATE - LEAD)
-            assert (await made.standing(jobs[1])).received_bytes is None
+            assert (await made.progress(jobs[0])).received_bytes == 2 * (2 * RATE - LEAD)
+            assert (await made.progress(jobs[1])).received_bytes is None
             live = await made.open(jobs[0])
-            assert live.standing().received_bytes == 2 * (2 * RATE - LEAD)
+            assert live.progress().received_bytes == 2 * (2 * RATE - LEAD)
             assert await made.open(jobs[0]) is live
-            with pytest.raises(Problem, match="ingest_finished"):
+            with pytest.raises(Refused, match="ingest_finished"):
                 await made.open(jobs[1])
             assert await over(storage, container) is State.COMPLETED
             async with live.seat() as seat:
@@ -185,19 +185,19 @@ async def test_a_session_that_another_process_holds_is_busy(tmp_path):
         async with desk(storage) as made:
             job = await storage.jobs.get(job_id)
             assert job is not None
-            with pytest.raises(Problem, match="ingest_busy"):
+            with pytest.raises(Refused, match="ingest_busy"):
                 await made.open(job)
 
 
 @in_a_loop
 async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path):
-    async with stored(tmp_path) as storage, desk(storage, admission=Full()) as made:
+    async with stored(tmp_path) as storage, desk(storage, headroom=Full()) as made:
         job = await storage.jobs.get(await submit(storage, order=order()))
         assert job is not None
         for attempt in (made.open(job), asyncio.to_thread(made.admit, "production")):
-            with pytest.raises(Problem) as refusal:
+            with pytest.raises(Refused) as refusal:
                 await attempt
-            assert (refusal.value.code, refusal.value.headers["Retry-After"]) == ("queue_full", "10")
+            assert (refusal.value.code, refusal.value.retry_after_s) == ("queue_full", 10)
         again = await storage.jobs.get(job.id)
         assert again is not None
         assert again.state is State.QUEUED
@@ -205,13 +205,13 @@ async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp
 
 @in_a_loop
 async def test_sessions_that_only_just_began_count_as_load_to_come(tmp_path):
-    async with stored(tmp_path) as storage, desk(storage, admission=Wary()) as made:
+    async with stored(tmp_path) as storage, desk(storage, headroom=Wary()) as made:
         lives = []
         for _ in range(2):
             job = await storage.jobs.get(await submit(storage, order=order()))
             assert job is not None
             lives.append(await made.open(job))
-        with pytest.raises(Problem, match="queue_full"):
+        with pytest.raises(Refused, match="queue_full"):
             made.admit("production")
         for live in lives:
             live.began -= WEIGHED_S
@@ -235,9 +235,9 @@ async def test_a_desk_that_closes_hands_its_sessions_back_but_finishes_container
 async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(tmp_path):
     """The scripted engine says its words by the clock, so those of the audio heard again would come twice."""
     async with stored(tmp_path) as storage, desk(storage) as made:
-        hearing = made._parts.hearings["production"]
+        engine = made._parts.engines["production"]
         settled, origin = position(4.32), position(4.32) - LEAD
-        session = hearing.session(order(), tenant="t", language="en", origin=origin, settled=settled)
+        session = engine.session(order(), tenant="t", language="en", origin=origin, settled=settled)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             await session.feed(np.zeros(position(8) - origin, np.float32))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EmptyAudio, UndecodableAudio
 from pipeline.ingest import pcm
-from server.jobs import orders
-from server.jobs.states import CONTAINER, LiveOptions
-from server.live.intake import FRAME_BYTES, ContainerIntake, RawIntake, bytes_up_to, raw_frame_bytes
+from server.live.intake import ContainerIntake, RawIntake, bytes_up_to, raw_frame_bytes
+from server.model import bounds
+from server.model.orders import CONTAINER, LiveOptions
 from tests.server.running import CLIP
 from tests.server.serving import isolation
 from tests.server.storing import in_a_loop
@@ -41,9 +41,9 @@ class Ear:
 
 
 def test_what_may_be_ordered_is_what_can_be_decoded():
-    assert (*pcm.ENCODINGS, CONTAINER) == orders.ENCODINGS
-    assert set(FRAME_BYTES) == set(pcm.ENCODINGS)
-    assert (orders.RATES, orders.CHANNELS) == (pcm.RATES, pcm.CHANNELS)
+    assert (*pcm.ENCODINGS, CONTAINER) == bounds.ENCODINGS
+    assert set(bounds.FRAME_BYTES) == set(pcm.ENCODINGS)
+    assert (bounds.RATES, bounds.CHANNELS) == (pcm.RATES, pcm.CHANNELS)
 
 
 @given(st.integers(0, 10**9), st.sampled_from(pcm.ENCODINGS), st.integers(8000, 48_000), st.integers(1, 2))

@@ -20,9 +20,9 @@ from pipeline.events import (
 )
 from pipeline.session import Happened
 from pipeline.words import Chunk, Segment, Word
-from server.live.resuming import LEAD, Past, past
-from server.live.telling import Origin, Told, told
-from server.storage.interfaces import Event
+from server.live.resuming import LEAD, Past, read_past
+from server.live.telling import LogBatch, Origin, log_batch
+from server.model.events import Event
 
 AT_S = 1_795_176_000.25
 WORDS = (Word("Guten", 1600, 8000, 0.9), Word("日", 8000, 16_000, 0.51239, spaced=False))
@@ -32,12 +32,12 @@ def happened(event, *lags_s: float) -> Happened:
     return Happened(event, AT_S, lags_s)
 
 
-def bodies(batch: Told) -> list[tuple[str, dict[str, object]]]:
+def bodies(batch: LogBatch) -> list[tuple[str, dict[str, object]]]:
     return [(event.type, orjson.loads(event.body)) for event in batch.events]
 
 
 def test_words_are_told_with_their_place_their_times_and_their_lag():
-    batch = told([happened(WordsCommitted(WORDS, 4, 2), 0.5, 0.4321)], Origin())
+    batch = log_batch([happened(WordsCommitted(WORDS, 4, 2), 0.5, 0.4321)], Origin())
     assert bodies(batch) == [
         ("word", {"index": 4, "segment": 2, "word": "Guten", "start": 0.1, "end": 0.5, "probability": 0.9,
                   "emitted_at": "2026-11-20T12:00:00.250Z", "lag_ms": 500}),
@@ -55,7 +55,7 @@ def test_a_session_that_went_on_counts_from_where_the_one_before_stopped():
         happened(SegmentClosed(0, Segment(WORDS, -0.1, 0.0), forced=True)),
         happened(SpeechEnded(16_000)),
     ]
-    batch = told(events, origin)
+    batch = log_batch(events, origin)
     seen = bodies(batch)
     assert seen[0] == ("speech.started", {"at": 10.05})
     assert [(body["index"], body["segment"], body["start"]) for kind, body in seen if kind == "word"] == [
@@ -68,7 +68,9 @@ def test_a_session_that_went_on_counts_from_where_the_one_before_stopped():
 
 
 def test_language_and_warnings_are_events_too():
-    batch = told([happened(LanguageDetected("de", 0.98765)), happened(Warned("late", "the model is slow"))], Origin())
+    batch = log_batch(
+        [happened(LanguageDetected("de", 0.98765)), happened(Warned("late", "the model is slow"))], Origin()
+    )
     assert bodies(batch) == [
         ("language", {"language": "de", "probability": 0.9877}),
         ("warning", {"code": "late", "message": "the model is slow"}),
@@ -78,14 +80,14 @@ def test_language_and_warnings_are_events_too():
 def test_only_the_newest_partial_that_no_word_has_overtaken_is_shown():
     first, second = happened(Partial(WORDS[:1], 0)), happened(Partial(WORDS, 0))
     committed = happened(WordsCommitted(WORDS, 0, 0), 0.1, 0.1)
-    assert orjson.loads(told([first, second], Origin()).partial or b"") == {
+    assert orjson.loads(log_batch([first, second], Origin()).partial or b"") == {
         "segment": 0, "text": "Guten日", "start": 0.1, "end": 1.0,
     }  # fmt: skip
-    assert not told([first], Origin()).partial_ended
-    overtaken = told([first, committed], Origin())
+    assert not log_batch([first], Origin()).partial_ended
+    overtaken = log_batch([first, committed], Origin())
     assert (overtaken.partial, overtaken.partial_ended) == (None, True)
-    assert told([committed, first], Origin()).partial is not None
-    nothing = told([happened(Partial((), 3))], Origin()).partial
+    assert log_batch([committed, first], Origin()).partial is not None
+    nothing = log_batch([happened(Partial((), 3))], Origin()).partial
     assert orjson.loads(nothing or b"") == {"segment": 3, "text": "", "start": None, "end": None}
 
 
@@ -116,7 +118,7 @@ def kept(batches: Sequence[Sequence[Happened]], origin: Origin, before: Past) ->
     """What is durable of *batches*: chunks and log, behind what was before."""
     chunks, log = list(before.chunks), []
     for batch in batches:
-        said = told(batch, origin)
+        said = log_batch(batch, origin)
         log += [Event("job", len(log) + 1, 0, event.type, event.body) for event in said.events]
         if said.segments:
             start = chunks[-1].end if chunks else 0
@@ -132,7 +134,7 @@ def words_of(before: Past) -> list[Word]:
 @given(stories(), stories())
 def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(first, second):
     chunks, log = kept(first, Origin(), Past())
-    before = past(chunks, log)
+    before = read_past(chunks, log)
     said = [
         word for batch in first for one in batch if isinstance(one.event, WordsCommitted) for word in one.event.words
     ]
@@ -155,7 +157,7 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
         before = Past((*before.chunks, chunk))
     behind = replace(before.origin, position=before.settled)  # a session that goes on tells no word before that
     chunks, more = kept(second, behind, before)
-    again = past(chunks, [*log, *more])
+    again = read_past(chunks, [*log, *more])
     told_then = [one.event for batch in second for one in batch if isinstance(one.event, WordsCommitted)]
     assert again.origin.words == len(said) + sum(len(event.words) for event in told_then)
     starts = [word.start for word in (*words_of(again), *again.open_words)]

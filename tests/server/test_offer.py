@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.jobs.offer import Offer
+from server.model.offers import Offer
 
 CODES = [f"{first}{second}" for first in "abcdefghij" for second in "abcdefghij"]
 

@@ -6,7 +6,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
-from server.errors import CODES
+from server.http.codes import CODES
 from tests.server.serving import served
 
 METHODS = {"get", "post", "put", "patch", "delete", "head", "options", "trace"}

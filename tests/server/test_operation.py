@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from server.errors import Problem
+from server.http.middleware import with_middleware
+from server.http.openapi import document
+from server.http.operation import Answer, Deprecation, Operation, Resource, json_response, not_found
+from server.http.problems import Problem
 from server.metrics import Metrics
-from server.openapi import document
-from server.routes.operation import Answer, Deprecation, Operation, Resource, json_response, not_found
-from server.transport import dressed
 
 YEAR_MS = 365 * 24 * 3_600_000
 FOR_EVER = 2**45
@@ -51,7 +51,9 @@ THING = Operation(
 def ask(*operations: Operation, method: str = "GET") -> httpx.Response:
     async def main() -> httpx.Response:
         routes = Router([Route("/things", Resource(operations, Everybody()))], default=not_found)
-        app = dressed(routes, cors_origins=["*"], metrics=Metrics(), new_request_id=lambda: "req_1", sandbox_host=None)
+        app = with_middleware(
+            routes, cors_origins=["*"], metrics=Metrics(), new_request_id=lambda: "req_1", sandbox_host=None
+        )
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
             return await client.request(method, "/things")
 

@@ -6,11 +6,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pipeline.documents.stored import stored as stored_chunk
-from server.accounts.signed import SigningKeys
-from server.jobs.states import Job, JobError, Order, Source, Standing, State
-from server.links import Links
-from server.records import Records, record
-from server.schemas import SCHEMAS
+from server.http.schemas import SCHEMAS
+from server.model.accounts import SigningKeys
+from server.model.jobs import Job, JobError, LiveProgress, State
+from server.model.orders import Order, Source
+from server.records.links import Links
+from server.records.records import Records, record
 from tests.server.serving import chunk
 from tests.server.storing import NOON, checkpoint, claim, completed, in_a_loop, stored, submit
 
@@ -31,7 +32,7 @@ DONE = replace(
 
 
 class NobodyLive:
-    async def standing(self, job: Job) -> Standing:
+    async def progress(self, job: Job) -> LiveProgress:
         raise AssertionError(f"{job.id} is not live")
 
 

@@ -9,12 +9,11 @@ import pytest
 from pipeline.words import Chunk
 from server.accounts.limits import month_of
 from server.clock import now_ms
-from server.errors import Problem
+from server.http.problems import problem_of
 from server.jobs import sandbox
-from server.jobs.orders import SCENARIOS
-from server.jobs.sandbox import Canceled, OrderedFailure, refuse_at_the_door, rehearsed
-from server.problems import problem_of
-from server.storage.interfaces import QuotaExceeded
+from server.jobs.sandbox import Canceled, OrderedFailure, refuse_at_the_door, rehearse
+from server.model import bounds
+from server.model.errors import QuotaExceeded, RateLimited
 from tests.server.serving import chunk
 from tests.server.storing import in_a_loop
 
@@ -35,7 +34,7 @@ class Recording:
 
 
 async def played(scenario: str | None) -> list[Chunk]:
-    return [made async for made in rehearsed(scenario, Recording().chunks())]
+    return [made async for made in rehearse(scenario, Recording().chunks())]
 
 
 @in_a_loop
@@ -68,7 +67,7 @@ def test_slow_takes_its_time_and_then_succeeds(monkeypatch):
 @in_a_loop
 async def test_who_leaves_early_closes_the_recording():
     recording = Recording()
-    playing = rehearsed(None, recording.chunks())
+    playing = rehearse(None, recording.chunks())
     await anext(playing)
     await playing.aclose()
     assert recording.closed
@@ -81,13 +80,15 @@ def test_ordered_refusals_are_those_of_real_limits():
     problem = problem_of(quota.value)
     assert problem is not None
     assert problem.headers["x-should-retry"] == "false"
-    with pytest.raises(Problem) as rate:
+    with pytest.raises(RateLimited) as rate:
         refuse_at_the_door("rate_limited")
-    assert (rate.value.code, rate.value.headers["Retry-After"]) == ("rate_limited", "1")
-    assert rate.value.members["window"] == "minute"
+    problem = problem_of(rate.value)
+    assert problem is not None
+    assert (problem.code, problem.headers["Retry-After"]) == ("rate_limited", "1")
+    assert problem.members["window"] == "minute"
 
 
 def test_every_other_scenario_becomes_a_job():
-    for scenario in (None, *SCENARIOS):
+    for scenario in (None, *bounds.SCENARIOS):
         if scenario not in ("quota_exceeded", "rate_limited"):
             refuse_at_the_door(scenario)

@@ -15,10 +15,8 @@ from server.accounts.signed import (
     LinkExpired,
     MalformedToken,
     Scope,
-    SigningKeys,
     TokenExpired,
     WrongJob,
-    WrongScope,
     check_link,
     check_token,
     link_query,
@@ -26,6 +24,8 @@ from server.accounts.signed import (
     make_token,
     read_cursor,
 )
+from server.model.accounts import SigningKeys
+from server.model.errors import WrongScope
 
 OLD = SigningKeys({"1": b"first secret"}, "1")
 KEYS = SigningKeys({"1": b"first secret", "2": b"second secret"}, "2")

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from server.accounts.keys import make_webhook_secret
-from server.delivery.signing import TOLERANCE_S, BadSignature, signed_headers, verify
+from server.webhooks.signing import TOLERANCE_S, BadWebhookSignature, signed_headers, verify
 
 # The example of the Standard Webhooks specification, which every implementation repeats.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -62,14 +62,14 @@ def test_while_a_secret_is_replaced_both_verify(new, old, body):
 @given(SECRETS, SECRETS)
 def test_another_secret_does_not_verify(one, other):
     assume(one != other)
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadWebhookSignature):
         verify(other, signed(one), BODY, now_s=TIMESTAMP)
 
 
 @given(st.binary())
 def test_another_body_does_not_verify(body):
     assume(body != BODY)
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadWebhookSignature):
         verify(SECRET, HEADERS, body, now_s=TIMESTAMP)
 
 
@@ -77,13 +77,13 @@ def test_another_body_does_not_verify(body):
 @given(text=ANY_TEXT)
 def test_any_other_text_in_a_header_is_a_bad_signature(header, text):
     assume(SIGNATURE not in text.split(" ") and text != HEADERS[header])
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadWebhookSignature):
         verify(SECRET, {**HEADERS, header: text}, BODY, now_s=TIMESTAMP)
 
 
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_missing_header_is_a_bad_signature(header):
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadWebhookSignature):
         verify(SECRET, {name: text for name, text in HEADERS.items() if name != header}, BODY, now_s=TIMESTAMP)
 
 
@@ -94,14 +94,14 @@ def test_a_time_that_is_signed_but_unreadable_is_a_bad_signature(timestamp):
     key = base64.b64decode(SECRET.removeprefix("whsec_"))
     mac = standardwebhooks.webhooks.hmac_data(key, f"{MESSAGE_ID}.{timestamp}.{BODY.decode()}".encode())
     headers = {**HEADERS, "webhook-timestamp": timestamp, "webhook-signature": "v1," + base64.b64encode(mac).decode()}
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadWebhookSignature):
         verify(SECRET, headers, BODY, now_s=TIMESTAMP + 10**10)
 
 
 @pytest.mark.parametrize("away", [TOLERANCE_S, -TOLERANCE_S])
 def test_a_message_is_good_for_five_minutes_around_now(away):
     verify(SECRET, HEADERS, BODY, now_s=TIMESTAMP + away)
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadWebhookSignature):
         verify(SECRET, HEADERS, BODY, now_s=TIMESTAMP + away * 1.01)
 
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.errors import CODES, Problem
-from server.routes.sockets import MOST_REASON_BYTES, close_code, cut_reason
+from server.http.codes import CODES
+from server.http.problems import Problem
+from server.http.sockets import MAX_REASON_BYTES, close_code, cut_reason
 
 
 @pytest.mark.parametrize(
@@ -45,5 +46,5 @@ def test_every_problem_has_a_code_that_may_be_sent(code):
 
 @given(st.text())
 def test_a_reason_fits_into_a_close_frame(text):
-    assert len(cut_reason(text).encode()) <= MOST_REASON_BYTES
+    assert len(cut_reason(text).encode()) <= MAX_REASON_BYTES
     assert text.startswith(cut_reason(text))

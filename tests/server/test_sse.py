@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.delivery.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
+from server.http.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
 
 
 def read(stream: bytes) -> list[tuple[str, str, str]]:

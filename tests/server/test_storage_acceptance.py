@@ -4,15 +4,9 @@ import asyncio
 
 import pytest
 
-from server.jobs.states import Order, State
-from server.storage.interfaces import (
-    ConcurrencyLimited,
-    IdempotencyInProgress,
-    IdempotencyKey,
-    IdempotencyReused,
-    QueueFull,
-    QuotaExceeded,
-)
+from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull, QuotaExceeded
+from server.model.jobs import IdempotencyKey, State
+from server.model.orders import Order
 from tests.server.storing import (
     HOUR,
     NOON,
@@ -33,9 +27,9 @@ TRANSCRIPTIONS = [("transcriptions", "2026-11")]
 
 
 @in_a_loop
-async def test_an_accepted_job_is_queued_with_its_first_event(tmp_path):
+async def test_an_accepted_job_is_queued_with_its_first_event(backend, tmp_path):
     order = Order(output_formats=("srt", "vtt"), metadata={"a": "b"}, webhook_events=("job.failed",))
-    async with stored(tmp_path) as storage:
+    async with backend.stored(tmp_path) as storage:
         made = await storage.jobs.submit(new_job("job_1", order=order), idempotency=None)
         assert (made.replayed, made.job.state, made.job.created_at) == (False, State.QUEUED, NOON)
         assert made.job.order == order
@@ -44,16 +38,16 @@ async def test_an_accepted_job_is_queued_with_its_first_event(tmp_path):
 
 
 @in_a_loop
-async def test_an_accepted_job_is_there_when_the_folder_is_opened_again(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_an_accepted_job_is_there_when_the_folder_is_opened_again(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         made = await storage.jobs.submit(new_job("job_1"), idempotency=None)
-    async with stored(tmp_path) as storage:
+    async with backend.stored(tmp_path) as storage:
         assert await storage.jobs.get("job_1") == made.job
 
 
 @in_a_loop
-async def test_ten_parallel_submits_on_a_limit_of_five_are_exactly_five_jobs(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_ten_parallel_submits_on_a_limit_of_five_are_exactly_five_jobs(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         results = await asyncio.gather(
             *(submit(storage, quotas=(quota(limit=5),)) for _ in range(10)), return_exceptions=True
         )
@@ -65,8 +59,8 @@ async def test_ten_parallel_submits_on_a_limit_of_five_are_exactly_five_jobs(tmp
 
 
 @in_a_loop
-async def test_a_limit_holds_across_everyone_who_has_the_folder_open(tmp_path):
-    async with stored(tmp_path) as ours, stored(tmp_path) as theirs:
+async def test_a_limit_holds_across_everyone_who_has_the_folder_open(backend, tmp_path):
+    async with backend.stored(tmp_path) as ours, backend.stored(tmp_path) as theirs:
         results = await asyncio.gather(
             *(submit(storage, quotas=(quota(limit=5),)) for _ in range(5) for storage in (ours, theirs)),
             return_exceptions=True,
@@ -76,34 +70,34 @@ async def test_a_limit_holds_across_everyone_who_has_the_folder_open(tmp_path):
 
 
 @in_a_loop
-async def test_a_job_refused_by_its_second_quota_takes_nothing_of_the_first(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_job_refused_by_its_second_quota_takes_nothing_of_the_first(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         with pytest.raises(QuotaExceeded, match="audio_seconds"):
             await submit(storage, quotas=(quota(), quota("audio_seconds", limit=9, amount=10)))
         assert await storage.counters.used("acct_1", TRANSCRIPTIONS) == [0]
 
 
 @in_a_loop
-async def test_unfinished_jobs_are_capped_per_account_environment_and_kind(tmp_path):
-    async with stored(tmp_path) as storage:
-        first = await submit(storage, most_active=1)
+async def test_unfinished_jobs_are_capped_per_account_environment_and_kind(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
+        first = await submit(storage, max_active=1)
         with pytest.raises(ConcurrencyLimited) as refused:
-            await submit(storage, most_active=1)
+            await submit(storage, max_active=1)
         assert (refused.value.limit, refused.value.used) == (1, 1)
-        await submit(storage, most_active=1, live=True)
-        await submit(storage, most_active=1, environment="sandbox")
-        await submit(storage, most_active=1, account="acct_2")
+        await submit(storage, max_active=1, live=True)
+        await submit(storage, max_active=1, environment="sandbox")
+        await submit(storage, max_active=1, account="acct_2")
         lease = await claim(storage)
         assert lease.job.id == first
         with pytest.raises(ConcurrencyLimited):  # processing is unfinished too
-            await submit(storage, most_active=1)
+            await submit(storage, max_active=1)
         await storage.jobs.finish(lease, completed())
-        await submit(storage, most_active=1)
+        await submit(storage, max_active=1)
 
 
 @in_a_loop
-async def test_a_full_queue_refuses_batch_jobs_and_counts_nothing(tmp_path):
-    async with stored(tmp_path, most_queued=2) as storage:
+async def test_a_full_queue_refuses_batch_jobs_and_counts_nothing(backend, tmp_path):
+    async with backend.stored(tmp_path, max_queued=2) as storage:
         await submit(storage)
         await submit(storage)
         with pytest.raises(QueueFull):
@@ -113,8 +107,8 @@ async def test_a_full_queue_refuses_batch_jobs_and_counts_nothing(tmp_path):
 
 
 @in_a_loop
-async def test_the_queue_is_fair_to_an_account_that_asks_for_little(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_the_queue_is_fair_to_an_account_that_asks_for_little(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         for number in range(5):
             await submit(storage, f"job_a{number}", account="many", audio_s=600.0)
         await submit(storage, "job_b", account="one", audio_s=60.0)
@@ -122,8 +116,8 @@ async def test_the_queue_is_fair_to_an_account_that_asks_for_little(tmp_path):
 
 
 @in_a_loop
-async def test_an_account_that_was_away_gets_no_credit_for_it(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_an_account_that_was_away_gets_no_credit_for_it(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         for number in range(4):
             await submit(storage, f"job_a{number}", account="busy", audio_s=100.0)
         for _ in range(3):
@@ -152,8 +146,8 @@ async def test_a_job_taken_a_second_time_does_not_turn_the_queue_back(tmp_path):
 
 
 @in_a_loop
-async def test_a_plan_with_twice_the_weight_gets_twice_the_turns(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_plan_with_twice_the_weight_gets_twice_the_turns(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         for number in range(4):
             await submit(storage, f"job_free{number}", account="free", audio_s=100.0)
         for number in range(4):
@@ -163,8 +157,8 @@ async def test_a_plan_with_twice_the_weight_gets_twice_the_turns(tmp_path):
 
 
 @in_a_loop
-async def test_a_repeated_request_is_the_same_job_and_is_counted_once(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_repeated_request_is_the_same_job_and_is_counted_once(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         first = await storage.jobs.submit(new_job("job_1", quotas=(quota(),)), idempotency=KEY)
         again = await storage.jobs.submit(new_job("job_2", quotas=(quota(),)), idempotency=KEY)
         assert (again.replayed, again.job) == (True, first.job)
@@ -173,17 +167,17 @@ async def test_a_repeated_request_is_the_same_job_and_is_counted_once(tmp_path):
 
 
 @in_a_loop
-async def test_a_replay_is_answered_even_when_quota_and_queue_are_full(tmp_path):
-    async with stored(tmp_path, most_queued=1) as storage:
+async def test_a_replay_is_answered_even_when_quota_and_queue_are_full(backend, tmp_path):
+    async with backend.stored(tmp_path, max_queued=1) as storage:
         await storage.jobs.submit(new_job("job_1", quotas=(quota(limit=1),)), idempotency=KEY)
         again = await storage.jobs.submit(new_job("job_2", quotas=(quota(limit=1),)), idempotency=KEY)
         assert again.replayed
 
 
 @in_a_loop
-async def test_a_key_used_for_another_request_is_refused(tmp_path):
+async def test_a_key_used_for_another_request_is_refused(backend, tmp_path):
     other = IdempotencyKey(account="acct_1", path="/v1/transcribe", key="k", fingerprint="g")
-    async with stored(tmp_path) as storage:
+    async with backend.stored(tmp_path) as storage:
         await storage.jobs.submit(new_job(), idempotency=KEY)
         with pytest.raises(IdempotencyReused):
             await storage.jobs.submit(new_job(), idempotency=other)
@@ -192,8 +186,8 @@ async def test_a_key_used_for_another_request_is_refused(tmp_path):
 
 
 @in_a_loop
-async def test_a_key_whose_request_still_arrives_is_in_progress_until_abandoned(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_key_whose_request_still_arrives_is_in_progress_until_abandoned(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         assert await storage.jobs.begin(KEY) is None
         with pytest.raises(IdempotencyInProgress):
             await storage.jobs.begin(KEY)
@@ -206,17 +200,17 @@ async def test_a_key_whose_request_still_arrives_is_in_progress_until_abandoned(
 
 
 @in_a_loop
-async def test_a_key_that_a_dead_server_was_taking_in_is_free_again(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_key_that_a_dead_server_was_taking_in_is_free_again(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await storage.jobs.begin(KEY)
-    async with stored(tmp_path) as storage:
+    async with backend.stored(tmp_path) as storage:
         assert await storage.jobs.begin(KEY) is None
 
 
 @in_a_loop
-async def test_a_key_is_forgotten_after_24_hours_or_with_its_job(tmp_path):
+async def test_a_key_is_forgotten_after_24_hours_or_with_its_job(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         await storage.jobs.submit(new_job("job_1"), idempotency=KEY)
         clock.advance(ms=24 * HOUR - 1)
         assert await storage.jobs.begin(KEY) == "job_1"

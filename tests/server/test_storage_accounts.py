@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from server.storage.interfaces import Account, ApiKey, Count, StorageError, WebhookSecret
-from tests.server.storing import HOUR, NOON, RESET, ManualClock, in_a_loop, quota, stored
+from server.model.accounts import Account, ApiKey, Count, WebhookSecret
+from server.model.errors import StorageError
+from tests.server.storing import HOUR, NOON, RESET, ManualClock, in_a_loop, quota
 
 ACCOUNT = Account(
     id="acct_1", plan="free", created_at=NOON, webhook_secret=WebhookSecret(current="whsec_a", created_at=NOON)
@@ -24,8 +25,8 @@ KEY = ApiKey(
 
 
 @in_a_loop
-async def test_a_key_is_found_by_its_hash_with_its_account(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_key_is_found_by_its_hash_with_its_account(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         assert await storage.accounts.by_hash(KEY.hash) == (KEY, ACCOUNT)
         assert await storage.accounts.by_hash(b"\x02" * 32) is None
@@ -35,8 +36,8 @@ async def test_a_key_is_found_by_its_hash_with_its_account(tmp_path):
 
 
 @in_a_loop
-async def test_an_account_is_made_with_its_key_or_not_at_all(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_an_account_is_made_with_its_key_or_not_at_all(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         with pytest.raises(StorageError, match="UNIQUE"):
             await storage.accounts.create_account(
@@ -46,15 +47,15 @@ async def test_an_account_is_made_with_its_key_or_not_at_all(tmp_path):
 
 
 @in_a_loop
-async def test_a_key_of_no_account_is_refused(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_key_of_no_account_is_refused(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         with pytest.raises(StorageError, match="FOREIGN KEY"):
             await storage.accounts.add_key(KEY)
 
 
 @in_a_loop
-async def test_a_revoked_key_stays_revoked_from_its_first_time(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_revoked_key_stays_revoked_from_its_first_time(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         await storage.accounts.add_key(replace(KEY, id="key_2", hash=b"\x02" * 32))
         assert not await storage.accounts.revoke("acct_2", "key_1", at=NOON)  # another account's key
@@ -67,10 +68,10 @@ async def test_a_revoked_key_stays_revoked_from_its_first_time(tmp_path):
 
 
 @in_a_loop
-async def test_a_rotated_key_works_until_its_overlap_ends(tmp_path):
+async def test_a_rotated_key_works_until_its_overlap_ends(backend, tmp_path):
     clock = ManualClock()
     new = replace(KEY, id="key_2", hash=b"\x02" * 32)
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         assert await storage.accounts.rotate("acct_1", "key_1", new=new, old_expires_at=NOON + HOUR)
         assert [key.expires_at for key in await storage.accounts.keys("acct_1")] == [NOON + HOUR, None]
@@ -86,8 +87,8 @@ async def test_a_rotated_key_works_until_its_overlap_ends(tmp_path):
 
 
 @in_a_loop
-async def test_the_last_use_is_known_to_the_minute(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_the_last_use_is_known_to_the_minute(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         for at in (NOON, NOON + 59_999, NOON + 60_000, NOON + 60_001):
             await storage.accounts.touch("key_1", at)
@@ -95,8 +96,8 @@ async def test_the_last_use_is_known_to_the_minute(tmp_path):
 
 
 @in_a_loop
-async def test_a_plan_with_its_own_numbers_and_without_them(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_plan_with_its_own_numbers_and_without_them(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         own = {"requests_per_minute": 3000, "audio_hours": None}
         assert await storage.accounts.set_plan("acct_1", "enterprise", own)
@@ -107,9 +108,9 @@ async def test_a_plan_with_its_own_numbers_and_without_them(tmp_path):
 
 
 @in_a_loop
-async def test_a_webhook_secret_keeps_its_predecessor(tmp_path):
+async def test_a_webhook_secret_keeps_its_predecessor(backend, tmp_path):
     new = WebhookSecret(current="whsec_b", created_at=NOON + 1, previous="whsec_a", previous_expires_at=NOON + HOUR)
-    async with stored(tmp_path) as storage:
+    async with backend.stored(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         assert await storage.accounts.rotate_webhook_secret("acct_1", new)
         assert await storage.accounts.account("acct_1") == replace(ACCOUNT, webhook_secret=new)
@@ -117,8 +118,8 @@ async def test_a_webhook_secret_keeps_its_predecessor(tmp_path):
 
 
 @in_a_loop
-async def test_an_allowance_is_taken_whole_or_not_at_all(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_an_allowance_is_taken_whole_or_not_at_all(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         counts = await asyncio.gather(*(storage.counters.take("addr", quota("free", limit=3)) for _ in range(5)))
         assert sorted(count.used for count in counts if count.allowed) == [1, 2, 3]
         assert [count for count in counts if not count.allowed] == [Count(False, 3, 3, RESET)] * 2
@@ -128,15 +129,15 @@ async def test_an_allowance_is_taken_whole_or_not_at_all(tmp_path):
 
 
 @in_a_loop
-async def test_an_unlimited_allowance_is_still_counted(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_an_unlimited_allowance_is_still_counted(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         for used in (1, 2):
             assert await storage.counters.take("a", quota(limit=None)) == Count(True, used, None, RESET)
 
 
 @in_a_loop
-async def test_what_is_given_back_can_be_taken_again_but_never_more(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_what_is_given_back_can_be_taken_again_but_never_more(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await storage.counters.take("a", quota(limit=1))
         assert not (await storage.counters.take("a", quota(limit=1))).allowed
         for _ in range(3):
@@ -146,8 +147,8 @@ async def test_what_is_given_back_can_be_taken_again_but_never_more(tmp_path):
 
 
 @in_a_loop
-async def test_windows_names_and_subjects_are_counted_apart(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_windows_names_and_subjects_are_counted_apart(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await storage.counters.take("a", quota("x"))
         await storage.counters.take("a", replace(quota("x"), window="2026-12"))
         await storage.counters.take("b", quota("x", amount=3))
@@ -157,9 +158,9 @@ async def test_windows_names_and_subjects_are_counted_apart(tmp_path):
 
 
 @in_a_loop
-async def test_old_windows_are_forgotten(tmp_path):
+async def test_old_windows_are_forgotten(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         await storage.counters.take("a", quota())
         clock.now = RESET + 62 * 24 * HOUR + 1
         await storage.jobs.reap(limit=10)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from server.storage import database as module
-from server.storage.database import Database, Transaction, Watch
-from server.storage.interfaces import DiskFull, StorageBusy, StorageError
-from server.storage.schema import MIGRATIONS
+from server.model.errors import DiskFull, StorageBusy, StorageError
+from server.storage.sqlite import database as module
+from server.storage.sqlite.database import Database, Transaction, Watch
+from server.storage.sqlite.schema import MIGRATIONS
 from tests.server.storing import LEASE_S, ManualClock, claim, completed, in_a_loop, stored, submit
 
 

@@ -5,13 +5,13 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.storage.interfaces import NewEvent
-from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completed, in_a_loop, stored, submit
+from server.model.events import NewEvent
+from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completed, in_a_loop, submit
 
 
 @in_a_loop
-async def test_sequence_numbers_are_dense_from_one(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_sequence_numbers_are_dense_from_one(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         for count in (0, 1, 3):
@@ -26,16 +26,16 @@ async def test_sequence_numbers_are_dense_from_one(tmp_path):
 
 
 @in_a_loop
-async def test_an_unknown_stream_is_empty(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_an_unknown_stream_is_empty(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         assert await storage.events.last("job_none") == 0
         assert await storage.events.read("job_none", after=0, limit=10) == []
         assert [event async for event in storage.events.tail("job_none", after=0)] == []
 
 
 @in_a_loop
-async def test_a_tail_ends_after_the_terminal_event(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_tail_ends_after_the_terminal_event(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         await storage.jobs.finish(await claim(storage), completed())
         assert [event.seq async for event in storage.events.tail(job_id, after=0)] == [1, 2, 3]
@@ -44,8 +44,8 @@ async def test_a_tail_ends_after_the_terminal_event(tmp_path):
 
 
 @in_a_loop
-async def test_a_tail_ends_when_its_job_is_deleted(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_tail_ends_when_its_job_is_deleted(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         async with asyncio.TaskGroup() as tasks:
 
@@ -59,8 +59,8 @@ async def test_a_tail_ends_when_its_job_is_deleted(tmp_path):
 
 
 @in_a_loop
-async def test_a_wait_given_up_for_a_keep_alive_loses_no_event(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_wait_given_up_for_a_keep_alive_loses_no_event(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         tail = storage.events.tail(job_id, after=2)
@@ -85,12 +85,12 @@ async def test_a_wait_given_up_for_a_keep_alive_loses_no_event(tmp_path):
     batches=st.lists(st.integers(0, 4), min_size=1, max_size=12),
     joins=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 30)), min_size=1, max_size=4),
 )
-def test_whoever_follows_from_wherever_gets_exactly_the_log(tmp_path_factory, batches, joins):
+def test_whoever_follows_from_wherever_gets_exactly_the_log(backend, tmp_path_factory, batches, joins):
     """*joins*: before which batch a subscriber comes, and the last id it says it has."""
 
     @in_a_loop
     async def check():
-        async with stored(tmp_path_factory.mktemp("tail")) as storage, asyncio.TaskGroup() as tasks:
+        async with backend.stored(tmp_path_factory.mktemp("tail")) as storage, asyncio.TaskGroup() as tasks:
             job_id = await submit(storage)
             lease = await claim(storage)
 
@@ -112,8 +112,8 @@ def test_whoever_follows_from_wherever_gets_exactly_the_log(tmp_path_factory, ba
 
 
 @in_a_loop
-async def test_many_logs_at_once_keep_each_streams_order(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_many_logs_at_once_keep_each_streams_order(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         leases = []
         for _ in range(5):
             live = await storage.jobs.claim_live(await submit(storage, live=True), "w", lease_s=LEASE_S)

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.storage.files import PIECE_BYTES, FileBlobs
-from server.storage.folder import claim_folder, make_private, signing_secrets
-from server.storage.interfaces import BlobExists, BlobStore, FolderInUse, NoSuchBlob, StorageError
+from server.model.errors import BlobExists, FolderInUse, NoSuchBlob, StorageError
+from server.storage.ports import BlobStore
+from server.storage.sqlite.files import PIECE_BYTES, FileBlobs
+from server.storage.sqlite.folder import claim_folder, make_private, signing_keys
 from tests.server.storing import in_a_loop, stored
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DIES_WRITING = """
 import asyncio, os, sys
 from pathlib import Path
-from server.storage.files import FileBlobs
+from server.storage.sqlite.files import FileBlobs
 
 async def main():
     async with FileBlobs(Path(sys.argv[1])).create("job_1/source") as sink:
@@ -37,8 +38,8 @@ asyncio.run(main())
 HAS_NO_ROOM = """
 import asyncio, resource, sys
 from pathlib import Path
-from server.storage.files import FileBlobs
-from server.storage.interfaces import DiskFull
+from server.storage.sqlite.files import FileBlobs
+from server.model.errors import DiskFull
 
 async def main():
     blobs = FileBlobs(Path(sys.argv[1]))
@@ -256,13 +257,13 @@ async def test_everything_in_the_folder_is_for_its_owner_only(tmp_path):
 @in_a_loop
 async def test_the_signing_secret_is_made_once_and_kept(tmp_path):
     async with stored(tmp_path) as storage:
-        first = storage.secrets
-        assert len(first.by_kid[first.current]) == 32
-        assert first.by_kid[first.current].hex() not in repr(storage)
+        first = storage.signing_keys
+        assert len(first.secrets[first.current]) == 32
+        assert first.secrets[first.current].hex() not in repr(storage)
     async with stored(tmp_path) as storage:
-        assert storage.secrets == first
+        assert storage.signing_keys == first
     async with stored(tmp_path / "other") as storage:
-        assert storage.secrets != first
+        assert storage.signing_keys != first
 
 
 @pytest.mark.parametrize(
@@ -277,18 +278,18 @@ def test_a_spoilt_secret_file_is_named_and_not_replaced(tmp_path, content):
     path = tmp_path / "secrets.json"
     path.write_bytes(content)
     with pytest.raises(StorageError, match=r"secrets\.json"):
-        signing_secrets(tmp_path)
+        signing_keys(tmp_path)
     assert path.read_bytes() == content
 
 
 def test_another_key_may_be_added_and_made_current(tmp_path):
-    first = signing_secrets(tmp_path)
+    first = signing_keys(tmp_path)
     stored_secrets = orjson.loads((tmp_path / "secrets.json").read_bytes())
     stored_secrets["secrets"]["2"] = "A" * 43 + "="
     stored_secrets["current"] = "2"
     (tmp_path / "secrets.json").write_bytes(orjson.dumps(stored_secrets))
-    both = signing_secrets(tmp_path)
-    assert (both.current, both.by_kid["1"]) == ("2", first.by_kid["1"])
+    both = signing_keys(tmp_path)
+    assert (both.current, both.secrets["1"]) == ("2", first.secrets["1"])
 
 
 def test_a_second_server_on_a_folder_is_refused_in_one_sentence(tmp_path):

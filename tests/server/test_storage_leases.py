@@ -6,8 +6,10 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from server.jobs.states import JobError, Source, State
-from server.storage.interfaces import Artifact, Renewal
+from server.model.jobs import JobError, State
+from server.model.leases import Renewal
+from server.model.orders import Source
+from server.model.outcomes import Artifact
 from tests.server.storing import (
     CANCELED,
     HOUR,
@@ -22,7 +24,6 @@ from tests.server.storing import (
     in_a_loop,
     quota,
     refusals,
-    stored,
     submit,
     types_of,
 )
@@ -31,8 +32,8 @@ ENGINE_ERROR = JobError(code="engine_error", message="out of memory", retryable=
 
 
 @in_a_loop
-async def test_a_claimed_job_is_processing_and_nobody_elses(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_claimed_job_is_processing_and_nobody_elses(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         assert (lease.job.id, lease.job.state, lease.epoch, lease.job.attempt) == (job_id, State.PROCESSING, 1, 1)
@@ -41,8 +42,8 @@ async def test_a_claimed_job_is_processing_and_nobody_elses(tmp_path):
 
 
 @in_a_loop
-async def test_a_worker_is_given_only_batch_jobs_of_its_environments(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_worker_is_given_only_batch_jobs_of_its_environments(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await submit(storage, live=True)
         await submit(storage, environment="sandbox")
         assert await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S) is None
@@ -50,8 +51,8 @@ async def test_a_worker_is_given_only_batch_jobs_of_its_environments(tmp_path):
 
 
 @in_a_loop
-async def test_a_waiting_claim_is_woken_by_a_submit(tmp_path):
-    async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
+async def test_a_waiting_claim_is_woken_by_a_submit(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S, wait_s=60.0))
         await asyncio.sleep(0)
         job_id = await submit(storage)
@@ -61,8 +62,8 @@ async def test_a_waiting_claim_is_woken_by_a_submit(tmp_path):
 
 
 @in_a_loop
-async def test_a_canceled_claim_leaves_no_lease_behind(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_canceled_claim_leaves_no_lease_behind(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await submit(storage)
         for turns in range(6):  # wherever in the call the cancellation comes
             claiming = asyncio.create_task(storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S))
@@ -76,8 +77,8 @@ async def test_a_canceled_claim_leaves_no_lease_behind(tmp_path):
 
 
 @in_a_loop
-async def test_a_checkpoint_keeps_chunk_events_and_progress_together(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_checkpoint_keeps_chunk_events_and_progress_together(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         assert await checkpoint(storage, lease, 0, progress=0.4)
@@ -90,8 +91,8 @@ async def test_a_checkpoint_keeps_chunk_events_and_progress_together(tmp_path):
 
 
 @in_a_loop
-async def test_what_became_known_is_on_the_record(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_what_became_known_is_on_the_record(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await submit(storage)
         lease = await claim(storage)
         assert await storage.jobs.note(lease, stage="decoding", source=Source(type="upload", format="mp3"))
@@ -104,10 +105,10 @@ async def test_what_became_known_is_on_the_record(tmp_path):
 
 
 @in_a_loop
-async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(tmp_path):
+async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(backend, tmp_path):
     made = Artifact(kind="srt", blob="job/1/srt", sha256="00", bytes=7)
     warning = {"code": "fallback_model"}
-    async with stored(tmp_path) as storage:
+    async with backend.stored(tmp_path) as storage:
         reserved = (quota(), quota("audio_seconds", limit=None, amount=60))
         job_id = await submit(storage, quotas=reserved, hook=True, warnings=(warning,))
         lease = await claim(storage)
@@ -143,16 +144,16 @@ async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(tm
     ],
 )
 @in_a_loop
-async def test_a_job_that_ends_badly_counts_unless_it_was_not_the_clients_doing(tmp_path, outcome, used):
-    async with stored(tmp_path) as storage:
+async def test_a_job_that_ends_badly_counts_unless_it_was_not_the_clients_doing(backend, tmp_path, outcome, used):
+    async with backend.stored(tmp_path) as storage:
         await submit(storage, quotas=(quota(),))
         assert await storage.jobs.finish(await claim(storage), outcome)
         assert await storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [used]
 
 
 @in_a_loop
-async def test_a_lease_that_was_given_up_is_refused_everywhere(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_lease_that_was_given_up_is_refused_everywhere(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         assert await storage.jobs.release(lease, delay_s=0, error=None, count=True)
@@ -166,9 +167,9 @@ async def test_a_lease_that_was_given_up_is_refused_everywhere(tmp_path):
 
 
 @in_a_loop
-async def test_a_lease_whose_time_is_over_is_refused_before_anyone_reaped_it(tmp_path):
+async def test_a_lease_whose_time_is_over_is_refused_before_anyone_reaped_it(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         await submit(storage)
         lease = await claim(storage)
         clock.advance(s=LEASE_S)
@@ -176,9 +177,9 @@ async def test_a_lease_whose_time_is_over_is_refused_before_anyone_reaped_it(tmp
 
 
 @in_a_loop
-async def test_renewing_and_checkpointing_keep_a_lease_alive(tmp_path):
+async def test_renewing_and_checkpointing_keep_a_lease_alive(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         await submit(storage)
         lease = await claim(storage)
         for index in range(4):
@@ -191,9 +192,9 @@ async def test_renewing_and_checkpointing_keep_a_lease_alive(tmp_path):
 
 
 @in_a_loop
-async def test_a_renewal_never_shortens_a_lease(tmp_path):
+async def test_a_renewal_never_shortens_a_lease(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         await submit(storage)
         lease = await claim(storage)
         await storage.jobs.renew(lease, lease_s=1.0)
@@ -202,9 +203,9 @@ async def test_a_renewal_never_shortens_a_lease(tmp_path):
 
 
 @in_a_loop
-async def test_the_next_worker_goes_on_after_the_last_chunk(tmp_path):
+async def test_the_next_worker_goes_on_after_the_last_chunk(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         await submit(storage)
         await checkpoint(storage, await claim(storage))
         clock.advance(s=LEASE_S)
@@ -215,9 +216,9 @@ async def test_the_next_worker_goes_on_after_the_last_chunk(tmp_path):
 
 
 @in_a_loop
-async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(tmp_path):
+async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage, quotas=(quota(),), hook=True)
         other = await submit(storage, account="acct_2")
         await storage.jobs.release(await claim(storage), delay_s=0, error=ENGINE_ERROR, count=True)
@@ -236,8 +237,8 @@ async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(tmp
 
 
 @in_a_loop
-async def test_a_job_given_back_with_an_error_four_times_fails_with_it(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_job_given_back_with_an_error_four_times_fails_with_it(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         for attempt in range(4):
             error = replace(ENGINE_ERROR, message=f"attempt {attempt}")
@@ -248,8 +249,8 @@ async def test_a_job_given_back_with_an_error_four_times_fails_with_it(tmp_path)
 
 
 @in_a_loop
-async def test_a_shutdown_costs_no_attempt_not_even_the_last(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_shutdown_costs_no_attempt_not_even_the_last(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await submit(storage)
         for _ in range(3):
             assert await storage.jobs.release(await claim(storage), delay_s=0, error=ENGINE_ERROR, count=True)
@@ -260,9 +261,9 @@ async def test_a_shutdown_costs_no_attempt_not_even_the_last(tmp_path):
 
 
 @in_a_loop
-async def test_a_delayed_job_waits_for_its_time(tmp_path):
+async def test_a_delayed_job_waits_for_its_time(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         await submit(storage)
         await storage.jobs.release(await claim(storage), delay_s=20.0, error=ENGINE_ERROR, count=True)
         clock.advance(s=19)
@@ -273,9 +274,9 @@ async def test_a_delayed_job_waits_for_its_time(tmp_path):
 
 
 @in_a_loop
-async def test_a_job_that_waited_for_a_day_fails(tmp_path):
+async def test_a_job_that_waited_for_a_day_fails(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage, quotas=(quota(),))
         clock.advance(ms=24 * HOUR - 1)
         assert await storage.jobs.reap(limit=10) == 0
@@ -289,9 +290,9 @@ async def test_a_job_that_waited_for_a_day_fails(tmp_path):
 
 
 @in_a_loop
-async def test_reaping_stops_at_its_limit(tmp_path):
+async def test_reaping_stops_at_its_limit(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         for _ in range(3):
             await submit(storage)
             await claim(storage)
@@ -300,8 +301,8 @@ async def test_reaping_stops_at_its_limit(tmp_path):
 
 
 @in_a_loop
-async def test_the_leases_of_a_worker_known_to_be_dead_run_out_at_once_and_those_of_others_do_not(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_the_leases_of_a_worker_known_to_be_dead_run_out_at_once_and_those_of_others_do_not(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await submit(storage)
         await submit(storage)
         dead = await storage.jobs.claim("server a:1/0", environments=["production"], lease_s=LEASE_S)

@@ -1,14 +1,13 @@
 """Live jobs in the store: taken by name, waiting for their writer, never forgotten."""
 
-from server.jobs.states import State
-from server.storage.interfaces import LIVE_GRACE_MS
-from tests.server.storing import HOUR, LEASE_S, ManualClock, completed, in_a_loop, refusals, stored, submit
+from server.model.jobs import LIVE_GRACE_MS, State
+from tests.server.storing import HOUR, LEASE_S, ManualClock, completed, in_a_loop, refusals, submit
 
 
 @in_a_loop
-async def test_a_live_job_goes_only_to_who_asks_for_it_by_name(tmp_path):
+async def test_a_live_job_goes_only_to_who_asks_for_it_by_name(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage, live=True)
         batch = await submit(storage)
         assert await storage.jobs.claim_live(batch, "w1", lease_s=LEASE_S) is None
@@ -26,9 +25,9 @@ async def test_a_live_job_goes_only_to_who_asks_for_it_by_name(tmp_path):
 
 
 @in_a_loop
-async def test_a_live_job_may_lose_its_writer_often_and_waits_for_it_each_time(tmp_path):
+async def test_a_live_job_may_lose_its_writer_often_and_waits_for_it_each_time(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage, live=True)
         for _ in range(6):
             assert await storage.jobs.claim_live(job_id, "w1", lease_s=LEASE_S) is not None
@@ -42,9 +41,9 @@ async def test_a_live_job_may_lose_its_writer_often_and_waits_for_it_each_time(t
 
 
 @in_a_loop
-async def test_a_live_job_that_nobody_ever_finished_ends_after_a_day(tmp_path):
+async def test_a_live_job_that_nobody_ever_finished_ends_after_a_day(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage, live=True)
         clock.advance(ms=24 * HOUR)
         assert await storage.jobs.reap(limit=10) == 1

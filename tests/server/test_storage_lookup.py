@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.jobs.states import Order, Source, State
-from server.storage.interfaces import JobFilter
-from server.storage.open import Storage
+from server.model.jobs import JobFilter, State
+from server.model.orders import Order, Source
+from server.storage.ports import Storage
 from tests.server.storing import (
     HOUR,
     LEASE_S,
@@ -19,10 +19,8 @@ from tests.server.storing import (
     claim,
     completed,
     in_a_loop,
-    opened,
     quota,
     refusals,
-    stored,
     submit,
     types_of,
 )
@@ -36,9 +34,9 @@ async def ids(storage: Storage, limit: int = 100, **filters: object) -> list[str
 
 
 @in_a_loop
-async def test_pages_have_no_repeat_and_no_gap_while_jobs_are_made(tmp_path):
+async def test_pages_have_no_repeat_and_no_gap_while_jobs_are_made(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         made = []
         for number in range(5):
             made.append(await submit(storage, f"job_{number}"))
@@ -58,9 +56,9 @@ async def test_pages_have_no_repeat_and_no_gap_while_jobs_are_made(tmp_path):
 
 
 @in_a_loop
-async def test_every_filter_leaves_what_it_names(tmp_path):
+async def test_every_filter_leaves_what_it_names(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         await submit(storage, "job_a", order=Order(metadata={"team": "x", 'odd "key".': "1"}))
         await storage.jobs.finish(await claim(storage), replace(completed(), text="Über 100% sure_", language="de"))
         clock.advance(ms=10)
@@ -80,7 +78,7 @@ async def test_every_filter_leaves_what_it_names(tmp_path):
         assert await ids(storage, text="") == ["job_a"]
 
 
-def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(tmp_path):
+def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(backend, tmp_path):
     async def check(storage: Storage, text: str, piece: str, key: str, value: str) -> None:
         first = await submit(storage, order=Order(metadata={key: value}))
         second = await submit(storage, order=Order(metadata={key + "x": value, "y" + key: value}))
@@ -91,7 +89,7 @@ def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(tmp_path):
             await storage.jobs.delete(job_id)
 
     with asyncio.Runner() as loop:
-        storage = opened(tmp_path)
+        storage = backend.opened(tmp_path)
 
         @settings(max_examples=100)
         @given(text=st.text(min_size=1), data=st.data(), key=st.text(), value=st.text())
@@ -107,8 +105,8 @@ def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(tmp_path):
 
 
 @in_a_loop
-async def test_a_watcher_sees_every_change_after_what_it_saw(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_watcher_sees_every_change_after_what_it_saw(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         seen = await storage.jobs.get(job_id)
         assert seen is not None
@@ -126,8 +124,8 @@ async def test_a_watcher_sees_every_change_after_what_it_saw(tmp_path):
 
 
 @in_a_loop
-async def test_a_watcher_of_a_deleted_job_is_told_so(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_watcher_of_a_deleted_job_is_told_so(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         seen = await storage.jobs.get(job_id)
         assert seen is not None
@@ -139,8 +137,8 @@ async def test_a_watcher_of_a_deleted_job_is_told_so(tmp_path):
 
 
 @in_a_loop
-async def test_a_queued_job_is_canceled_at_once_and_its_quota_returned(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_queued_job_is_canceled_at_once_and_its_quota_returned(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota(),), hook=True)
         for _ in range(2):
             job = await storage.jobs.cancel(job_id)
@@ -153,8 +151,8 @@ async def test_a_queued_job_is_canceled_at_once_and_its_quota_returned(tmp_path)
 
 
 @in_a_loop
-async def test_a_processing_job_is_canceled_by_its_worker(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_processing_job_is_canceled_by_its_worker(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota(),))
         lease = await claim(storage)
         await checkpoint(storage, lease)
@@ -169,9 +167,9 @@ async def test_a_processing_job_is_canceled_by_its_worker(tmp_path):
 
 @pytest.mark.parametrize("dies", [True, False])
 @in_a_loop
-async def test_a_cancel_outlives_the_worker_that_should_have_seen_it(tmp_path, dies):
+async def test_a_cancel_outlives_the_worker_that_should_have_seen_it(backend, tmp_path, dies):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         await storage.jobs.cancel(job_id)
@@ -186,8 +184,8 @@ async def test_a_cancel_outlives_the_worker_that_should_have_seen_it(tmp_path, d
 
 
 @in_a_loop
-async def test_canceling_what_is_over_or_unknown_changes_nothing(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_canceling_what_is_over_or_unknown_changes_nothing(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         await storage.jobs.finish(await claim(storage), completed())
         over = await storage.jobs.get(job_id)
@@ -196,8 +194,8 @@ async def test_canceling_what_is_over_or_unknown_changes_nothing(tmp_path):
 
 
 @in_a_loop
-async def test_a_live_session_cannot_get_its_quota_back_by_hanging_up_first(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_live_session_cannot_get_its_quota_back_by_hanging_up_first(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage, live=True, quotas=(quota(),))
         lease = await storage.jobs.claim_live(job_id, "w1", lease_s=LEASE_S)
         assert lease is not None
@@ -207,8 +205,8 @@ async def test_a_live_session_cannot_get_its_quota_back_by_hanging_up_first(tmp_
 
 
 @in_a_loop
-async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota(),), hook=True)
         lease = await claim(storage)
         await checkpoint(storage, lease)
@@ -223,8 +221,8 @@ async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(tm
 
 
 @in_a_loop
-async def test_deleting_an_active_job_takes_it_from_its_worker(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_deleting_an_active_job_takes_it_from_its_worker(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await submit(storage)
         lease = await claim(storage)
         await storage.jobs.delete(lease.job.id)
@@ -232,15 +230,15 @@ async def test_deleting_an_active_job_takes_it_from_its_worker(tmp_path):
 
 
 @in_a_loop
-async def test_deleting_a_queued_job_returns_its_quota(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_deleting_a_queued_job_returns_its_quota(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         await storage.jobs.delete(await submit(storage, quotas=(quota(),)))
         assert await storage.counters.used("acct_1", WINDOW) == [0]
 
 
 @in_a_loop
-async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         done = await submit(storage, blob="job_1/source")
         await storage.jobs.finish(await claim(storage), completed())
         canceled = await submit(storage, blob="job_2/source")
@@ -253,9 +251,9 @@ async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(tmp_
 
 
 @in_a_loop
-async def test_a_job_expires_when_its_retention_is_over(tmp_path):
+async def test_a_job_expires_when_its_retention_is_over(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage)
         await submit(storage)  # unfinished jobs never expire
         await storage.jobs.finish(await claim(storage), completed())

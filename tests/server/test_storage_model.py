@@ -10,12 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from server.jobs.states import Job, JobError, State
-from server.storage import leases
-from server.storage.database import Transaction
-from server.storage.endings import MAX_ATTEMPTS
-from server.storage.interfaces import Lease, Outcome, Renewal
-from server.storage.rows import job_of
+from server.model.jobs import Job, JobError, State
+from server.model.leases import Lease, Renewal
+from server.model.outcomes import Outcome
+from server.storage.sqlite import leases
+from server.storage.sqlite.database import Transaction
+from server.storage.sqlite.endings import MAX_ATTEMPTS
+from server.storage.sqlite.rows import job_of
 from tests.server.storing import (
     CANCELED,
     HOUR,

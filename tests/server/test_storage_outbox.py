@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from server.jobs.states import Order
-from server.storage.interfaces import Attempt, Crowding, Delivery
-from server.storage.open import Storage
-from tests.server.storing import HOOK, NOON, ManualClock, claim, completed, failed, in_a_loop, stored, submit
+from server.model.deliveries import Attempt, Crowding, Delivery
+from server.model.orders import Order
+from server.storage.ports import Storage
+from tests.server.storing import HOOK, NOON, ManualClock, claim, completed, failed, in_a_loop, submit
 
 BUSY_S = 30.0
 
@@ -36,17 +36,17 @@ async def due(storage: Storage) -> list[Delivery]:
     ],
 )
 @in_a_loop
-async def test_only_the_chosen_events_are_sent(tmp_path, events, outcome, sent):
-    async with stored(tmp_path) as storage:
+async def test_only_the_chosen_events_are_sent(backend, tmp_path, events, outcome, sent):
+    async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage, order=Order(webhook_url=HOOK, webhook_events=events))
         await storage.jobs.finish(await claim(storage), outcome)
         assert [row.event for row in await storage.outbox.of_job(job_id)] == sent
 
 
 @in_a_loop
-async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(tmp_path):
+async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         job_id = await ended(storage)
         (first,) = await due(storage)
         assert (first.job_id, first.url, first.state, first.attempts) == (job_id, HOOK, "pending", ())
@@ -58,9 +58,9 @@ async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(tmp_path)
 
 
 @in_a_loop
-async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(tmp_path):
+async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         made = []
         for _ in range(3):
             made.append(await ended(storage))
@@ -70,9 +70,9 @@ async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(tmp_pat
 
 
 @in_a_loop
-async def test_a_failed_attempt_comes_due_again_when_it_says(tmp_path):
+async def test_a_failed_attempt_comes_due_again_when_it_says(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         await ended(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(next_attempt_at=NOON + 5000), state="pending")
@@ -87,8 +87,8 @@ async def test_a_failed_attempt_comes_due_again_when_it_says(tmp_path):
 
 @pytest.mark.parametrize("state", ["delivered", "failed"])
 @in_a_loop
-async def test_a_message_that_is_over_never_comes_due(tmp_path, state):
-    async with stored(tmp_path) as storage:
+async def test_a_message_that_is_over_never_comes_due(backend, tmp_path, state):
+    async with backend.stored(tmp_path) as storage:
         job_id = await ended(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(), state=state)
@@ -98,8 +98,8 @@ async def test_a_message_that_is_over_never_comes_due(tmp_path, state):
 
 
 @in_a_loop
-async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await ended(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(1), state="delivered")
@@ -109,8 +109,8 @@ async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(tmp_p
 
 
 @in_a_loop
-async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await ended(storage)
         (row,) = await due(storage)
         await storage.jobs.delete(job_id)
@@ -119,8 +119,8 @@ async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(tmp_path):
 
 
 @in_a_loop
-async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         job_id = await ended(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(), state="failed")
@@ -133,8 +133,8 @@ async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(tmp_path):
 
 
 @in_a_loop
-async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         before = await ended(storage)
         sending = await ended(storage)
         (_, on_its_way) = await due(storage)
@@ -154,8 +154,8 @@ async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(tmp_pat
 
 
 @in_a_loop
-async def test_exhausted_deliveries_are_counted_in_a_row(tmp_path):
-    async with stored(tmp_path) as storage:
+async def test_exhausted_deliveries_are_counted_in_a_row(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
         counts = [await storage.outbox.exhausted("acct_1", HOOK, ok=ok) for ok in (False, False, True, False)]
         assert counts == [1, 2, 0, 1]
         assert await storage.outbox.exhausted("acct_2", HOOK, ok=False) == 1
@@ -166,9 +166,9 @@ def hook(url: str) -> dict[str, Order]:
 
 
 @in_a_loop
-async def test_a_crowded_host_is_passed_over_and_holds_up_nobody_behind_it(tmp_path):
+async def test_a_crowded_host_is_passed_over_and_holds_up_nobody_behind_it(backend, tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         for number in range(4):
             job_id = await submit(storage, **hook(f"https://DEAD.example:8443/{number}"))
             await storage.jobs.finish(await claim(storage), completed())
@@ -185,8 +185,8 @@ async def test_a_crowded_host_is_passed_over_and_holds_up_nobody_behind_it(tmp_p
 
 
 @in_a_loop
-async def test_a_waiting_sender_is_woken_by_a_job_that_ends(tmp_path):
-    async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
+async def test_a_waiting_sender_is_woken_by_a_job_that_ends(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(storage.outbox.claim_due(limit=10, busy_s=BUSY_S, wait_s=60.0))
         await asyncio.sleep(0)
         job_id = await ended(storage)

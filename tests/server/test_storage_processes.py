@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 import pytest
 
-from server.storage import leases
-from server.storage.open import Storage
+from server.storage.ports import Storage
+from server.storage.sqlite import leases
 from tests.server.storing import (
     LEASE_S,
     NOON,
@@ -146,7 +146,7 @@ async def test_a_worker_that_slept_past_its_lease_may_write_nothing(tmp_path, cl
 @in_a_loop
 async def test_without_a_part_of_the_fence_the_test_above_is_red(tmp_path, clock, fence, reaped):
     assert fence in leases.FENCE
-    before = f"from server.storage import leases; leases.FENCE = {leases.FENCE.replace(fence, '')!r}"
+    before = f"from server.storage.sqlite import leases; leases.FENCE = {leases.FENCE.replace(fence, '')!r}"
     assert not all(await sleep_past_the_lease(tmp_path, clock, before=before, reaped=reaped))
 
 

@@ -8,7 +8,7 @@ import pytest
 from server.clock import now_ms
 from server.jobs import sweeping
 from server.jobs.sweeping import ORPHAN_MS, Sweeper
-from server.storage.interfaces import StorageError
+from server.model.errors import StorageError
 from tests.server.storing import HOUR, ManualClock, claim, completed, in_a_loop, stored, submit
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from server.delivery.targets import Target, TargetNotAllowed, is_public, judge_addresses, parse_target
+from server.egress.targets import Target, TargetNotAllowed, is_public, judge_addresses, parse_target
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 

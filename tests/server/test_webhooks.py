@@ -14,18 +14,20 @@ from jsonschema import Draft202012Validator
 from standardwebhooks import Webhook
 
 from server.accounts.issuing import issue_webhook_secret, open_account
-from server.accounts.signed import SigningKeys
 from server.clock import now_ms
-from server.delivery import webhooks as webhooks_module
-from server.delivery.egress import Egress
-from server.delivery.webhooks import Courier, Deliveries, signing_secrets
-from server.jobs.states import Job, Order, Standing
-from server.links import Links
+from server.egress.guard import Egress
+from server.http.schemas import SCHEMAS
 from server.metrics import Metrics
-from server.records import Records
-from server.schemas import SCHEMAS
-from server.storage.interfaces import Account, Crowding, Delivery, WebhookSecret
-from server.storage.open import Storage
+from server.model.accounts import Account, SigningKeys, WebhookSecret
+from server.model.deliveries import Crowding, Delivery
+from server.model.jobs import Job, LiveProgress
+from server.model.orders import Order
+from server.records.links import Links
+from server.records.records import Records
+from server.storage.ports import Storage
+from server.webhooks import deliveries as webhooks_module
+from server.webhooks.courier import Courier, signing_secrets
+from server.webhooks.deliveries import Deliveries
 from tests.server.peers import Asked, Peer, answer, holding, peer, saying, silence
 from tests.server.serving import LIMITS
 from tests.server.storing import ManualClock, claim, completed, failed, in_a_loop, stored, submit
@@ -38,7 +40,7 @@ EVENTS = ("job.completed", "job.failed")
 class NobodyLive:
     """The desk of a server without live sessions."""
 
-    async def standing(self, job: Job) -> Standing:
+    async def progress(self, job: Job) -> LiveProgress:
         raise AssertionError(f"{job.id} is not live")
 
 
@@ -85,9 +87,7 @@ async def office(folder: Path, clock: ManualClock | None = None, **rules: Any) -
 
         def deliveries(**options: Any) -> Deliveries:
             return Deliveries(
-                outbox=storage.outbox,
-                jobs=storage.jobs,
-                accounts=storage.accounts,
+                storage=storage,
                 records=Records(storage.jobs, links, NobodyLive()),
                 courier=Courier(egress, settled),
                 metrics=metrics,
@@ -337,8 +337,8 @@ async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
         waiting = [await it.ended(alive.url) for _ in range(10)]
         async with delivering(it):
             await received(alive, 10)
-            assert dead.most_connections == webhooks_module.MOST_PER_HOST  # its first four are still waited for
-            assert len(dead.asked) == webhooks_module.MOST_PER_HOST
+            assert dead.most_connections == webhooks_module.MAX_PER_HOST  # its first four are still waited for
+            assert len(dead.asked) == webhooks_module.MAX_PER_HOST
             go.set()
         assert {(await it.delivery(job_id)).state for job_id in waiting} == {"delivered"}
 
@@ -346,23 +346,23 @@ async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
 @in_a_loop
 async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path, monkeypatch):
     """There is one place more than one account may take, and five hosts of it would take more."""
-    monkeypatch.setattr(webhooks_module, "MOST_AT_ONCE", webhooks_module.MOST_PER_ACCOUNT + 1)
+    monkeypatch.setattr(webhooks_module, "MAX_AT_ONCE", webhooks_module.MAX_PER_ACCOUNT + 1)
     go = asyncio.Event()
     async with AsyncExitStack() as stack:
         it = await stack.enter_async_context(office(tmp_path))
         dead = [await stack.enter_async_context(peer(holding(go))) for _ in range(5)]
         alive = await stack.enter_async_context(peer(saying(answer(200))))
-        for host in dead * webhooks_module.MOST_PER_HOST:
+        for host in dead * webhooks_module.MAX_PER_HOST:
             await it.ended(host.url)
         other, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
         await replace(it, account=other).ended(alive.url)
         async with delivering(it):
             await received(alive)
             async with asyncio.timeout(MOST_S):
-                while sum(len(host.asked) for host in dead) < webhooks_module.MOST_PER_ACCOUNT:  # noqa: ASYNC110
+                while sum(len(host.asked) for host in dead) < webhooks_module.MAX_PER_ACCOUNT:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             await asyncio.sleep(0.2)  # for what should not come
-            assert sum(len(host.asked) for host in dead) == webhooks_module.MOST_PER_ACCOUNT
+            assert sum(len(host.asked) for host in dead) == webhooks_module.MAX_PER_ACCOUNT
             go.set()
 
 
@@ -394,7 +394,7 @@ async def delivered_attempt(it: Office, delivery: Delivery) -> Delivery:
 @in_a_loop
 async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(webhooks_module, "MOST_AT_ONCE", 2)
+        patch.setattr(webhooks_module, "MAX_AT_ONCE", 2)
         async with office(tmp_path) as it, peer(saying(answer(200))) as target:
             jobs = [await it.ended(target.url) for _ in range(7)]
             async with delivering(it):
@@ -431,7 +431,7 @@ async def test_a_delivery_whose_job_was_deleted_on_the_way_troubles_nobody(tmp_p
         gone = await it.ended(target.url)
         [claimed] = await it.storage.outbox.claim_due(limit=1, busy_s=30)
         await it.storage.jobs.delete(gone)
-        await it.deliveries()._guarded(claimed)
+        await it.deliveries()._deliver(claimed)
         assert target.asked == []
         async with delivering(it):
             assert (await it.tried(await it.ended(target.url))).state == "delivered"

@@ -15,15 +15,17 @@ from pipeline.errors import EngineFailed, UndecodableAudio
 from pipeline.words import Chunk
 from server.accounts.issuing import open_account
 from server.accounts.plans import Plans
-from server.delivery.egress import Egress
-from server.jobs.fetch import Fetcher
+from server.egress.fetch import Fetcher
+from server.egress.guard import Egress
 from server.jobs.probing import Prober
-from server.jobs.running import WorkerRules, chunk_events
-from server.jobs.states import Job, Order, Source, State
+from server.jobs.running import Tools, WorkerRules, chunk_events
 from server.jobs.worker import Workers
 from server.metrics import Metrics
-from server.storage.interfaces import DiskFull, JobFilter, Lease
-from server.storage.open import Storage
+from server.model.errors import DiskFull
+from server.model.jobs import Job, JobFilter, State
+from server.model.leases import Lease
+from server.model.orders import Order, Source
+from server.storage.ports import Storage
 from tests.server.serving import LIMITS, ScriptedBatch, chunk, config, isolation, wav
 from tests.server.storing import ManualClock, in_a_loop, new_job, quota, stored
 
@@ -45,14 +47,16 @@ class Shop:
         egress = Egress(allowed=config(EGRESS_ALLOW_CIDRS="127.0.0.0/8").egress_allow_cidrs, allow_http=True)
         return Workers(
             name="test",
-            jobs=jobs or self.storage.jobs,
-            blobs=blobs,
+            tools=Tools(
+                jobs=jobs or self.storage.jobs,
+                blobs=blobs,
+                fetcher=Fetcher(egress, blobs),
+                prober=Prober(isolation(), blobs),
+                rules=rules,
+            ),
             batches={"production": self.batch},
             plans=Plans(self.storage.accounts, LIMITS),
-            fetcher=Fetcher(egress, blobs),
-            prober=Prober(isolation(), blobs),
             metrics=self.metrics,
-            rules=rules,
             count=count,
         )
 

@@ -109,10 +109,10 @@ class Page:
     def all(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
-    def element(self, selector: str, *, most_s: float = 20) -> WebElement:
+    def element(self, selector: str, *, max_s: float = 20) -> WebElement:
         """The first visible element, once there is one."""
         return self.until(
-            lambda: next((one for one in self.all(selector) if one.is_displayed()), None), selector, most_s=most_s
+            lambda: next((one for one in self.all(selector) if one.is_displayed()), None), selector, max_s=max_s
         )
 
     def click(self, selector: str) -> None:
@@ -128,24 +128,24 @@ class Page:
         """What stands there now, its spaces as they are seen."""
         return " ".join(str(self.script("return document.querySelector(arguments[0]).innerText", selector)).split())
 
-    def until_text(self, selector: str, pattern: str, *, most_s: float = 20) -> str:
+    def until_text(self, selector: str, pattern: str, *, max_s: float = 20) -> str:
         """The text there, once it matches."""
         return self.until(
             lambda: text if re.search(pattern, text := self.text(selector)) else None,
             f"{pattern!r} in {selector}",
-            most_s=most_s,
+            max_s=max_s,
             last=lambda: self.text(selector),
         )
 
     def until(
-        self, seen: Callable[[], T | None], what: str, *, most_s: float = 20, last: Callable[[], object] | None = None
+        self, seen: Callable[[], T | None], what: str, *, max_s: float = 20, last: Callable[[], object] | None = None
     ) -> T:
         """What *seen* returns, once that is true."""
-        until = time.monotonic() + most_s
+        until = time.monotonic() + max_s
         while not (value := _unless_gone(seen)):
             if time.monotonic() > until:
                 found = "" if last is None else f"; the last was {last()!r}"
-                raise AssertionError(f"no {what} within {most_s} s{found}; the console says {self.console()}")
+                raise AssertionError(f"no {what} within {max_s} s{found}; the console says {self.console()}")
             time.sleep(0.05)
         return value
 

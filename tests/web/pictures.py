@@ -19,8 +19,8 @@ def speaking(page: Page, key: str) -> Iterator[str]:
     page.open("#speak", key=key)
     yield "speak-before"
     page.click("#speak-toggle")
-    page.until_text("#speak-text", SAID, most_s=40)
-    page.until_text("#speak-text", f"{SAID}.* One", most_s=40)
+    page.until_text("#speak-text", SAID, max_s=40)
+    page.until_text("#speak-text", f"{SAID}.* One", max_s=40)
     page.click("#speak-share")
     link = str(page.element("#speak-link").get_attribute("value"))
     yield "speak"
@@ -34,7 +34,7 @@ def speaking(page: Page, key: str) -> Iterator[str]:
 def reading(page: Page, key: str) -> Iterator[str]:
     page.open("#files", key=key)
     page.all("#file")[0].send_keys(str(CLIP))
-    page.until_text("#job-view .transcript", SAID, most_s=40)
+    page.until_text("#job-view .transcript", SAID, max_s=40)
     page.all(".word")[3].click()
     page.until(lambda: page.all(".word.lit"), "a lit word")
     page.script("document.querySelector('video').pause()")

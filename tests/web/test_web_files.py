@@ -20,7 +20,7 @@ def upload(page: Page, *files: Path) -> None:
 def test_an_upload_becomes_a_transcript_whose_words_play(page: Page, key: str) -> None:
     page.open("#files", key=key)
     upload(page, CLIP)
-    page.until_text("#job-view .transcript", re.escape(SAID), most_s=40)
+    page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
     words = page.all(".word")
     assert [word.text for word in words] == SAID.split()
     words[3].click()
@@ -40,7 +40,7 @@ def test_an_upload_becomes_a_transcript_whose_words_play(page: Page, key: str) -
 def test_every_download_is_what_it_says(page: Page, key: str) -> None:
     page.open("#files", key=key)
     upload(page, CLIP)
-    page.until_text("#job-view .transcript", re.escape(SAID), most_s=40)
+    page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
     links = {link.text: str(link.get_attribute("href")) for link in page.all("#job-downloads a")}
     bodies = {name: httpx.get(link).raise_for_status().text for name, link in links.items()}
     assert bodies["TXT"].strip() == SAID
@@ -52,7 +52,7 @@ def test_every_download_is_what_it_says(page: Page, key: str) -> None:
 def test_arrows_lead_through_the_words(page: Page, key: str) -> None:
     page.open("#files", key=key)
     upload(page, CLIP)
-    page.until_text("#job-view .transcript", re.escape(SAID), most_s=40)
+    page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
     page.tab_to(".word")
     page.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert page.script("return document.activeElement.textContent") == SAID.split()[2]
@@ -65,10 +65,10 @@ def test_a_running_job_shows_its_words_and_can_be_canceled(page: Page, key: str,
     talk.write_bytes(long_recording(12))
     page.open("#files", key=key)
     upload(page, talk)
-    page.until_text("#job-text", r"\w+ \w+", most_s=60)
+    page.until_text("#job-text", r"\w+ \w+", max_s=60)
     assert page.script("return document.querySelector('#job-progress').value") < 1  # words may come before its event
     page.click("#job-cancel")
-    page.until_text("#job-problem", "canceled", most_s=60)
+    page.until_text("#job-problem", "canceled", max_s=60)
 
 
 def test_several_files_become_jobs_of_the_list(page: Page, key: str) -> None:
@@ -76,7 +76,7 @@ def test_several_files_become_jobs_of_the_list(page: Page, key: str) -> None:
     upload(page, SPEECH / "espeak" / "en_04.flac", SPEECH / "espeak" / "en_00.flac")
     page.until_text("#jobs", r"en_00.flac.*en_04.flac")
     page.all("#jobs a")[0].click()
-    page.until_text("#job-view .transcript", "We heard a quiet sugar.", most_s=40)
+    page.until_text("#job-view .transcript", "We heard a quiet sugar.", max_s=40)
     page.element(".player")  # its file is still at hand
 
 
@@ -90,7 +90,7 @@ def elsewhere() -> Iterator[str]:
 def test_an_address_is_fetched_and_its_sound_can_be_added(page: Page, key: str, elsewhere: str) -> None:
     page.open("#files", key=key)
     page.element("#url").send_keys(f"{elsewhere}/{CLIP.name}\n")
-    page.until_text("#job-view .transcript", re.escape(SAID), most_s=40)
+    page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
     assert not page.all(".player")[0].is_displayed()
     page.all("#job-listen input")[0].send_keys(str(CLIP))
     page.element(".player")
@@ -109,7 +109,7 @@ def test_what_is_no_audio_is_said_in_a_sentence(page: Page, key: str, tmp_path: 
 def test_a_deleted_job_is_gone_from_the_list(page: Page, key: str) -> None:
     page.open("#files", key=key)
     upload(page, SPEECH / "espeak" / "en_03.flac")
-    page.until_text("#job-view .transcript", "Eleven yellow", most_s=40)
+    page.until_text("#job-view .transcript", "Eleven yellow", max_s=40)
     page.click("#job-delete")
     page.driver.switch_to.alert.accept()
     page.until(lambda: page.all("#jobs li") and "en_03.flac" not in page.text("#jobs"), "list without it")
@@ -125,6 +125,6 @@ def test_words_from_a_transcript_are_never_markup(page: Page, key: str) -> None:
       files.items.add(new File([Uint8Array.from(bytes)], name, { type: "audio/flac" }));
       window.dispatchEvent(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true }));
     """, list(CLIP.read_bytes()), name)  # fmt: skip
-    page.until_text("#job-view .transcript", re.escape(SAID), most_s=40)
+    page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
     assert page.text("#job-title") == name
     assert page.all("#job-view img") == []

@@ -15,7 +15,7 @@ def shown(page: Page, view: str, key: str) -> None:
     match view:
         case "#job":
             page.all("#file")[0].send_keys(str(CLIP))
-            page.until_text("#job-view .transcript", SAID, most_s=40)
+            page.until_text("#job-view .transcript", SAID, max_s=40)
         case "#estimate":
             page.element("#prompt").send_keys("Hello")
             page.click("#estimate-form button")

@@ -136,7 +136,7 @@ def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:
         server.kill()
         page.until_text("#speak-standing", "Nothing is lost")
         server.start()
-        page.until_text("#speak-standing", "Listening", most_s=40)
+        page.until_text("#speak-standing", "Listening", max_s=40)
         spoken_until = _seconds(page.text("#speak-clock"))
         page.until(lambda: len(final_words(page)) * 0.4 > spoken_until, "words after", last=lambda: final_words(page))
         page.click("#speak-toggle")

@@ -1,0 +1,111 @@
+"""Downloading audio from a client's address into the blob store, through the guard and with bounds."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from urllib.parse import unquote, urljoin, urlsplit
+
+import httpx
+
+from server.egress.guard import Egress, Patience, Unresolvable
+from server.egress.targets import Target, TargetNotAllowed
+from server.http.headers import clean_filename
+from server.model.orders import Source
+from server.storage.ports import BlobStore
+
+MAX_REDIRECTS = 3
+TOTAL_S = 300.0
+PATIENCE = Patience(connect_s=10.0, read_s=30.0)
+USER_AGENT = "scribewire/1"
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that may be gone at another attempt
+
+
+class FetchError(Exception):
+    """The audio could not be downloaded. *code* says why, *retryable* whether another attempt may help."""
+
+    def __init__(self, code: str, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = retryable
+
+
+@dataclass(frozen=True, slots=True)
+class Fetcher:
+    """Downloads audio for the workers."""
+
+    egress: Egress
+    blobs: BlobStore
+
+    async def fetch(self, source: Source, *, blob: str, most: int) -> Source:
+        """Download source.url to *blob*, at most *most* bytes, and return the source with its size and file name.
+
+        Raises FetchError, DiskFull.
+        """
+        try:
+            async with asyncio.timeout(TOTAL_S):
+                return await self._follow(source, blob, most)
+        except TimeoutError:
+            raise FetchError("source_timeout", f"the source took longer than {TOTAL_S:.0f} s", retryable=True) from None
+        except httpx.TimeoutException:
+            raise FetchError("source_timeout", "the source did not answer in time", retryable=True) from None
+        except TargetNotAllowed as error:
+            raise FetchError("source_not_allowed", str(error)) from None
+        except (httpx.TransportError, Unresolvable) as error:
+            raise FetchError(
+                "source_unreachable", f"the source cannot be reached: {_why(error)}", retryable=True
+            ) from None
+
+    async def _follow(self, source: Source, blob: str, most: int) -> Source:
+        target = self.egress.parse(source.url or "")
+        for _ in range(MAX_REDIRECTS + 1):
+            async with self.egress.request(
+                "GET", target, headers={"User-Agent": USER_AGENT, "Accept": "*/*"}, patience=PATIENCE
+            ) as response:
+                if response.status_code not in REDIRECTS:
+                    size = await self._keep(response, blob, most)
+                    return replace(source, bytes=size, filename=_filename(target))
+                target = self._redirect_target(target, response)
+        raise FetchError("source_http_error", f"more than {MAX_REDIRECTS} redirects")
+
+    def _redirect_target(self, target: Target, response: httpx.Response) -> Target:
+        location = response.headers.get("location")
+        if not location:
+            raise FetchError("source_http_error", f"status {response.status_code} without a Location")
+        try:
+            onward = self.egress.parse(urljoin(target.url, location))
+        except ValueError:
+            raise FetchError("source_http_error", "the source redirects to what is no URL") from None
+        if target.scheme == "https" and onward.scheme != "https":
+            raise FetchError("source_not_allowed", "a redirect from https to http is not followed")
+        return onward
+
+    async def _keep(self, response: httpx.Response, blob: str, most: int) -> int:
+        if response.status_code != httpx.codes.OK:
+            raise FetchError(
+                "source_http_error",
+                f"the source answered with status {response.status_code}",
+                retryable=response.status_code in PASSING,
+            )
+        declared = response.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > most:
+            raise _too_large(most)
+        size = 0
+        async with self.blobs.create(blob) as sink:
+            async for piece in response.aiter_raw(256 * 1024):
+                size += len(piece)
+                if size > most:
+                    raise _too_large(most)
+                await sink.write(piece)
+        return size
+
+
+def _too_large(most: int) -> FetchError:
+    return FetchError("source_too_large", f"the source has more than {most} bytes")
+
+
+def _filename(target: Target) -> str | None:
+    return clean_filename(unquote(urlsplit(target.resource).path))
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,170 @@
+"""Which URLs the server may call for a user, as an audio source or as a webhook.
+
+The check has two halves. parse_target() checks the text. judge_addresses() checks every address that the name resolves
+to, just before a connection is made to one of these very addresses, since a name may resolve differently a moment
+later. A redirect is a new target and passes both halves again.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TypeAlias
+from urllib.parse import quote, urlsplit
+
+from server.model.bounds import MAX_URL_CHARS
+from server.model.errors import RequestError
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+PORTS = frozenset({80, 443})
+"""Elsewhere are databases and mail servers, some of which can be made to act by a well-chosen HTTP request."""
+
+GLOBAL_UNICAST = IPv6Network("2000::/3")
+"""All that IANA has given out for the public internet; is_global also says yes to what lies outside of it."""
+
+NOT_PUBLIC: tuple[Network, ...] = tuple(
+    map(
+        ip_network,
+        (
+            "192.0.0.0/24",  # IETF protocol assignments
+            "192.88.99.0/24",  # 6to4 relays: lead to embedded IPv4 addresses
+            "168.63.129.16/32",  # the host's own service on every Azure machine, although the address is public
+            "::/96",  # IPv4-compatible: embeds any IPv4 address
+            "64:ff9b::/96",  # NAT64: embeds any IPv4 address
+            "64:ff9b:1::/48",  # NAT64 of a network's own choice
+            "2001::/23",  # IETF protocol assignments, Teredo among them: embeds any IPv4 address
+            "2002::/16",  # 6to4: embeds any IPv4 address
+            "3fff::/20",  # documentation (RFC 9637)
+            "5f00::/16",  # segment routing
+            "fec0::/10",  # site-local, deprecated but still routed by some
+        ),
+    )
+)
+"""Addresses that Python's is_global (3.11) calls public although they lead inside, or may."""
+
+_WRITABLE = re.compile(r"[^\x00-\x20\x7f-\x9f\\\ud800-\udfff]+")
+_HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_AS_IS = "!$&'()*+,;=:@/?%~"  # allowed unescaped in a path or query, beside letters, digits and -._
+
+
+class TargetNotAllowed(RequestError):
+    """The service does not call this address. Give a public https address on port 443 or 80.
+
+    On a closed network the operator can allow more with EGRESS_ALLOW_CIDRS and ALLOW_HTTP_SOURCES.
+    """
+
+    code = "url_not_allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL whose text was checked. *host* is an ASCII name in lower case, or an address without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+    resource: str  # path and query, ASCII, starts with "/"
+
+    @property
+    def authority(self) -> str:
+        """The Host header: with the port only if it is not the scheme's usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _port_of(self.scheme) else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The same URL in one plain spelling. Call this one, not the text that the user sent."""
+        return f"{self.scheme}://{self.authority}{self.resource}"
+
+
+def parse_target(url: str, *, allow_http: bool, allowed: Sequence[Network]) -> Target:
+    """The target that *url* names. Raises TargetNotAllowed, also for a literal address that may not be called.
+
+    *allowed* are networks that may be called although they are not public, on any port.
+    """
+    if len(url) > MAX_URL_CHARS or not _WRITABLE.fullmatch(url):
+        raise TargetNotAllowed(f"a URL has 1 to {MAX_URL_CHARS} characters, without spaces, backslashes or line breaks")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        host = _host(parts.hostname or "")
+    except ValueError:
+        raise TargetNotAllowed("this is no URL with a host that can be called") from None
+    if parts.scheme not in (("https", "http") if allow_http else ("https",)):
+        raise TargetNotAllowed("only https URLs are called" if not allow_http else "only http and https are called")
+    if "@" in parts.netloc:
+        raise TargetNotAllowed("a URL must not carry a user name or password")
+    query = f"?{parts.query}" if parts.query else ""
+    resource = quote((parts.path or "/") + query, safe=_AS_IS)
+    target = Target(parts.scheme, host, _port_of(parts.scheme) if port is None else port, resource)
+    if (address := _literal(host)) is not None:
+        judge_addresses(target, [address], allowed=allowed)
+    elif not allowed:
+        _judge_port(target)
+    return target
+
+
+def judge_addresses(target: Target, addresses: Iterable[Address], *, allowed: Sequence[Network]) -> None:
+    """Return if *target* may be called at all of *addresses*, of which there must be at least one.
+
+    Raises TargetNotAllowed. A single private address is enough, because any of them may be the one that is called.
+    """
+    judged = [_unmapped(address) for address in addresses]
+    if not judged:
+        raise TargetNotAllowed(f"{target.host} has no address")
+    for address in judged:
+        if any(address in network for network in allowed):
+            continue
+        if not is_public(address):
+            raise TargetNotAllowed(f"{target.host} is not on the public internet")
+        _judge_port(target)
+
+
+def is_public(address: Address) -> bool:
+    """Whether a stranger may make us connect to *address*. An IPv4 address inside an IPv6 one is checked as IPv4."""
+    address = _unmapped(address)
+    return (
+        address.is_global
+        and not address.is_multicast
+        and (address.version == 4 or address in GLOBAL_UNICAST)  # noqa: PLR2004  the Internet Protocol's
+        and not any(address in network for network in NOT_PUBLIC)
+    )
+
+
+def _host(name: str) -> str:
+    """The name as it is looked up. Raises ValueError for text that is neither a name nor a plainly written address."""
+    if (address := _literal(name)) is not None:
+        return str(address)
+    host = name.encode("idna").decode().lower().removesuffix(".")
+    if (address := _literal(host)) is not None:  # written with full-width digits or dots
+        return str(address)
+    # "127.1", "0x7f000001" and "017700000001" are names to us but 127.0.0.1 to the system's resolver.
+    if len(host) > 253 or not _HOST.fullmatch(host) or _NUMBER.fullmatch(host.rpartition(".")[2]):  # noqa: PLR2004  DNS
+        raise ValueError("no host name")
+    return host
+
+
+def _literal(host: str) -> Address | None:
+    if "%" in host:  # a zone has no meaning outside this machine
+        return None
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _unmapped(address: Address) -> Address:
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return address if mapped is None else mapped
+
+
+def _judge_port(target: Target) -> None:
+    if target.port not in PORTS:
+        raise TargetNotAllowed(f"port {target.port} is not called, only {' and '.join(map(str, sorted(PORTS)))}")
+
+
+def _port_of(scheme: str) -> int:
+    return 443 if scheme == "https" else 80

@@ -1,0 +1,78 @@
+"""Loading the engines of this process: production's by its settings, the sandbox's always scripted."""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipeline.batch import Batch
+from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engines.load import EngineSettings, Loaded, choose
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
+from server.capacity import sessions_of
+from server.config import Config
+from server.jobs.running import Transcriber
+from server.live.engine import LiveEngine
+from server.model.offers import Offer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedEngine:
+    """One environment's engine: for files, for live sessions, and what clients may ask of it."""
+
+    batch: Transcriber
+    live: LiveEngine
+    offer: Offer
+    statistics: Callable[[], SchedulerStatistics]
+
+
+@contextmanager
+def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
+    """Load every environment's engine and the decoder that they share. Raises ModelUnavailable."""
+    with ExitStack() as stack:
+        isolation = stack.enter_context(closing(Isolation()))
+        isolation.start()
+        loaded = choose(settings(config))
+        stack.enter_context(closing(loaded.engine))
+        voice = VoiceDetector() if loaded.engine.name != "scripted" else None
+        production = _served(stack, loaded, voice, isolation, threads, data_dir=config.data_dir)
+        sandbox = _served(stack, Loaded(ScriptedEngine()), None, isolation, threads, data_dir=config.data_dir)
+        yield {"production": production, "sandbox": sandbox}, isolation
+
+
+def settings(config: Config) -> EngineSettings:
+    return EngineSettings(
+        engine=config.engine, model=config.whisper_model, device=config.device, compute_type=config.compute_type,
+        threads=config.model_threads, download_wait_s=config.model_download_s,
+    )  # fmt: skip
+
+
+def _served(
+    stack: ExitStack, loaded: Loaded, voice: VoiceDetector | None, isolation: Isolation, threads: Executor, *,
+    data_dir: Path,
+) -> ServedEngine:  # fmt: skip
+    engine = loaded.engine
+    scheduler = stack.enter_context(closing(Scheduler(engine)))
+    batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)
+    live = LiveEngine(
+        engine=engine.name,
+        model=engine.model,
+        listener=scheduler,
+        headroom=scheduler,
+        voice=voice,
+        most=sessions_of(engine, data_dir),
+    )
+    return ServedEngine(batch=batch, live=live, offer=_offer(loaded), statistics=scheduler.statistics)
+
+
+def _offer(loaded: Loaded) -> Offer:
+    """The engine as clients see it. If another model had to be used than the one named, its jobs get a warning."""
+    engine = loaded.engine
+    offer = Offer(engine=engine.name, model=engine.model, languages=frozenset(engine.languages), bundled=loaded.bundled)
+    if loaded.instead_of is None:
+        return offer
+    message = f"recognised by the model {offer.model} ({offer.hears}), because {loaded.instead_of} could not be loaded"
+    return replace(offer, warnings=({"code": "fallback_model", "message": message},))

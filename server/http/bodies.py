@@ -1,0 +1,300 @@
+"""Reading request bodies: fields, and at most one file, which is written to the blob store while it arrives."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import parse_qsl
+
+import orjson
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import Request
+
+from server.http.headers import clean_filename
+from server.http.problems import Problem
+from server.model.errors import FieldError, invalid
+
+MULTIPART = "multipart/form-data"
+URLENCODED = "application/x-www-form-urlencoded"
+JSON = "application/json"
+MEDIA_TYPES = (MULTIPART, JSON, URLENCODED)
+
+MAX_FIELDS = 32
+MAX_FIELD_BYTES = 64_000
+MAX_FORM_BYTES = 1_000_000  # a body without a file
+IDLE_S = 60.0  # without a byte of the body: the client is gone, or only wants to hold the connection
+PIECE = 256 * 1024  # bytes gathered before a write, so that a fast upload needs few thread switches
+
+
+class FileSink(Protocol):
+    """A blob that is being written."""
+
+    async def write(self, data: bytes) -> None: ...
+
+
+class Blobs(Protocol):
+    """Where an uploaded file goes: the storage's BlobStore, as far as uploads use it."""
+
+    def create(self, key: str) -> AbstractAsyncContextManager[FileSink]: ...
+    async def delete(self, prefix: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedFile:
+    """An uploaded file that is stored."""
+
+    blob: str
+    bytes: int
+    sha256: str
+    filename: str | None  # the client's name for it, cleaned; only for people
+
+
+@dataclass(slots=True)
+class Received:
+    """The content of a body. Its file is deleted after the block unless *keep* was set."""
+
+    fields: dict[str, list[object]] = field(default_factory=dict)
+    file: ReceivedFile | None = None
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Uploads:
+    """Reads request bodies that may contain a file."""
+
+    blobs: Blobs
+
+    @asynccontextmanager
+    async def receive(self, request: Request, *, prefix: str, most: int) -> AsyncIterator[Received]:
+        """Read the whole body of *request*. A file of at most *most* bytes is stored durably under *prefix*.
+
+        Raises Problem: invalid_json, invalid_multipart, payload_too_large, invalid_parameter, request_timeout,
+        disk_full.
+        """
+        received = Received()
+        try:
+            media_type, options = parse_options_header(request.headers.get("content-type", ""))
+            if media_type == MULTIPART.encode():
+                await self._multipart(request, received, options.get(b"boundary", b""), f"{prefix}/source", most)
+            elif media_type == JSON.encode():
+                received.fields = _from_json(await body_of(request, most=MAX_FORM_BYTES))
+            else:
+                received.fields = _from_urlencoded(await body_of(request, most=MAX_FORM_BYTES))
+            yield received
+        finally:
+            if received.file is not None and not received.keep:
+                await self.blobs.delete(prefix)
+
+    async def _multipart(self, request: Request, received: Received, boundary: bytes, blob: str, most: int) -> None:
+        if not boundary:
+            raise Problem("invalid_multipart", "Content-Type names no boundary")
+        form = _Form(boundary)
+        async with AsyncExitStack() as stack:
+            file: _Incoming | None = None
+            total = 0
+            async for data in _arriving(request):
+                total += len(data)
+                if total > most + MAX_FORM_BYTES:
+                    raise _too_large(most, total)
+                form.feed(data)
+                if form.file is not None and file is None:
+                    file = _Incoming(await stack.enter_async_context(self.blobs.create(blob)), most)
+                if file is not None:
+                    await file.write(form.taken())
+            form.close()
+            if file is not None:
+                await file.flush()
+        received.fields = form.fields
+        if file is not None:
+            received.file = ReceivedFile(blob, file.bytes, file.sha256.hexdigest(), clean_filename(form.file))
+
+
+class _Incoming:
+    """The file part on its way to the store: counted, hashed and written in pieces."""
+
+    def __init__(self, sink: FileSink, most: int) -> None:
+        self._sink = sink
+        self._most = most
+        self._held = bytearray()
+        self.bytes = 0
+        self.sha256 = hashlib.sha256()
+
+    async def write(self, data: bytes) -> None:
+        self.bytes += len(data)
+        if self.bytes > self._most:
+            raise _too_large(self._most, self.bytes)
+        self._held += data
+        if len(self._held) >= PIECE:
+            await self.flush()
+
+    async def flush(self) -> None:
+        piece, self._held = bytes(self._held), bytearray()
+        self.sha256.update(piece)
+        await self._sink.write(piece)
+
+
+class _Form:
+    """Parses multipart/form-data in any chunking into fields and the bytes of the part named file."""
+
+    def __init__(self, boundary: bytes) -> None:
+        self.fields: dict[str, list[object]] = {}
+        self.file: str | None = None  # the file part's filename ("" when it has none) once that part began
+        with _multipart_errors():
+            self._parser = MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self._part_begin,
+                    "on_header_field": self._header_name,
+                    "on_header_value": self._header_value,
+                    "on_header_end": self._header_end,
+                    "on_headers_finished": self._headers_done,
+                    "on_part_data": self._part_data,
+                    "on_part_end": self._part_end,
+                    "on_end": self._end,
+                },
+            )
+        self._taken = bytearray()
+        self._ended = False
+        self._part_begin()
+
+    def feed(self, data: bytes) -> None:
+        with _multipart_errors():
+            self._parser.write(data)
+
+    def close(self) -> None:
+        if not self._ended:
+            raise Problem("invalid_multipart", "the body ends before its last boundary")
+
+    def taken(self) -> bytes:
+        """The bytes of the file that came since the last call."""
+        data, self._taken = bytes(self._taken), bytearray()
+        return data
+
+    def _part_begin(self) -> None:
+        self._name = ""
+        self._value = bytearray()
+        self._is_file = False
+        self._header = (bytearray(), bytearray())
+        self._disposition = b""
+
+    def _header_name(self, data: bytes, start: int, end: int) -> None:
+        self._header[0].extend(data[start:end])
+
+    def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._header[1].extend(data[start:end])
+
+    def _header_end(self) -> None:
+        name, value = self._header
+        if name.lower() == b"content-disposition":
+            self._disposition = bytes(value)
+        self._header = (bytearray(), bytearray())
+
+    def _headers_done(self) -> None:
+        _, options = parse_options_header(self._disposition)
+        if b"name" not in options:
+            raise Problem("invalid_multipart", "a part has no name in its Content-Disposition")
+        self._name = options[b"name"].decode("utf-8", "replace")
+        if self._name == "file":
+            if self.file is not None:
+                raise invalid([FieldError("file", "repeated", "may be given only once")])
+            self._is_file = True
+            self.file = options.get(b"filename", b"").decode("utf-8", "replace")
+        elif sum(map(len, self.fields.values())) >= MAX_FIELDS:
+            raise Problem("invalid_multipart", f"more than {MAX_FIELDS} fields")
+
+    def _part_data(self, data: bytes, start: int, end: int) -> None:
+        if self._is_file:
+            self._taken += data[start:end]
+            return
+        self._value += data[start:end]
+        if len(self._value) > MAX_FIELD_BYTES:
+            raise Problem("invalid_multipart", f"field {self._name[:100]!r} is larger than {MAX_FIELD_BYTES} bytes")
+
+    def _part_end(self) -> None:
+        if not self._is_file:
+            self.fields.setdefault(self._name, []).append(_text(bytes(self._value), self._name))
+
+    def _end(self) -> None:
+        self._ended = True
+
+
+@contextmanager
+def _multipart_errors() -> Iterator[None]:
+    """Turn the parser's errors into a Problem."""
+    try:
+        yield
+    except FormParserError as error:
+        raise Problem("invalid_multipart", f"the body is no valid multipart/form-data: {error}") from None
+
+
+async def _arriving(request: Request) -> AsyncIterator[bytes]:
+    """Yield the body as it comes. Raises Problem request_timeout, ClientDisconnect."""
+    stream = aiter(request.stream())
+    while True:
+        try:
+            async with asyncio.timeout(IDLE_S):
+                data = await anext(stream, None)
+        except TimeoutError:
+            raise Problem(
+                "request_timeout", f"nothing of the body arrived for {IDLE_S:g} s", headers={"Connection": "close"}
+            ) from None
+        if data is None:
+            return
+        yield data
+
+
+async def body_of(request: Request, *, most: int) -> bytes:
+    """Read the whole body into memory. Raises Problem payload_too_large over *most* bytes, request_timeout."""
+    body = bytearray()
+    async for data in _arriving(request):
+        body += data
+        if len(body) > most:
+            raise _too_large(most, len(body))
+    return bytes(body)
+
+
+def json_object(body: bytes) -> dict[str, object]:
+    """Parse *body* as a JSON object; an empty body is an empty object. Raises Problem invalid_json."""
+    if not body.strip():
+        return {}
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Problem("invalid_json", f"the body is no valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise Problem("invalid_json", "the body must be a JSON object")
+    return value
+
+
+def _from_json(body: bytes) -> dict[str, list[object]]:
+    return {name: [value] for name, value in json_object(body).items()}
+
+
+def _from_urlencoded(body: bytes) -> dict[str, list[object]]:
+    try:
+        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
+    except ValueError as error:
+        raise Problem("invalid_multipart", f"the body is no valid form: {error}") from None
+    fields: dict[str, list[object]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value)
+    return fields
+
+
+def _text(value: bytes, name: str) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise invalid([FieldError(name, "invalid_encoding", "must be UTF-8")]) from None
+
+
+def _too_large(limit: int, actual: int) -> Problem:
+    return Problem(
+        "payload_too_large",
+        f"the body is larger than {limit} bytes",
+        headers={"Connection": "close"},
+        members={"limit": limit, "actual": actual},
+    )

@@ -1,0 +1,32 @@
+"""The client of one request, as the door has established it."""
+
+from dataclasses import dataclass
+
+from server.http.problems import Problem
+from server.model.accounts import Account, ApiKey, Plan, WindowUse
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A client and its limits. Without a key only its address is known."""
+
+    environment: str
+    address: str  # the counted part of it, see addresses.py
+    account: Account | None = None
+    key: ApiKey | None = None
+    plan: Plan | None = None
+    window: WindowUse | None = None  # of the one-minute window, if the request was counted
+
+    @property
+    def account_id(self) -> str:
+        return self.require_account()[0].id
+
+    @property
+    def key_id(self) -> str:
+        return self.require_account()[1].id
+
+    def require_account(self) -> tuple[Account, ApiKey, Plan]:
+        """Account, key and plan. Handlers of operations with Auth.KEY always have them; others raise Problem."""
+        if self.account is None or self.key is None or self.plan is None:
+            raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
+        return self.account, self.key, self.plan

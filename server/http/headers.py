@@ -1,0 +1,178 @@
+"""Parsing and writing HTTP header fields and file names.
+
+Each parser takes any text and returns a value or raises its one named error. Malformed fields are ignored where the
+RFCs say so.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from server.model.accounts import WindowUse
+from server.model.errors import RequestError
+
+MAX_IDEMPOTENCY_CHARS = 255
+MAX_FILENAME_BYTES = 255  # as file systems count
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  RFC 9110's token, no secret
+_LIST_ITEM = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*"?)+')
+_PREFERENCE = re.compile(rf'[ \t]*({_TOKEN})[ \t]*(?:=[ \t]*(?:(?:({_TOKEN})|"((?:[^"\\]|\\.)*)")[ \t]*)?)?(?:;.*)?')
+_SECONDS = re.compile(r"[0-9]{1,9}")
+_PRINTABLE = re.compile(r"[\x20-\x7e]+")
+_QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
+_RANGE = re.compile(r"bytes=[ \t,]*([0-9]{0,999})-([0-9]{0,999})[ \t,]*", re.IGNORECASE)
+_ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
+
+
+# --- Prefer (RFC 7240) -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """How the client would like to be answered."""
+
+    respond_async: bool = False
+    wait_s: int | None = None  # as asked, not yet clamped
+
+
+def preference(headers: Iterable[str]) -> Preference:
+    """What the Prefer *headers* of a request ask for. If a preference is given twice, the first counts."""
+    given: dict[str, str] = {}
+    for header in headers:
+        for item in _LIST_ITEM.findall(header):
+            if match := _PREFERENCE.fullmatch(item):
+                given.setdefault(match[1].lower(), match[2] or match[3] or "")
+    wait = given.get("wait", "")
+    return Preference("respond-async" in given, int(wait) if _SECONDS.fullmatch(wait) else None)
+
+
+# --- Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07) ------------------------------------------------
+
+
+class InvalidIdempotencyKey(RequestError):
+    """The Idempotency-Key is empty, too long or not printable ASCII. Send 1 to 255 such characters, such as a UUID."""
+
+    code = "invalid_idempotency_key"
+
+
+def idempotency_key(header: str) -> str:
+    """The key of an Idempotency-Key header, bare or quoted as in the draft. Raises InvalidIdempotencyKey."""
+    text = header.strip(" \t")
+    if quoted := _QUOTED.fullmatch(text):
+        text = re.sub(r"\\(.)", r"\1", quoted[1])
+    elif text.startswith('"'):
+        raise InvalidIdempotencyKey("a quoted Idempotency-Key must end with its quote and escape only quotes")
+    if not _PRINTABLE.fullmatch(text) or len(text) > MAX_IDEMPOTENCY_CHARS:
+        raise InvalidIdempotencyKey(f"an Idempotency-Key has 1 to {MAX_IDEMPOTENCY_CHARS} printable ASCII characters")
+    return text
+
+
+# --- Range, If-Range, If-None-Match (RFC 9110) ---------------------------------------------------------------------
+
+
+class RangeNotSatisfiable(RequestError):
+    """The range begins after the last byte. Ask for a range within the *size* bytes, or for all of them."""
+
+    code = "range_not_satisfiable"
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"there are {size} bytes")
+        self.size = size
+
+    @property
+    def content_range(self) -> str:
+        return f"bytes */{self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """The bytes [start, stop) of *size*; at least one."""
+
+    start: int
+    stop: int
+    size: int
+
+    @property
+    def content_range(self) -> str:
+        return f"bytes {self.start}-{self.stop - 1}/{self.size}"
+
+
+def byte_range(header: str, size: int) -> ByteRange | None:
+    """The range that *header* asks of *size* bytes; None means that all of them are the answer.
+
+    That is the case for other units, malformed headers and several ranges, as RFC 9110 section 14.2 allows, and for
+    empty content. Raises RangeNotSatisfiable.
+    """
+    match = _RANGE.fullmatch(header.strip(" \t"))
+    if match is None or size == 0:
+        return None
+    first, last = match.groups()
+    if not first and not last:
+        return None
+    if not first:
+        start, stop = max(0, size - int(last)), size
+    else:
+        start, stop = int(first), min(int(last) + 1, size) if last else size
+        if last and int(last) < start:
+            return None
+    if start >= size:
+        raise RangeNotSatisfiable(size)
+    return ByteRange(start, stop, size)
+
+
+def range_still_holds(if_range: str | None, etag: str) -> bool:
+    """Whether a Range may be answered: only if the client's part is of the present content (If-Range).
+
+    Weak tags and dates never prove that, and this service sends no dates.
+    """
+    return if_range is None or (if_range.strip(" \t") == etag and not etag.startswith("W/"))
+
+
+def none_match(headers: Iterable[str], etag: str) -> bool:
+    """Whether the client already has the content of *etag* (If-None-Match, weak comparison). The answer is 304 then."""
+    header = ",".join(headers).strip(" \t")
+    return header == "*" or etag.removeprefix("W/") in {tag for _, tag in _ENTITY_TAG.findall(header)}
+
+
+# --- file names --------------------------------------------------------------------------------------------------
+
+
+def clean_filename(name: str | None) -> str | None:
+    """The last part of *name*, safe to show: no path, no invisible characters, at most MAX_FILENAME_BYTES of UTF-8.
+
+    None if nothing is left. Marks that change the direction of writing are removed too, because they let `gpj.exe` be
+    read backwards.
+    """
+    shown = "".join(c for c in name or "" if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
+    last = re.split(r"[/\\]", shown)[-1].strip()
+    cut = last.encode()[:MAX_FILENAME_BYTES].decode(errors="ignore").strip()
+    return None if cut in ("", ".", "..") else cut
+
+
+# --- limits ---
+
+
+def seconds_until(instant: int, now: int) -> int:
+    """Whole seconds until *instant* has surely passed, at least 1, as Retry-After says it."""
+    return max(1, -(-(instant - now) // 1000))
+
+
+def limit_headers(windows: Sequence[WindowUse], *, now: int) -> dict[str, str]:
+    """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11) for all windows, X-RateLimit-* for the
+    tightest.
+
+    The tightest is the one that refused, else the one with the fewest requests left. Without windows there are no
+    headers.
+    """
+    if not windows:
+        return {}
+    tightest = min(windows, key=lambda window: (window.allowed, window.remaining))
+    return {
+        "RateLimit-Policy": ", ".join(f'"{s.name}";q={s.limit};w={s.window_s}' for s in windows),
+        "RateLimit": ", ".join(f'"{s.name}";r={s.remaining};t={seconds_until(s.resets_at, now)}' for s in windows),
+        "X-RateLimit-Limit": str(tightest.limit),
+        "X-RateLimit-Remaining": str(tightest.remaining),
+        "X-RateLimit-Reset": str(-(-tightest.resets_at // 1000)),
+        "X-RateLimit-Resource": tightest.name,
+    }

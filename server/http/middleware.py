@@ -1,0 +1,254 @@
+"""What every HTTP answer has: a request id, CORS, compression, common headers, a log line and metrics.
+
+The layers from the outside: Envelope (ids, CORS, headers, log, metrics, patience with refused uploads), Starlette's
+gzip middleware, the routes.
+"""
+
+import math
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import anyio
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.logs import log
+from server.metrics import Metrics
+
+ALLOWED_METHODS = ("GET", "HEAD", "POST", "DELETE")
+ALLOWED_HEADERS = (
+    "Authorization", "Content-Type", "Idempotency-Key", "Prefer", "Last-Event-ID", "X-Request-Id",
+)  # fmt: skip
+EXPOSED_HEADERS = (
+    "Location", "Content-Location", "Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit",
+    "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Resource", "X-Request-Id", "Link", "ETag",
+    "Content-Disposition", "Preference-Applied", "Idempotent-Replayed", "Deprecation", "Sunset",
+)  # fmt: skip
+MIN_COMPRESSED = 1000  # bytes; gzip costs more than it saves on smaller answers
+
+PREFLIGHT_S = 600  # for which a browser may remember a preflight
+
+KEPT_OPEN_BYTES = 1024 * 1024  # a connection is kept if no more than this is left of a refused body
+LINGER_BYTES = 64 * 1024 * 1024
+LINGER_S = 15.0
+LINGER_IDLE_S = 2.0  # a client that sends nothing for this long has read its refusal
+
+TOO_MANY = 429
+KNOWN_METHODS = frozenset({*ALLOWED_METHODS, "OPTIONS", "PUT", "PATCH"})  # others must not add rows to the metrics
+
+_OUTPUT = re.compile(r"/v1/jobs/[^/]+/outputs/")
+
+
+def with_middleware(
+    routes: ASGIApp,
+    *,
+    cors_origins: Sequence[str],
+    metrics: Metrics,
+    new_request_id: Callable[[], str],
+    sandbox_host: str | None,
+) -> ASGIApp:
+    """Wrap *routes* in every layer."""
+    return Envelope(
+        app=_Compression(routes),
+        origins=Origins(cors_origins),
+        metrics=metrics,
+        new_request_id=new_request_id,
+        sandbox_host=sandbox_host,
+    )
+
+
+class Origins:
+    """Which web pages may read our answers (CORS, fetch.spec.whatwg.org). Cookies are never allowed."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        self._any = "*" in allowed
+        self._allowed = frozenset(allowed)
+
+    def headers(self, origin: str | None) -> Mapping[str, str]:
+        """The headers that let a page of *origin* read an answer; none if it may not."""
+        if not self._may_read(origin):
+            return {}
+        return {**self._allow(origin), "Access-Control-Expose-Headers": ", ".join(EXPOSED_HEADERS)}
+
+    def preflight(self, origin: str | None) -> Mapping[str, str]:
+        """The headers that let a page of *origin* send a request. Without them its browser sends nothing."""
+        if not self._may_read(origin):
+            return {}
+        return {
+            **self._allow(origin),
+            "Access-Control-Allow-Methods": ", ".join(ALLOWED_METHODS),
+            "Access-Control-Allow-Headers": ", ".join(ALLOWED_HEADERS),
+            "Access-Control-Max-Age": str(PREFLIGHT_S),
+        }
+
+    def _may_read(self, origin: str | None) -> bool:
+        return origin is not None and (self._any or origin in self._allowed)
+
+    def _allow(self, origin: str | None) -> Mapping[str, str]:
+        return {"Access-Control-Allow-Origin": "*" if self._any else origin or ""}
+
+
+class _Compression:
+    """Compresses answers, except downloads: their ETag and byte ranges are those of the stored bytes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._plain = app
+        self._gzip = GZipMiddleware(app, minimum_size=MIN_COMPRESSED)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        plain = scope["type"] != "http" or _OUTPUT.search(scope["path"])
+        await (self._plain if plain else self._gzip)(scope, receive, send)
+
+
+@dataclass(slots=True, kw_only=True)
+class Envelope:
+    """The outermost layer. It decides the request id and the environment before anything else happens."""
+
+    app: ASGIApp
+    origins: Origins
+    metrics: Metrics
+    new_request_id: Callable[[], str]
+    sandbox_host: str | None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        state = scope["state"] = {**scope.get("state", {})}
+        state["request_id"] = _request_id(scope) or self.new_request_id()
+        state["environment"] = _enter_environment(scope, self.sandbox_host)
+        if scope["type"] == "websocket":
+            await self.app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send, self.origins)
+        try:
+            await self._answer(scope, exchange)
+        finally:
+            self._remember(scope, exchange)
+
+    async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
+        headers = Headers(scope=scope)
+        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:  # even if the path is unknown
+            granted = self.origins.preflight(headers.get("origin"))
+            await Response(status_code=204, headers=granted)(scope, exchange.receive, exchange.send)
+            return
+        await self.app(scope, exchange.receive, exchange.send)
+
+    def _remember(self, scope: Scope, exchange: "_Exchange") -> None:
+        state = scope["state"]
+        method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
+        self.metrics.requests.labels(method, state.get("route", "unknown"), str(exchange.status)).inc()
+        if exchange.status == TOO_MANY:
+            self.metrics.refused.labels(state.get("code", "unknown")).inc()
+        log.info(
+            "request",
+            extra={
+                "request_id": state["request_id"], "method": scope["method"], "path": scope["path"],
+                "status": exchange.status, "duration_ms": round(exchange.took_s * 1000, 1),
+                "account": state.get("account"),
+            },
+        )  # fmt: skip
+
+
+class _Exchange:
+    """One request and its answer. Adds the common headers and lets a client that is still sending read a refusal.
+
+    If a server answers and closes while the client is still writing, the client's system throws the answer away (RST).
+    So after a refusal the rest of the body is read and dropped, within bounds, before the connection ends.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, origins: Origins) -> None:
+        self.status = 499  # the client left before an answer began
+        self._state = scope["state"]
+        self._receive = receive
+        self._send = send
+        headers = Headers(scope=scope)
+        self._cors = origins.headers(headers.get("origin"))
+        self._body_ended = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+        self._body_left = _declared_length(headers)
+        self._began = time.perf_counter()
+        self._answered: float | None = None
+
+    @property
+    def took_s(self) -> float:
+        """Seconds until the answer was sent."""
+        return (self._answered or time.perf_counter()) - self._began
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._body_left -= len(message.get("body", b""))
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            self._body_ended = True
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self._complete(MutableHeaders(scope=message))
+        last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if last and self._refuses_body:
+            await self._send({**message, "more_body": True})
+            self._answered = time.perf_counter()
+            await self._linger()
+            message = {"type": "http.response.body", "body": b"", "more_body": False}
+        await self._send(message)
+        if last and self._answered is None:
+            self._answered = time.perf_counter()
+
+    @property
+    def _refuses_body(self) -> bool:
+        return self.status >= 400 and not self._body_ended  # noqa: PLR2004  4xx and 5xx
+
+    def _complete(self, headers: MutableHeaders) -> None:
+        headers["X-Request-Id"] = self._state["request_id"]
+        headers["Vary"] = "Origin, Accept-Encoding"
+        headers.setdefault("Cache-Control", "no-store")
+        headers.setdefault("X-Content-Type-Options", "nosniff")
+        if self._refuses_body and self._body_left > KEPT_OPEN_BYTES:
+            headers["Connection"] = "close"
+        for name, value in {**self._cors, **self._state.get("limit_headers", {})}.items():
+            headers[name] = value
+
+    async def _linger(self) -> None:
+        dropped = 0
+        with anyio.move_on_after(LINGER_S):
+            while not self._body_ended and dropped < LINGER_BYTES:
+                with anyio.move_on_after(LINGER_IDLE_S) as idle:
+                    dropped += len((await self.receive()).get("body", b""))
+                if idle.cancelled_caught:
+                    return
+
+
+def _declared_length(headers: Headers) -> float:
+    """How long the body may become. A chunked body has no bound.
+
+    Nor has a body that is only sent on request (Expect), because the client may send it after its refusal all the same.
+    """
+    if "transfer-encoding" in headers or headers.get("expect", "").lower() == "100-continue":
+        return math.inf
+    length = headers.get("content-length", "0")
+    return int(length) if length.isdecimal() else math.inf
+
+
+_VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+
+def _request_id(scope: Scope) -> str | None:
+    given = Headers(scope=scope).get("x-request-id", "")
+    return given if _VALID_REQUEST_ID.fullmatch(given) else None
+
+
+def _enter_environment(scope: Scope, sandbox_host: str | None) -> str:
+    """Return "sandbox" under /sandbox, which becomes the root path, or on the sandbox's own host; else "production"."""
+    path: str = scope["path"]
+    if path == "/sandbox":
+        path = scope["path"] = "/sandbox/"
+    if path.startswith("/sandbox/"):
+        scope["root_path"] = scope.get("root_path", "") + "/sandbox"
+        return "sandbox"
+    host = Headers(scope=scope).get("host", "")
+    return "sandbox" if sandbox_host and host.rsplit(":", 1)[0].lower() == sandbox_host.lower() else "production"

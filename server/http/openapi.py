@@ -1,0 +1,134 @@
+"""The OpenAPI 3.1 document, made from the route table and the schemas alone."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from server import __version__
+from server.http.codes import CODES
+from server.http.operation import Answer, Auth, Operation, Parameter
+from server.http.schemas import SCHEMAS, ref
+from server.model import bounds
+
+PROBLEM = "application/problem+json"
+ALWAYS = ("internal", "not_ready", "shutting_down")
+BY_METHOD: Mapping[str, tuple[str, ...]] = {"POST": ("invalid_idempotency_key",)}
+BY_AUTH: Mapping[Auth, tuple[str, ...]] = {
+    Auth.KEY: ("missing_credentials", "invalid_key", "environment_mismatch", "rate_limited"),
+    Auth.OPEN: ("rate_limited",),
+    Auth.OWN: (),
+    Auth.FREE: (),
+}
+TAGS = {
+    "transcription": "Audio in, words out",
+    "jobs": "Look at jobs, follow them, download their outputs",
+    "live": "Words while they are spoken",
+    "webhooks": "Results that come to you",
+    "account": "Keys, usage, tokens",
+    "estimates": "What a prompt will cost, before it is run",
+    "openai": "The same service for OpenAI's clients",
+    "service": "Health, formats, descriptions",
+}
+
+
+def document(operations: Iterable[Operation], *, base_url: str) -> dict[str, Any]:
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        if not operation.hidden:
+            paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Scribewire",
+            "version": __version__,
+            "summary": "Streaming transcription and prompt cost estimates",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [
+            {"url": base_url, "description": "production"},
+            {"url": f"{base_url}/sandbox", "description": "sandbox: keys sw_test_..."},
+        ],
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
+        "paths": paths,
+        "webhooks": {event: _webhook(event) for event in bounds.WEBHOOK_EVENTS},
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key"}},
+        },
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "tags": [operation.tag],
+        "responses": _responses(operation),
+        "security": {Auth.KEY: [{"key": []}], Auth.OWN: [{"key": []}, {}]}.get(operation.auth, [{}]),
+    }
+    if operation.deprecation is not None:
+        shown["deprecated"] = True
+    if operation.description:
+        shown["description"] = operation.description
+    if operation.parameters:
+        shown["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
+    if operation.bodies:
+        shown["requestBody"] = {
+            "required": operation.body_required,
+            "content": {kind: _content(operation, kind, schema) for kind, schema in operation.bodies.items()},
+        }
+    return shown
+
+
+def _content(operation: Operation, kind: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    example = operation.body_examples.get(kind)
+    return {"schema": schema} if example is None else {"schema": schema, "example": example}
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    shown = {
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": parameter.required,
+        "description": parameter.description,
+        "schema": parameter.schema,
+    }
+    return shown | {"style": "deepObject"} if parameter.schema.get("type") == "object" else shown  # name[key]=value
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    shown = {str(status): _answer(answer) for status, answer in operation.answers.items()}
+    by_status: dict[int, list[str]] = {}
+    more = (
+        *BY_METHOD.get(operation.method, ()),
+        *(("request_timeout",) if operation.bodies else ()),
+        *(("version_gone",) if operation.deprecation is not None else ()),
+    )
+    for code in dict.fromkeys((*BY_AUTH[operation.auth], *operation.codes, *more, *ALWAYS)):
+        by_status.setdefault(CODES[code][0], []).append(code)
+    body = {PROBLEM: {"schema": ref("Problem")}}
+    if operation.body_of_problem is not None:
+        body = {"application/json": {"schema": ref("OpenAIError")}}
+    for status, codes in sorted(by_status.items()):
+        shown[str(status)] = {"description": ", ".join(codes), "content": body}
+    return shown
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    shown: dict[str, Any] = {"description": answer.description}
+    content = {"schema": answer.schema, "example": answer.example}
+    if answer.schema is not None or answer.media_type != "application/json":
+        shown["content"] = {answer.media_type: {name: value for name, value in content.items() if value is not None}}
+    if answer.headers:
+        shown["headers"] = {name: {"schema": {"type": "string"}} for name in answer.headers}
+    return shown
+
+
+def _webhook(event: str) -> dict[str, Any]:
+    return {
+        "post": {
+            "operationId": f"on_{event.replace('.', '_')}",
+            "summary": "Signed as Standard Webhooks 1.0.0 says; answer 2xx within 15 s",
+            "requestBody": {"required": True, "content": {"application/json": {"schema": ref("Notice")}}},
+            "responses": {"2XX": {"description": "Taken"}, "410": {"description": "Send nothing more here"}},
+        }
+    }

@@ -1,0 +1,192 @@
+"""One row of the route table, and the resource that answers a path's methods.
+
+The table is the only source: Starlette's routes, the Allow header, the order of checks and /openapi.json are made from
+it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
+from urllib.parse import quote
+
+import orjson
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from server.clock import now_ms
+from server.http.caller import Caller
+from server.http.problems import Problem, problem_of
+from server.logs import log
+
+Schema: TypeAlias = Mapping[str, Any]
+"""A JSON Schema, most often {"$ref": "#/components/schemas/..."}."""
+
+
+Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
+
+
+class Auth(StrEnum):
+    """Which credentials an operation takes."""
+
+    KEY = "key"  # a valid API key of this environment
+    OPEN = "open"  # anyone, counted by address
+    OWN = "own"  # the handler decides: signed links, stream tokens
+    FREE = "free"  # anyone, uncounted: health, documentation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One documented success."""
+
+    description: str
+    schema: Schema | None = None
+    media_type: str = "application/json"
+    headers: tuple[str, ...] = ()
+    example: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One documented parameter of an operation."""
+
+    name: str
+    place: str  # query | header | path
+    schema: Schema
+    description: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deprecation:
+    """When a route was deprecated, until when it still answers, and where to read about its successor."""
+
+    since: int  # ms since 1970 UTC
+    sunset: int  # from then on it is gone: 410
+    notice: str  # URL
+    successor: str | None = None  # URL
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Deprecation (RFC 9745), Sunset (RFC 8594) and the links of both."""
+        links = [f'<{self.notice}>; rel="deprecation"']
+        if self.successor is not None:
+            links.append(f'<{self.successor}>; rel="successor-version"')
+        sunset = format_datetime(datetime.fromtimestamp(self.sunset // 1000, UTC), usegmt=True)
+        return {"Deprecation": f"@{self.since // 1000}", "Sunset": sunset, "Link": ", ".join(links)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One row of the route table: a method of a path, its handler and its documentation."""
+
+    method: str
+    path: str
+    handle: Handler
+    id: str
+    summary: str
+    tag: str
+    answers: Mapping[int, Answer]
+    description: str = ""
+    auth: Auth = Auth.KEY
+    media_types: tuple[str, ...] = ()  # media types of the body; none: a body is ignored
+    max_body: int | None = None  # bytes; None: the plan's upload cap
+    body_required: bool = False
+    bodies: Mapping[str, Schema] = field(default_factory=dict)  # media type -> schema, for the documentation
+    body_examples: Mapping[str, object] = field(default_factory=dict)
+    parameters: tuple[Parameter, ...] = ()
+    codes: tuple[str, ...] = ()  # error codes beside those that every operation of its kind has
+    hidden: bool = False  # not in /openapi.json: pages for people
+    deprecation: Deprecation | None = None
+    body_of_problem: Callable[[Problem], Mapping[str, Any]] | None = None  # for clients that expect another error shape
+
+
+class Admission(Protocol):
+    """What a Resource needs of the door: the checks before a handler, and the headers after it."""
+
+    async def admit(self, request: Request, operation: Operation) -> Caller: ...
+    async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
+        """Headers with the caller's remaining limits after a request, which may have been refused."""
+        ...
+
+
+class Resource:
+    """All operations of one path, as an ASGI app."""
+
+    def __init__(self, operations: Iterable[Operation], admission: Admission) -> None:
+        self._operations = {operation.method: operation for operation in operations}
+        self._admission = admission
+        methods = {*self._operations, "OPTIONS"} | ({"HEAD"} if "GET" in self._operations else set())
+        self._allow = ", ".join(sorted(methods))
+        self._shape = next((op.body_of_problem for op in self._operations.values() if op.body_of_problem), None)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        try:
+            response = await self._dispatch(request)
+        except ClientDisconnect:
+            return  # the client is gone; what it sent was discarded on the way out
+        except Exception as error:  # noqa: BLE001  the outermost edge: every error becomes an answer
+            response = problem_response(request, error, shape=self._shape)
+        await response(scope, receive, send)
+
+    async def _dispatch(self, request: Request) -> Response:
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers={"Allow": self._allow})
+        operation = self._operations.get("GET" if request.method == "HEAD" else request.method)
+        if operation is None:
+            raise Problem("method_not_allowed", f"{request.method} is not offered here", headers={"Allow": self._allow})
+        request.state.route = operation.path
+        if operation.deprecation is not None and now_ms() >= operation.deprecation.sunset:
+            raise Problem("version_gone", "this is no longer offered", headers=operation.deprecation.headers)
+        caller = await self._admission.admit(request, operation)
+        refusal: Exception | None = None
+        try:
+            return _marked(await operation.handle(request, caller), operation.deprecation)
+        except Exception as error:
+            refusal = error
+            raise
+        finally:
+            request.state.limit_headers = await self._admission.limit_headers(caller, refusal)
+
+
+def _marked(response: Response, deprecation: Deprecation | None) -> Response:
+    """Add the headers of a deprecated route to *response*."""
+    for name, value in deprecation.headers.items() if deprecation is not None else ():
+        response.headers.append(name, value)
+    return response
+
+
+async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer every path that no operation has, also for a WebSocket."""
+    problem = problem_response(HTTPConnection(scope), Problem("not_found", "there is nothing at this path"))
+    await problem(scope, receive, send)
+
+
+def problem_response(
+    request: HTTPConnection, error: Exception, *, shape: Callable[[Problem], Mapping[str, Any]] | None = None
+) -> Response:
+    """*error* as application/problem+json, or as JSON of another *shape*.
+
+    An unexpected error is logged and answered with 500, without details.
+    """
+    path: str = request.scope["path"]
+    problem = problem_of(error)
+    if problem is None:
+        log.error("unexpected error", exc_info=error, extra={"request_id": request.state.request_id, "path": path})
+        problem = Problem("internal", "the server failed to answer this request; it has been logged")
+    request.state.code = problem.code
+    if shape is not None:
+        return json_response(shape(problem), problem.status, headers=problem.headers)
+    body = problem.to_json(instance=quote(path), request_id=request.state.request_id)
+    return Response(orjson.dumps(body), problem.status, headers=problem.headers, media_type="application/problem+json")
+
+
+def json_response(
+    value: object, status: int = 200, *, headers: Mapping[str, str] | None = None, indent: bool = False
+) -> Response:
+    option = orjson.OPT_INDENT_2 if indent else 0
+    return Response(orjson.dumps(value, option=option), status, headers=headers, media_type="application/json")

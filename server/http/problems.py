@@ -1,0 +1,155 @@
+"""Problems: how every error of the project is answered over HTTP, as problem+json (RFC 9457).
+
+Every error ends in problem_of(). A RequestError of the domain and an error of the pipeline become the Problem of their
+code; an unexpected error becomes an internal error without details.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pipeline.errors import AudioTooLong, PipelineError
+from server.clock import now_ms
+from server.http.codes import CODES
+from server.http.headers import seconds_until
+from server.model.errors import (
+    ConcurrencyLimited,
+    FieldError,
+    LimitReached,
+    QuotaExceeded,
+    RateLimited,
+    Refused,
+    RequestError,
+    WrongScope,
+)
+from server.model.instants import iso
+
+TYPE_BASE = "https://scribewire.dev/problems/"  # an identifier, equal on every installation; not a link
+UNAVAILABLE = 503
+UNAVAILABLE_RETRY_S = 5
+
+CHALLENGES: Mapping[str, Mapping[str, str]] = {
+    code: {"WWW-Authenticate": challenge}
+    for code, challenge in {
+        "missing_credentials": 'Bearer realm="api"',  # RFC 6750, section 3.1: no error attribute when nothing was sent
+        "invalid_key": 'Bearer realm="api", error="invalid_token"',
+        "invalid_token": 'Bearer realm="api", error="invalid_token"',
+        "insufficient_scope": 'Bearer realm="api", error="insufficient_scope"',
+    }.items()
+}
+"""Headers that go with a code wherever it is raised."""
+
+
+class Problem(Refused):
+    """A refusal with its status and headers. Only HTTP code raises it; the domain raises Refused."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        headers: Mapping[str, str] | None = None,
+        members: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(code, detail, errors=errors, members=members)
+        self.status, self.title = CODES[code]
+        self.headers = {**CHALLENGES.get(code, {}), **(headers or {})}
+
+    def to_json(self, *, instance: str, request_id: str) -> dict[str, object]:
+        body: dict[str, object] = {
+            "type": TYPE_BASE + self.code,
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "instance": instance,
+            "code": self.code,
+            "request_id": request_id,
+            **self.members,
+        }
+        if self.errors:
+            body["errors"] = [error.to_json() for error in self.errors]
+        return body
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """The Problem that answers *error*; None for an unexpected error."""
+    for kind, translate in _TRANSLATIONS.items():
+        if isinstance(error, kind):
+            return translate(error)
+    return None
+
+
+def _refused(error: Refused) -> Problem:
+    return Problem(
+        error.code, error.detail, errors=error.errors, members=error.members, headers=_retry_after(error.retry_after_s)
+    )
+
+
+def _request_error(error: RequestError) -> Problem:
+    return Problem(error.code, str(error) or CODES[error.code][1], headers=_retry_after(error.retry_after_s))
+
+
+def _pipeline(error: PipelineError) -> Problem | None:
+    if error.code not in CODES or error.code == "internal":
+        return None
+    wait_s = UNAVAILABLE_RETRY_S if CODES[error.code][0] == UNAVAILABLE else None
+    return Problem(error.code, str(error), headers=_retry_after(wait_s))
+
+
+def _quota(error: QuotaExceeded) -> Problem:
+    free_at = iso(error.resets_at)
+    return Problem(
+        error.code,
+        f"{error.name}: {error.used} of {error.limit} used; free again at {free_at}",
+        headers={**_retry_after(seconds_until(error.resets_at, now_ms())), "x-should-retry": "false"},
+        members={**_counted(error), "resets_at": free_at},
+    )
+
+
+def _rate(error: RateLimited) -> Problem:
+    return Problem(
+        error.code,
+        f"{error.limit} requests per {error.name}",
+        headers=_retry_after(seconds_until(error.resets_at, now_ms())),
+        members={**_counted(error), "resets_at": iso(error.resets_at)},
+    )
+
+
+def _concurrency(error: ConcurrencyLimited) -> Problem:
+    return Problem(
+        error.code,
+        f"{error.used} of {error.limit} unfinished jobs; wait for one to end",
+        headers=_retry_after(error.retry_after_s),
+        members=_counted(error),
+    )
+
+
+def _counted(error: LimitReached) -> dict[str, object]:
+    return {"limit": error.limit, "used": error.used, "window": error.name, "violated-policies": [error.name]}
+
+
+def _wrong_scope(error: WrongScope) -> Problem:
+    challenge = f'{CHALLENGES[error.code]["WWW-Authenticate"]}, scope="{error.needed}"'
+    return Problem(error.code, str(error), headers={"WWW-Authenticate": challenge})
+
+
+def _too_long(error: AudioTooLong) -> Problem:
+    return Problem(error.code, str(error), members={"limit": error.limit_s, "actual": error.actual_s})
+
+
+def _retry_after(seconds: int | None) -> dict[str, str]:
+    return {} if seconds is None else {"Retry-After": str(seconds)}
+
+
+_TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Problem | None]] = {
+    Problem: lambda problem: problem,
+    Refused: _refused,
+    QuotaExceeded: _quota,
+    RateLimited: _rate,
+    ConcurrencyLimited: _concurrency,
+    WrongScope: _wrong_scope,
+    RequestError: _request_error,
+    AudioTooLong: _too_long,
+    PipelineError: _pipeline,
+}
+"""The first row whose class fits an error decides, so a class stands above its base."""

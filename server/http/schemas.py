@@ -1,0 +1,421 @@
+"""JSON Schemas of all requests and answers: the components of /openapi.json.
+
+The black-box tests check every answer against them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.documents.schema import service_v1_schema
+from server.http.codes import CODES
+from server.model import bounds
+from server.model.jobs import JOB_CODES, State
+from server.model.orders import LiveOptions
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    properties = {**required, **(optional or {})}
+    return {"type": "object", "required": list(required), "properties": properties, **more}
+
+
+def _list_of(item: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return _object({"data": {"type": "array", "items": item}, **more})
+
+
+def _between(least: float, most: float, default: float) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": most, "default": default}
+
+
+def _embedded(schema: Any, *, at: str) -> Any:
+    """A schema document as a part of another one: its inner references now lead to *at*."""
+    match schema:
+        case dict():
+            kept = {name: value for name, value in schema.items() if name not in ("$schema", "$id")}
+            return {name: _embedded(value, at=at) for name, value in kept.items()}
+        case list():
+            return [_embedded(item, at=at) for item in schema]
+        case str() if schema.startswith("#/$defs/"):
+            return at + schema.removeprefix("#")
+        case _:
+            return schema
+
+
+TEXT = {"type": "string"}
+TEXTS = {"type": "array", "items": TEXT}
+MAYBE_TEXT = {"type": ["string", "null"]}
+NUMBER = {"type": "number"}
+MAYBE_NUMBER = {"type": ["number", "null"]}
+WHOLE = {"type": "integer", "minimum": 0}
+MAYBE_WHOLE = {"type": ["integer", "null"], "minimum": 0}
+SWITCH = {"type": "boolean"}
+INSTANT = {"type": "string", "format": "date-time"}
+MAYBE_INSTANT = {"type": ["string", "null"], "format": "date-time"}
+URI = {"type": "string", "format": "uri", "maxLength": bounds.MAX_URL_CHARS}
+FORMATS = {"type": "array", "items": {"enum": [*bounds.FORMATS]}}
+ENVIRONMENT = {"enum": ["production", "sandbox"]}
+METADATA = {
+    "type": "object",
+    "maxProperties": bounds.MAX_METADATA_KEYS,
+    "additionalProperties": {"type": "string", "maxLength": bounds.MAX_METADATA_CHARS},
+}
+WARNING = _object({"code": TEXT}, {"param": TEXT, "message": TEXT})
+
+_ORDER_MEMBERS: Mapping[str, Any] = {
+    "language": {"type": "string", "description": "BCP 47 primary subtag; left out: detected"},
+    "model": {"type": "string", "description": "An id of GET /v1/models"},
+    "prompt": {
+        "type": "string",
+        "maxLength": bounds.MAX_PROMPT_CHARS,
+        "description": "Vocabulary that the speakers use",
+    },
+    "webhook_url": URI,
+}
+_FORM_LIST = {"type": "string", "description": "Comma list; the part may also be repeated"}
+_FORM_ORDER: Mapping[str, Any] = {
+    **_ORDER_MEMBERS,
+    "output_formats": {**_FORM_LIST, "examples": ["json,srt,vtt"], "default": "json"},
+    "word_timestamps": {"enum": ["true", "false", "1", "0"], "default": "false"},
+    "webhook_events": {**_FORM_LIST, "examples": [",".join(bounds.WEBHOOK_EVENTS)]},
+    "metadata": {"type": "string", "contentMediaType": "application/json", "contentSchema": METADATA},
+    "wait": {**WHOLE, "description": "Seconds to hold the answer"},
+    "sandbox_scenario": {"enum": [*bounds.SCENARIOS], "description": "Sandbox only: the outcome to play"},
+}
+
+SCHEMAS: Mapping[str, Any] = {
+    "Problem": _object(
+        {
+            "type": {"type": "string", "format": "uri"},
+            "title": TEXT,
+            "status": {"type": "integer"},
+            "detail": TEXT,
+            "instance": TEXT,
+            "code": {"enum": [*CODES]},
+            "request_id": TEXT,
+        },
+        {
+            "errors": {
+                "type": "array",
+                "items": _object({"param": TEXT, "pointer": TEXT, "code": TEXT, "message": TEXT}),
+            },
+            "limit": NUMBER,
+            "used": NUMBER,
+            "actual": NUMBER,
+            "window": TEXT,
+            "resets_at": INSTANT,
+        },
+    ),
+    "Word": _object({"word": TEXT, "start": NUMBER, "end": NUMBER, "probability": NUMBER}),
+    "Job": _object(
+        {
+            "job_id": {"type": "string", "pattern": "^job_[0-9A-Za-z]{26}$"},
+            "object": {"const": "job"},
+            "status": {"enum": [*State]},
+            "environment": ENVIRONMENT,
+            "created_at": INSTANT,
+            "started_at": MAYBE_INSTANT,
+            "finished_at": MAYBE_INSTANT,
+            "expires_at": MAYBE_INSTANT,
+            "cancel_requested_at": MAYBE_INSTANT,
+            "progress": {"type": "number", "minimum": 0, "maximum": 1},
+            "stage": MAYBE_TEXT,
+            "attempt": WHOLE,
+            "source": _object(
+                {"type": {"enum": ["upload", "url", "live"]}},
+                {"filename": TEXT, "url": TEXT, "bytes": WHOLE, "format": TEXT},
+            ),
+            "output_formats": FORMATS,
+            "word_timestamps": SWITCH,
+            "duration": MAYBE_NUMBER,
+            "language": MAYBE_TEXT,
+            "language_probability": MAYBE_NUMBER,
+            "model": MAYBE_TEXT,
+            "engine": MAYBE_TEXT,
+            "formats": {
+                "type": "object",
+                "propertyNames": {"enum": [*bounds.FORMATS]},
+                "additionalProperties": {"type": "string", "format": "uri"},
+            },
+            "error": {
+                "anyOf": [
+                    {"type": "null"},
+                    _object(
+                        {"code": {"enum": [*JOB_CODES]}, "message": TEXT, "retryable": SWITCH, "param": MAYBE_TEXT}
+                    ),
+                ]
+            },
+            "metadata": METADATA,
+            "warnings": {"type": "array", "items": WARNING},
+            "events_url": {"type": "string", "format": "uri"},
+        },
+        {
+            "schema": {"const": "service_v1", "description": "Present once completed, when json was asked for"},
+            "live": ref("LiveState"),
+            "text": MAYBE_TEXT,
+            "words": {
+                "type": "array",
+                "items": {"$ref": "#/components/schemas/Word"},
+                "description": "Present once completed, when word_timestamps was true",
+            },
+        },
+    ),
+    "JobList": _object(
+        {
+            "object": {"const": "list"},
+            "data": {"type": "array", "items": ref("Job")},
+            "has_more": SWITCH,
+            "next_cursor": MAYBE_TEXT,
+        }
+    ),
+    "TranscriptionForm": _object(
+        {},
+        {"file": {"type": "string", "format": "binary"}, "url": URI, "audio_url": URI, **_FORM_ORDER},
+        description="Exactly one of file, url and audio_url",
+    ),
+    "TranscriptionUrlForm": _object(
+        {}, {"url": URI, "audio_url": URI, **_FORM_ORDER}, description="Exactly one of url and audio_url"
+    ),
+    "TranscriptionRequest": _object(
+        {},
+        {
+            "url": URI,
+            "audio_url": URI,
+            **_ORDER_MEMBERS,
+            "output_formats": {**FORMATS, "default": ["json"], "minItems": 1},
+            "word_timestamps": {"type": "boolean", "default": False},
+            "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
+            "metadata": METADATA,
+            "wait": WHOLE,
+            "sandbox_scenario": {"enum": [*bounds.SCENARIOS]},
+        },
+        description="Exactly one of url and audio_url",
+    ),
+    "LiveRequest": _object(
+        {},
+        {
+            "encoding": {"enum": [*bounds.ENCODINGS], "default": "pcm_s16le"},
+            "sample_rate": {
+                "type": "integer",
+                "minimum": bounds.RATES[0],
+                "maximum": bounds.RATES[-1],
+                "description": f"Of raw audio; {LiveOptions().sample_rate} if left out, "
+                f"and {bounds.TELEPHONE_RATE} for {' and '.join(bounds.TELEPHONE_ENCODINGS)}",
+            },
+            "channels": _between(bounds.CHANNELS[0], bounds.CHANNELS[-1], 1),
+            "interim_results": {**SWITCH, "default": True},
+            "endpointing_ms": _between(bounds.ENDPOINTING_MS[0], bounds.ENDPOINTING_MS[-1], 500),
+            "max_utterance_s": _between(*bounds.UTTERANCE_S, 15) | {"type": "number"},
+            "record": {**SWITCH, "default": False, "description": "Keep the audio as FLAC with the job"},
+            **_ORDER_MEMBERS,
+            "output_formats": {**FORMATS, "default": ["json"], "minItems": 1},
+            "word_timestamps": {"type": "boolean", "default": True},
+            "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
+            "metadata": METADATA,
+        },
+    ),
+    "LiveState": _object(
+        {
+            "encoding": {"enum": [*bounds.ENCODINGS]},
+            "interim_results": SWITCH,
+            "endpointing_ms": WHOLE,
+            "max_utterance_s": NUMBER,
+            "record": SWITCH,
+            "received_bytes": {**MAYBE_WHOLE, "description": "Where the next writer goes on"},
+            "received_seconds": MAYBE_NUMBER,
+            "settled_bytes": {**MAYBE_WHOLE, "description": "What even a restart of the server would not need again"},
+            "lag_ms": {**MAYBE_WHOLE, "description": "From the last final word's sound to its decision"},
+        },
+        {
+            "sample_rate": WHOLE,
+            "channels": WHOLE,
+            "audio_url": {"type": "string", "format": "uri", "description": "The recording, once completed"},
+            "ingest_ws": {"type": "string", "format": "uri", "description": "Only in the answer of POST /v1/live"},
+            "ingest_http": {"type": "string", "format": "uri"},
+            "events_url": {"type": "string", "format": "uri"},
+            "expires_at": {**INSTANT, "description": "Until when ingest_ws opens"},
+        },
+    ),
+    "Received": _object(
+        {
+            "job_id": TEXT,
+            "status": {"enum": [*State]},
+            "received_bytes": MAYBE_WHOLE,
+            "received_seconds": MAYBE_NUMBER,
+            "settled_bytes": MAYBE_WHOLE,
+            "lag_ms": MAYBE_WHOLE,
+        }
+    ),
+    "KeyRequest": _object(
+        {}, {"name": {"type": ["string", "null"], "maxLength": 100}, "environment": ENVIRONMENT}
+    ),
+    "NewKey": _object(
+        {
+            "key_id": TEXT,
+            "key": {"type": "string", "description": "Shown once"},
+            "prefix": TEXT,
+            "name": MAYBE_TEXT,
+            "plan": TEXT,
+            "environment": ENVIRONMENT,
+            "account_id": TEXT,
+            "created_at": INSTANT,
+        },
+        {"webhook_secret": {"type": "string", "description": "Shown once, with the account's first key"}},
+    ),
+    "Key": _object(
+        {
+            "key_id": TEXT,
+            "prefix": TEXT,
+            "last4": TEXT,
+            "name": MAYBE_TEXT,
+            "environment": ENVIRONMENT,
+            "created_at": INSTANT,
+            "last_used_at": MAYBE_INSTANT,
+            "expires_at": MAYBE_INSTANT,
+            "revoked_at": MAYBE_INSTANT,
+        }
+    ),
+    "KeyList": _list_of(ref("Key"), object={"const": "list"}),
+    "RotateRequest": _object({}, {"overlap_seconds": {"type": "integer", "minimum": 0, "maximum": 604_800}}),
+    "Usage": _object(
+        {
+            "plan": TEXT,
+            "limits": {"type": "object"},
+            "usage": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "name": TEXT,
+                        "limit": MAYBE_WHOLE,
+                        "used": WHOLE,
+                        "remaining": MAYBE_WHOLE,
+                        "resets_at": INSTANT,
+                    }
+                ),
+            },
+        }
+    ),
+    "TokenRequest": _object(
+        {"job_id": TEXT},
+        {
+            "scope": {"enum": ["events", "ingest"], "default": "events"},
+            "ttl_seconds": {"type": "integer", "minimum": 1, "maximum": 3600, "default": 600},
+        },
+    ),
+    "Token": _object({"token": TEXT, "expires_at": INSTANT}),
+    "WebhookSecret": _object({"created_at": INSTANT, "previous_expires_at": MAYBE_INSTANT}),
+    "NewWebhookSecret": _object(
+        {"webhook_secret": {"type": "string", "description": "Shown once"}, "created_at": INSTANT,
+         "previous_expires_at": MAYBE_INSTANT}
+    ),
+    "WebhookUrl": _object({"url": URI}),
+    "WebhookTest": _object({"delivered": SWITCH, "status_code": MAYBE_WHOLE, "duration_ms": WHOLE,
+                            "error": MAYBE_TEXT, "webhook_id": TEXT}),
+    "Delivery": _object(
+        {
+            "delivery_id": TEXT,
+            "webhook_id": TEXT,
+            "event": {"enum": [*bounds.WEBHOOK_EVENTS]},
+            "url": TEXT,
+            "state": {"enum": ["pending", "delivered", "failed", "disabled"]},
+            "attempts": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "n": WHOLE,
+                        "at": INSTANT,
+                        "status_code": MAYBE_WHOLE,
+                        "duration_ms": WHOLE,
+                        "error": MAYBE_TEXT,
+                        "next_attempt_at": MAYBE_INSTANT,
+                    }
+                ),
+            },
+        }
+    ),
+    "DeliveryList": _list_of(ref("Delivery"), object={"const": "list"}),
+    "Notice": _object(
+        {"type": {"enum": [*bounds.WEBHOOK_EVENTS]}, "timestamp": INSTANT, "data": ref("Job")},
+        {"test": {"const": True}},
+        description="The body of a webhook, and of a stream's terminal event",
+    ),
+    "EstimateRequest": _object(
+        {"prompt": {"type": "string", "description": "Neither stored nor logged"}},
+        {
+            "models": {"type": ["array", "null"], "items": TEXT, "maxItems": 100,
+                       "description": "Ids or provider/id; left out or empty: the default catalogue"},
+            "complexity": {"enum": ["low", "medium", "high", None], "default": "medium"},
+            "agent_turns": {"type": ["integer", "null"], "minimum": 1, "maximum": 200, "default": 1},
+            "cache": {"enum": ["auto", "off", None], "default": "auto"},
+            "reasoning": {"enum": ["off", "auto", "high", None], "default": "auto"},
+            "output_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 10_000_000},
+            "system_tokens": {"type": ["integer", "null"], "minimum": 0, "maximum": 10_000_000},
+            "priced_at": {"type": ["string", "null"], "format": "date-time"},
+            "budget_usd": {"type": ["string", "null"], "pattern": "^[0-9]{1,12}([.][0-9]{1,12})?$"},
+        },
+    ),
+    "Estimate": _object(
+        {
+            "object": {"const": "estimate"},
+            "id": {"type": "string", "pattern": "^est_[0-9A-Z]{26}$"},
+            "created_at": INSTANT,
+            "priced_at": INSTANT,
+            "currency": {"const": "USD"},
+            "inputs": {"type": "object"},
+            "price_source": {"type": "object"},
+            "models": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "requested_id": TEXT,
+                        "status": {"enum": ["priced", "partial", "unpriced", "unknown_model"]},
+                        "cost_usd": {"type": ["object", "null"], "description": "low, expected, high: decimal strings"},
+                        "multiplied_usd": {"type": ["object", "null"]},
+                    }
+                ),
+            },
+            "cheapest": {"type": ["object", "null"]},
+            "ranking": {"type": "array", "items": TEXT},
+            "ranking_overlaps": {"type": "array"},
+            "unknown_models": {"type": "array", "items": TEXT},
+            "warnings": {"type": "array", "items": {"type": "object"}},
+            "assumptions_version": TEXT,
+            "assumptions": {"type": "array", "items": {"type": "object"}},
+            "usage": _object({"remaining": MAYBE_WHOLE, "resets_at": INSTANT}),
+        }
+    ),
+    "EstimateModelList": _list_of({"type": "object", "required": ["id", "provider", "cluster"]},
+                                  object={"const": "list"}, price_source={"type": "object"}, priced_at=INSTANT),
+    "OpenAITranscriptionForm": _object(
+        {"file": {"type": "string", "format": "binary"}, "model": {"type": "string", "examples": ["whisper-1"]}},
+        {
+            "language": TEXT,
+            "prompt": TEXT,
+            "response_format": {"enum": ["json", "verbose_json", "text", "srt", "vtt"], "default": "json"},
+            "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
+            "timestamp_granularities[]": {"type": "array", "items": {"enum": ["word", "segment"]}},
+            "stream": {"type": "boolean", "default": False},
+        },
+    ),
+    "OpenAIError": _object(
+        {"error": _object({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
+    ),
+    "ModelList": _list_of(
+        _object({"id": TEXT, "object": {"const": "model"}, "created": WHOLE, "owned_by": TEXT, "languages": TEXTS}),
+        object={"const": "list"},
+    ),
+    "FormatList": _list_of(_object({"extension": TEXT, "mime": TEXT}), object={"const": "list"}),
+    "Health": _object(
+        {"status": TEXT},
+        {
+            "engine": MAYBE_TEXT,
+            "model": MAYBE_TEXT,
+            "languages": {**TEXTS, "description": "What the model hears"},
+            "bundled": {**SWITCH, "description": "The small model that comes with the installation"},
+            "warnings": {"type": "array", "items": WARNING},
+        },
+    ),
+    "service_v1": _embedded(service_v1_schema(""), at="#/components/schemas/service_v1"),
+}  # fmt: skip

@@ -1,0 +1,135 @@
+"""WebSockets of this service: JSON text out, and refusals that the client can read before the close.
+
+A client with a key can read HTTP, so it is refused before the WebSocket opens. A browser cannot, so a client with a
+token is let in, gets an error frame, and is closed.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+
+import orjson
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from server.http.operation import problem_response
+from server.http.problems import Problem, problem_of
+from server.logs import log
+from server.metrics import Metrics
+
+NORMAL = 1000
+GOING_AWAY = 1001
+TOO_BIG = 1009
+MAX_REASON_BYTES = 123  # the room in a close frame; a longer reason never reaches the peer
+CLOSING_S = 10.0  # how long a peer may take to read the last message
+
+_CODES = {
+    "ingest_finished": 4410,
+    "shutting_down": GOING_AWAY,
+    "unsupported_audio_format": 4415,
+    "invalid_audio": 4415,
+    "no_audio_stream": 4415,
+    "decode_timeout": 4415,
+}
+SERVER_ERROR, UNAVAILABLE = 500, 503
+
+
+def close_code(problem: Problem) -> int:
+    """4000 plus the HTTP status, unless the WebSocket protocol has a code of its own."""
+    if problem.code in _CODES:
+        return _CODES[problem.code]
+    if problem.status == UNAVAILABLE:
+        return 1013
+    return 1011 if problem.status >= SERVER_ERROR else 4000 + problem.status
+
+
+def cut_reason(text: str) -> str:
+    """The part of *text* that fits into a close frame."""
+    return text.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
+
+
+class MessageTooBig(Exception):
+    """A message is larger than allowed. Send smaller ones."""
+
+
+class Socket:
+    """One WebSocket. send() may be called from several tasks."""
+
+    def __init__(self, websocket: WebSocket, *, route: str, metrics: Metrics) -> None:
+        self.websocket = websocket
+        self._route = route
+        self._metrics = metrics
+        self._code: int | None = None
+
+    async def serve(self, work: Awaitable[None]) -> None:
+        """Await *work*, report its error to the peer if it raises one, and close the WebSocket."""
+        try:
+            await work
+        except WebSocketDisconnect as left:
+            self._code = left.code
+        except MessageTooBig as error:
+            await self.close(TOO_BIG, str(error))
+        except Exception as error:  # noqa: BLE001  the outermost edge: every error becomes an answer
+            await self._refuse(error)
+        else:
+            await self.close(NORMAL)
+        self._metrics.websockets.labels(self._route, str(self._code)).inc()
+        log.info(
+            "websocket",
+            extra={
+                "request_id": self.websocket.state.request_id,
+                "path": self.websocket.scope["path"],
+                "code": self._code,
+                "account": getattr(self.websocket.state, "account", None),
+            },
+        )
+
+    async def accept(self) -> None:
+        if self._connecting:
+            await self.websocket.accept()
+
+    async def send(self, body: bytes) -> None:
+        """Send JSON text. Raises WebSocketDisconnect."""
+        await self.websocket.send({"type": "websocket.send", "text": body.decode()})
+
+    async def close(self, code: int, reason: str = "") -> None:
+        """Close the WebSocket, waiting at most CLOSING_S for the peer to read."""
+        if self._code is None:
+            self._code = code
+            if not self._gone:
+                with suppress(TimeoutError, WebSocketDisconnect):
+                    async with asyncio.timeout(CLOSING_S):
+                        await self.websocket.close(code, cut_reason(reason))
+
+    async def _refuse(self, error: Exception) -> None:
+        if self._connecting and "token" not in self.websocket.query_params:
+            response = problem_response(self.websocket, error)
+            response.headers["X-Request-Id"] = self.websocket.state.request_id
+            self._code = response.status_code
+            await self.websocket.send_denial_response(response)
+            return
+        problem = problem_of(error)
+        if problem is None:
+            log.error("websocket broke", exc_info=error, extra={"request_id": self.websocket.state.request_id})
+            problem = Problem("internal", "the server failed; it has been logged")
+        code = close_code(problem)
+        with suppress(TimeoutError, WebSocketDisconnect):
+            async with asyncio.timeout(CLOSING_S):
+                await self.accept()
+                if code != GOING_AWAY:
+                    await self._tell(problem)
+        await self.close(code, f"{problem.code}: {problem.detail}")
+
+    async def _tell(self, problem: Problem) -> None:
+        if not self._gone:
+            path, request_id = self.websocket.scope["path"], self.websocket.state.request_id
+            shown = problem.to_json(instance=path, request_id=request_id)
+            await self.send(orjson.dumps({"type": "error", "error": shown}))
+
+    @property
+    def _connecting(self) -> bool:
+        return self.websocket.application_state is WebSocketState.CONNECTING
+
+    @property
+    def _gone(self) -> bool:
+        states = (self.websocket.client_state, self.websocket.application_state)
+        return WebSocketState.DISCONNECTED in states

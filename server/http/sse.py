@@ -1,0 +1,47 @@
+"""Server-Sent Events as the WHATWG standard writes them: formatting events, parsing the resume point."""
+
+import re
+
+from server.model.errors import RequestError
+
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment that proxies take for life and clients ignore."""
+
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+class InvalidLastEventId(RequestError):
+    """The Last-Event-ID is not one of this stream. Connect without it to get everything from the start."""
+
+    code = "invalid_last_event_id"
+
+
+def retry(ms: int) -> bytes:
+    """The line that tells the client to reconnect *ms* after a connection broke."""
+    return b"retry: %d\n\n" % ms
+
+
+def event(name: str | None, data: bytes, *, seq: int | None = None) -> bytes:
+    """One event of UTF-8 *data*. Without *seq* it does not move the client's resume point; *name* None means "message".
+
+    A line break in the data starts a new data line and arrives as a line feed.
+    """
+    lines = [] if seq is None else [b"id: %d" % seq]
+    if name is not None:
+        lines.append(b"event: " + name.encode())
+    lines += [b"data: " + line for line in re.split(rb"\r\n|\r|\n", data)]
+    return b"\n".join(lines) + b"\n\n"
+
+
+def last_event_id(header: str | None, query: str | None = None) -> int:
+    """The number of the last event that the client has; 0 if it has none.
+
+    The header wins over the query, because a reconnecting EventSource repeats its address and adds the header. Raises
+    InvalidLastEventId for text that is no number; the caller checks whether the stream ever was that far.
+    """
+    text = (header or query or "").strip()
+    if not text:
+        return 0
+    if not _NUMBER.fullmatch(text):
+        raise InvalidLastEventId("Last-Event-ID must be the id of an event of this stream, a decimal number")
+    return int(text)

@@ -1,0 +1,87 @@
+"""A lease in use: a worker holds one on a file, a live session holds one on its job.
+
+The holder trusts only its lease. It writes nothing once the lease may have ended by its own monotonic clock, and the
+store refuses every write after another worker has taken over.
+"""
+
+import time
+from collections.abc import Sequence
+
+from pipeline.documents.stored import stored
+from pipeline.words import Chunk
+from server.model.events import Event, NewEvent
+from server.model.jobs import JobError
+from server.model.leases import Lease, LeaseLost, Renewal
+from server.model.orders import Source
+from server.model.outcomes import Outcome
+from server.storage.ports import JobStore
+
+
+class HeldLease:
+    """Writes for one job. Every method raises LeaseLost, and writes nothing, once another worker may have the job."""
+
+    def __init__(self, lease: Lease, jobs: JobStore, *, lease_s: float, asked: float) -> None:
+        """*asked* is the monotonic time at which the store was asked for *lease*, which runs for *lease_s* seconds.
+
+        The store counts from a later moment, so the lease surely holds until *asked* + *lease_s*.
+        """
+        self.job = lease.job
+        self.lease = lease
+        self.until = asked + lease_s
+        self._jobs = jobs
+        self._lease_s = lease_s
+
+    def check(self) -> None:
+        """Raise LeaseLost when another process may have the job by now."""
+        if time.monotonic() >= self.until:
+            raise LeaseLost
+
+    async def renew(self) -> Renewal:
+        """Extend the lease. LOST is returned, not raised, because callers act on it differently."""
+        asked = time.monotonic()
+        answer = await self._jobs.renew(self.lease, lease_s=self._lease_s)
+        if answer is not Renewal.LOST:
+            self.until = asked + self._lease_s
+        return answer
+
+    async def checkpoint(self, chunk: Chunk, events: Sequence[NewEvent], *, progress: float = 0.0) -> None:
+        """Keep *chunk* and its events in one commit, which renews the lease too."""
+        self.check()
+        asked = time.monotonic()
+        kept = await self._jobs.checkpoint(
+            self.lease, index=chunk.index, body=stored(chunk), events=events, progress=progress, lease_s=self._lease_s
+        )
+        _require(kept)
+        self.until = asked + self._lease_s
+
+    async def log(self, events: Sequence[NewEvent]) -> list[Event]:
+        """Append *events* to the job's log; returns them with their numbers."""
+        self.check()
+        logged = await self._jobs.log(self.lease, events)
+        if logged is None:
+            raise LeaseLost
+        return logged
+
+    async def note(
+        self,
+        *,
+        stage: str | None = None,
+        source: Source | None = None,
+        duration_s: float | None = None,
+        blob: str | None = None,
+    ) -> None:
+        """Record what became known of the job while working."""
+        _require(await self._jobs.note(self.lease, stage=stage, source=source, duration_s=duration_s, blob=blob))
+
+    async def finish(self, outcome: Outcome) -> None:
+        """End the job: state, usage, outputs, webhook and last event in one commit."""
+        _require(await self._jobs.finish(self.lease, outcome))
+
+    async def release(self, *, delay_s: float = 0.0, error: JobError | None = None) -> None:
+        """Put the job back into the queue. Only a release with an *error* uses up one of its attempts."""
+        _require(await self._jobs.release(self.lease, delay_s=delay_s, error=error, count=error is not None))
+
+
+def _require(done: bool) -> None:  # noqa: FBT001  what the store answered
+    if not done:
+        raise LeaseLost

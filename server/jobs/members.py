@@ -1,0 +1,167 @@
+"""Parsing the members of a request. Form parts, urlencoded pairs and JSON members arrive as lists of values.
+
+All faults are reported together, each with the name of its member.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+from server.model import bounds
+from server.model.errors import FieldError, invalid
+
+Fields: TypeAlias = Mapping[str, Sequence[object]]
+"""Member name -> every value given for it: text from forms, any JSON value from JSON."""
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class Wrong(Exception):
+    """A value cannot be used; *code* and message go into a FieldError."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(slots=True)
+class Members:
+    """Takes members out of *fields* one by one and collects what is wrong with them."""
+
+    fields: Fields
+    nulls: bool = False  # JSON's null is a value, which no parser takes; otherwise it stands for a member left out
+    errors: list[FieldError] = field(default_factory=list)
+
+    def has(self, name: str) -> bool:
+        """Whether the member was given."""
+        return bool(self._values(name))
+
+    def take(self, name: str, parse: Callable[[Sequence[object]], T], default: D) -> T | D:
+        """The value of member *name*, or *default* where it was left out or cannot be used (see check())."""
+        if not self.has(name):
+            return default
+        try:
+            return parse(self._values(name))
+        except Wrong as wrong:
+            self.errors.append(FieldError(name, wrong.code, str(wrong)))
+            return default
+
+    def need(self, name: str, parse: Callable[[Sequence[object]], str]) -> str:
+        """The same for text that must be given and not be empty; check() refuses a request without it."""
+        text = self.take(name, parse, "")
+        if not text and not self.errors:
+            self.errors.append(FieldError(name, "missing", "is required"))
+        return text
+
+    def _values(self, name: str) -> list[object]:
+        return [value for value in self.fields.get(name, ()) if value is not None or self.nulls]
+
+    def check(self) -> None:
+        """Raise a Refused that names every fault so far."""
+        if self.errors:
+            raise invalid(self.errors)
+
+
+def members_of(body: Mapping[str, object]) -> Members:
+    """The members of a JSON object. Its nulls are refused."""
+    return Members({name: [value] for name, value in body.items()}, nulls=True)
+
+
+# --- parsers: every value given for one member -> the value; Wrong when it cannot be used ---------------------------
+
+
+def single(values: Sequence[object]) -> object:
+    if len(values) > 1:
+        raise Wrong("repeated", "may be given only once")
+    return values[0]
+
+
+def string(values: Sequence[object]) -> str:
+    value = single(values)
+    if not isinstance(value, str):
+        raise Wrong("invalid_type", "must be a string")
+    return value
+
+
+def text_up_to(most: int) -> Callable[[Sequence[object]], str]:
+    def parse(values: Sequence[object]) -> str:
+        text = string(values)
+        if len(text) > most:
+            raise Wrong("too_long", f"must have at most {most} characters, got {len(text)}")
+        return text
+
+    return parse
+
+
+def url_text(values: Sequence[object]) -> str:
+    return text_up_to(bounds.MAX_URL_CHARS)(values)
+
+
+def boolean(values: Sequence[object]) -> bool:
+    value = single(values)
+    if isinstance(value, bool):
+        return value
+    try:
+        return {"true": True, "1": True, "false": False, "0": False}[str(value).strip().lower()]
+    except KeyError:
+        raise Wrong("invalid_type", "must be true or false") from None
+
+
+def whole_seconds(values: Sequence[object]) -> int:
+    """A whole number of seconds, not negative. The caller limits it."""
+    value = str(single(values)).strip()
+    if not (value.isascii() and value.isdecimal() and len(value) <= 9):  # noqa: PLR2004  nine digits: 31 years
+        raise Wrong("invalid_type", "must be a whole number of seconds")
+    return int(value)
+
+
+def whole_in(allowed: range) -> Callable[[Sequence[object]], int]:
+    def parse(values: Sequence[object]) -> int:
+        value = single(values)
+        if not isinstance(value, int) or isinstance(value, bool) or value not in allowed:
+            raise Wrong("out_of_range", f"must be a whole number from {allowed[0]} to {allowed[-1]}")
+        return value
+
+    return parse
+
+
+def number_in(least: float, most: float) -> Callable[[Sequence[object]], float]:
+    def parse(values: Sequence[object]) -> float:
+        value = single(values)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+            raise Wrong("out_of_range", f"must be a number from {least:g} to {most:g}")
+        return float(value)
+
+    return parse
+
+
+def one_of(allowed: Sequence[str]) -> Callable[[Sequence[object]], str]:
+    def parse(values: Sequence[object]) -> str:
+        value = string(values).strip().lower()
+        for candidate in allowed:
+            if candidate.lower() == value:
+                return candidate
+        raise Wrong("unknown_value", f"unknown value {value[:100]!r}; allowed: {', '.join(allowed)}")
+
+    return parse
+
+
+def subset(allowed: Sequence[str]) -> Callable[[Sequence[object]], tuple[str, ...]]:
+    """A comma list, a repeated member or a JSON array; trimmed, case-insensitive, without repeats."""
+
+    def parse(values: Sequence[object]) -> tuple[str, ...]:
+        parts: dict[str, None] = {}
+        for value in values:
+            for item in value if isinstance(value, list) else [value]:
+                if not isinstance(item, str):
+                    raise Wrong("invalid_type", "must be a list of strings")
+                parts.update((part.strip().lower(), None) for part in item.split(",") if part.strip())
+        for part in parts:
+            if part not in allowed:
+                raise Wrong("unknown_value", f"unknown value {part[:100]!r}; allowed: {', '.join(allowed)}")
+        if not parts:
+            raise Wrong("empty", f"must name at least one of {', '.join(allowed)}")
+        return tuple(parts)
+
+    return parse

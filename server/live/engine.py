@@ -1,0 +1,85 @@
+"""One environment's engine, as live sessions use it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pipeline.audio import position
+from pipeline.ingest.framer import Windows
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.recognition.turns import TurnOptions
+from pipeline.session import Listener, Session
+from pipeline.words import Word
+from server.model.orders import Order
+
+
+class Headroom(Protocol):
+    """Knows whether there is room for one more live session: the scheduler."""
+
+    def admit(self, growth: float) -> None:
+        """Return if the model can hear *growth* times what it heard lately. Raises PipelineError if not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveEngine:
+    """An environment's engine as live sessions use it."""
+
+    engine: str
+    model: str
+    listener: Listener
+    headroom: Headroom
+    voice: VoiceDetector | None  # None: everything counts as speech
+    most: int | None = None  # sessions that this machine can carry, if that was measured
+
+    def session(self, order: Order, *, tenant: str, language: str | None, origin: int = 0, settled: int = 0) -> Session:
+        """Make a session for *order* whose first sample is at *origin* on the stream's clock.
+
+        The session counts from its own first sample; the engine is asked in positions of the stream. Words that were
+        *settled* before, on the stream's clock, are not reported again.
+        """
+        assert order.live is not None
+        options = StreamOptions(
+            language=language,
+            hint=order.prompt,
+            longest=position(order.live.max_utterance_s),
+            turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
+        )
+        vad = self.voice.stream() if self.voice else _all_speech
+        listener = _Later(self.listener, origin, settled) if settled else self.listener
+        return Session(StreamCore(options), vad=vad, listener=listener, tenant=tenant)
+
+
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """A listener for a session that began *by* samples into its stream, of which *settled* was decided before."""
+
+    listener: Listener
+    by: int
+    settled: int
+
+    async def hear(
+        self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
+    ) -> Heard:
+        def renewed() -> DecodeRequest | None:
+            newest = newer() if newer is not None else None
+            return None if newest is None else self._placed(newest)
+
+        heard = await self.listener.hear(self._placed(request), tenant=tenant, newer=renewed)
+        return replace(heard, words=tuple(self._moved(word) for word in heard.words if self._is_new(word)))
+
+    def _placed(self, request: DecodeRequest) -> DecodeRequest:
+        return replace(request, start=request.start + self.by)
+
+    def _is_new(self, word: Word) -> bool:
+        """Whether most of the word lies after what was settled; otherwise it is the rest of a word already reported."""
+        return word.start + word.end > 2 * self.settled
+
+    def _moved(self, word: Word) -> Word:
+        return replace(word, start=max(word.start, self.settled) - self.by, end=word.end - self.by)
+
+
+def _all_speech(windows: Windows) -> list[float]:
+    return [1.0] * len(windows)

@@ -1,0 +1,123 @@
+"""Accounts, their keys, plans and counted allowances. Instants are milliseconds since 1970 UTC."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from server.model.errors import BadLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """An allowance from which accepting a job takes *amount*. *limit* None counts without refusing."""
+
+    name: str  # "transcriptions", "audio_seconds"
+    window: str  # the calendar window's name: "2026-11" or "2026-11-20"
+    limit: int | None
+    amount: int
+    resets_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSecret:
+    current: str  # whsec_...
+    created_at: int
+    previous: str | None = None
+    previous_expires_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    id: str
+    plan: str
+    created_at: int
+    webhook_secret: WebhookSecret
+    limits: Mapping[str, object] = field(default_factory=dict)  # overrides of the plan's numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    id: str
+    account: str
+    environment: str
+    name: str | None
+    hash: bytes  # SHA-256 of the key
+    prefix: str
+    last4: str
+    created_at: int
+    last_used_at: int | None = None
+    expires_at: int | None = None
+    revoked_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The state of an allowance after a call."""
+
+    allowed: bool
+    used: int
+    limit: int | None
+    resets_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one account may use. None is unlimited."""
+
+    requests_per_minute: int
+    estimates_per_day: int | None
+    transcriptions_per_month: int | None
+    audio_hours_per_month: int | None
+    audio_minutes_per_file: int
+    upload_mib: int
+    active_jobs: int | None
+    live_sessions: int | None
+    retention_hours: int
+    weight: float
+
+    def __post_init__(self) -> None:
+        if self.weight <= 0:
+            raise BadLimits(f"weight must be more than 0, got {self.weight}: a queue divides by it")
+
+    @property
+    def audio_seconds_per_month(self) -> int | None:
+        return None if self.audio_hours_per_month is None else self.audio_hours_per_month * 3600
+
+    @property
+    def audio_s_per_file(self) -> int:
+        return self.audio_minutes_per_file * 60
+
+    @property
+    def upload_bytes(self) -> int:
+        return self.upload_mib * 1024 * 1024
+
+    @property
+    def retention_ms(self) -> int:
+        return self.retention_hours * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKeys:
+    """The server's signing secrets by their ids. All are accepted, *current* signs. Ids are letters and digits."""
+
+    secrets: Mapping[str, bytes] = field(repr=False)
+    current: str
+
+    def __post_init__(self) -> None:
+        if self.current not in self.secrets or not all(kid.isascii() and kid.isalnum() for kid in self.secrets):
+            raise ValueError("a key ring needs its current key, and ids of ASCII letters and digits")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowUse:
+    """The state of one counted window after a request."""
+
+    name: str  # "minute", "transcriptions", "estimates", ...
+    limit: int
+    used: int
+    window_s: int
+    resets_at: int  # when something becomes free again
+    allowed: bool = True
+
+    @property
+    def remaining(self) -> int:
+        return max(0, self.limit - self.used)

@@ -1,0 +1,42 @@
+"""Identifiers: a short prefix, an underscore and a ULID. They sort by their time and cannot be guessed."""
+
+import re
+from enum import StrEnum
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O, U
+CHANCE_BYTES = 10
+LENGTH = 26  # characters of 48 bits of time and 80 of chance, five bits each
+LATEST_MS = 2**48 - 1  # in the year 10889
+
+_ULID = re.compile(f"[0-7][{ALPHABET}]{{{LENGTH - 1}}}")
+
+
+class Prefix(StrEnum):
+    """What an identifier names."""
+
+    JOB = "job"
+    REQUEST = "req"
+    ESTIMATE = "est"
+    MESSAGE = "msg"  # a webhook message, equal on every attempt
+    DELIVERY = "dlv"  # that message on its way to one address
+    KEY = "key"
+    ACCOUNT = "acct"
+
+
+def new_id(prefix: Prefix, *, ms: int, chance: bytes) -> str:
+    """The id of *prefix* for the instant *ms* (since 1970), with CHANCE_BYTES random bytes."""
+    return f"{prefix}_{ulid(ms, chance)}"
+
+
+def is_id(prefix: Prefix, text: str) -> bool:
+    """Whether new_id() can have made *text*. Other text need not be looked up."""
+    head, _, tail = text.partition("_")
+    return head == prefix and _ULID.fullmatch(tail) is not None
+
+
+def ulid(ms: int, chance: bytes) -> str:
+    """LENGTH characters that sort like *ms* (github.com/ulid/spec). Raises ValueError outside the bounds."""
+    if not 0 <= ms <= LATEST_MS or len(chance) != CHANCE_BYTES:
+        raise ValueError(f"a ULID is made of 0..{LATEST_MS} ms and {CHANCE_BYTES} bytes")
+    number = ms << 80 | int.from_bytes(chance)
+    return "".join(ALPHABET[number >> shift & 31] for shift in range(5 * (LENGTH - 1), -1, -5))

@@ -1,0 +1,18 @@
+"""Writing instants: milliseconds since 1970 inside the server, RFC 3339 UTC outside."""
+
+from datetime import UTC, datetime
+
+
+def iso(ms: int) -> str:
+    """The instant as 2026-11-20T11:30:00.123Z."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03}Z"
+
+
+def iso_or_none(ms: int | None) -> str | None:
+    return None if ms is None else iso(ms)
+
+
+def parse_iso(text: str) -> int:
+    """Milliseconds of an RFC 3339 instant; one without an offset is taken as UTC. Raises ValueError."""
+    at = datetime.fromisoformat(text)
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

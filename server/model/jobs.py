@@ -1,0 +1,196 @@
+"""What a job is, and the only ways in which its state may change.
+
+A job is accepted as QUEUED. A worker that claims it holds a lease; while the lease lasts the job is PROCESSING. A lease
+that ends without a result puts the job back (LEASE_LOST, RELEASED) until its attempts are used up; then it fails.
+COMPLETED, FAILED and CANCELED are terminal: nothing in the table begins there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from server.model.accounts import Quota
+from server.model.orders import Order, Source
+
+
+class State(StrEnum):
+    QUEUED = "queued"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+class Cause(StrEnum):
+    """Why a job's state changes."""
+
+    CLAIMED = "claimed"  # a worker took it
+    FINISHED = "finished"  # every output is written
+    BROKE = "broke"  # an error that ends the job
+    CANCELED = "canceled"  # the client asked for it
+    LEASE_LOST = "lease lost"  # the worker died, hung or was too slow to renew
+    RELEASED = "released"  # the worker handed it back: shutdown, or an error worth another attempt
+    TOO_OLD = "too old"  # it waited in the queue for too long
+
+
+NEXT: Mapping[tuple[State, Cause], State] = {
+    (State.QUEUED, Cause.CLAIMED): State.PROCESSING,
+    (State.QUEUED, Cause.CANCELED): State.CANCELED,
+    (State.QUEUED, Cause.TOO_OLD): State.FAILED,
+    (State.PROCESSING, Cause.FINISHED): State.COMPLETED,
+    (State.PROCESSING, Cause.BROKE): State.FAILED,
+    (State.PROCESSING, Cause.CANCELED): State.CANCELED,
+    (State.PROCESSING, Cause.LEASE_LOST): State.QUEUED,
+    (State.PROCESSING, Cause.RELEASED): State.QUEUED,
+}
+
+TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELED})
+TERMINAL_EVENTS = frozenset(f"job.{state}" for state in TERMINAL)
+
+
+class ImpossibleStep(Exception):
+    """A change that is not in the table. The message names both sides."""
+
+
+def step(state: State, cause: Cause) -> State:
+    """The state after *cause*. Raises ImpossibleStep."""
+    try:
+        return NEXT[state, cause]
+    except KeyError:
+        raise ImpossibleStep(f"{cause} while {state}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveProgress:
+    """How far a live job's audio has come. None stands for a number that is not known (any more)."""
+
+    received_bytes: int | None
+    received_s: float | None
+    settled_bytes: int | None = None  # needed no more, even after a restart of the server
+    lag_s: float | None = None  # of the last final word behind the arrival of its sound
+
+    def to_json(self) -> dict[str, float | int | None]:
+        return {
+            "received_bytes": self.received_bytes,
+            "received_seconds": self.received_s,
+            "settled_bytes": self.settled_bytes,
+            "lag_ms": None if self.lag_s is None else round(self.lag_s * 1000),
+        }
+
+
+def returns_quota(code: str) -> bool:
+    """Whether a job that failed with *code* gives its allowance back: the fault was ours or the source's."""
+    return code in {"engine_error", "internal", "queue_timeout"} or code.startswith("source_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobError:
+    """Why a job failed; *code* is one of the documented job error codes."""
+
+    code: str
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What is known of a job's audio so far."""
+
+    state: State
+    duration_s: float | None = None
+    language: str | None = None
+    language_probability: float | None = None
+    engine: str | None = None
+    model: str | None = None
+    text: str | None = None
+    error: JobError | None = None
+    warnings: tuple[Mapping[str, str], ...] = ()  # {"code": ..., "param"?: ..., "message"?: ...}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Result):
+    """One row of the job table. Instants are milliseconds since 1970 UTC, and None until they are reached."""
+
+    id: str
+    account: str
+    environment: str  # production | sandbox
+    order: Order
+    source: Source
+    created_at: int
+    started_at: int | None = None
+    finished_at: int | None = None
+    expires_at: int | None = None  # when the record and its outputs are deleted
+    cancel_requested_at: int | None = None
+    attempt: int = 0
+    epoch: int = 0  # grows with every claim, so that outputs of two claims never mix
+    progress: float = 0.0  # 0..1, never decreases
+    stage: str | None = None  # downloading | transcribing | writing
+
+    @property
+    def terminal(self) -> bool:
+        return self.state in TERMINAL
+
+
+LIVE_GRACE_MS = 90_000  # 60 s for the writer to come (back), and 30 s for a server to restart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job to be accepted. Its audio is already durable under *blob*, unless its source is a URL or live."""
+
+    id: str
+    account: str
+    environment: str
+    order: Order
+    source: Source
+    blob: str | None  # key in the BlobStore
+    audio_s: float | None  # as probed; None when unknown
+    weight: float = 1.0  # the plan's share in the queue's fairness
+    retention_ms: int  # how long record and outputs are kept after the job ended
+    quotas: tuple[Quota, ...] = ()
+    max_active: int | None = None  # the plan's bound on unfinished jobs of this kind; None: unbounded
+    state: State = State.QUEUED  # live sessions start as QUEUED too and are never claimed by batch workers
+    warnings: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyKey:
+    """(account, path, key) names the first request. The *fingerprint* tells a repetition from another request."""
+
+    account: str
+    path: str
+    key: str
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The answer to a submission."""
+
+    job: Job
+    replayed: bool  # True: the job of an earlier request with the same key; nothing was counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs of one account to list. Empty members do not filter."""
+
+    account: str
+    environment: str
+    states: frozenset[State] = frozenset()
+    created_after: int | None = None
+    created_before: int | None = None
+    source: str | None = None
+    language: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    text: str | None = None  # case-insensitive substring
+    descending: bool = True
+    after: tuple[int, str] | None = None  # (created_at, id) of the last row of the page before
+
+
+JOB_CODES = (
+    "source_unreachable", "source_timeout", "source_http_error", "source_too_large", "source_not_allowed",
+    "unsupported_audio_format", "invalid_audio", "no_audio_stream", "audio_too_long", "decode_timeout",
+    "engine_error", "engine_timeout", "queue_timeout", "internal",
+)  # fmt: skip
+"""What job.error.code may say."""

@@ -1,0 +1,39 @@
+"""What clients may ask of an environment's engine, and how its languages are described to people."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MAX_LISTED = 8
+"""Of more languages than these only the number is told."""
+
+ENGLISH = frozenset({"en"})
+
+PULL = "models pull base"
+"""The command that people are pointed to: base is small and hears 99 languages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A model, as clients see it."""
+
+    engine: str  # whisper or scripted
+    model: str
+    languages: frozenset[str]  # BCP 47 primary subtags
+    bundled: bool = False  # it is the small model that comes with the installation
+    warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of
+
+    @property
+    def hears(self) -> str:
+        """The languages in a few words: `English only`, `de, en, es` or `99 languages`."""
+        if self.languages == ENGLISH:
+            return "English only"
+        if len(self.languages) <= MAX_LISTED:
+            return ", ".join(sorted(self.languages))
+        return f"{len(self.languages)} languages"
+
+    def refusal(self, language: str) -> str:
+        """Why *language* cannot be asked for, and what helps."""
+        said = f"the model {self.model} hears {self.hears}, not {language[:100]!r}"
+        if self.engine == "whisper" and self.languages == ENGLISH:
+            return f"{said}; scribewire {PULL} brings 99 languages"
+        return f"{said}; GET /v1/models lists their codes" if len(self.languages) > MAX_LISTED else said

@@ -1,0 +1,50 @@
+"""What a client asked for, already parsed, and where its audio comes from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a job's audio comes from."""
+
+    type: str  # upload | url | live
+    filename: str | None = None
+    url: str | None = None
+    bytes: int | None = None
+    format: str | None = None  # as found in the bytes, never from the file's name
+
+
+AUDIO = "audio"  # the name of the output with a live session's recording
+
+
+CONTAINER = "container"  # the encoding for files that describe themselves; the others are raw samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOptions:
+    """How a live session's audio arrives and when its words close. Units are in the names."""
+
+    encoding: str = "pcm_s16le"
+    sample_rate: int = 16_000
+    channels: int = 1
+    interim_results: bool = True
+    endpointing_ms: int = 500
+    max_utterance_s: float = 15.0
+    record: bool = False  # keep the audio as FLAC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the client asked for. It never changes after acceptance."""
+
+    output_formats: tuple[str, ...] = ("json",)  # of json, srt, vtt, txt; at least one, none twice
+    word_timestamps: bool = False
+    language: str | None = None
+    model: str | None = None
+    prompt: str = ""
+    webhook_url: str | None = None
+    webhook_events: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    scenario: str | None = None  # sandbox only
+    live: LiveOptions | None = None

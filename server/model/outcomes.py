@@ -1,0 +1,25 @@
+"""How a job ended, and the files that it left."""
+
+from dataclasses import dataclass
+
+from server.model.events import NewEvent
+from server.model.jobs import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One finished output file."""
+
+    kind: str  # json | srt | vtt | txt | audio
+    blob: str
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Result):
+    """How a job ended. It is written with its usage, outbox rows and last event in one commit."""
+
+    artifacts: tuple[Artifact, ...] = ()
+    return_quota: bool = False  # True: the allowance goes back (canceled while queued, our own fault)
+    events: tuple[NewEvent, ...] = ()  # logged before the terminal event

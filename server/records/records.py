@@ -1,0 +1,132 @@
+"""The job record: how clients see a job in answers, lists, events and webhooks."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from pipeline.documents.formats import SCHEMA, word_object
+from pipeline.documents.stored import restored
+from pipeline.words import Word
+from server.model.instants import iso, iso_or_none
+from server.model.jobs import Job, JobError, LiveProgress, State
+from server.model.orders import AUDIO, CONTAINER, LiveOptions, Source
+from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
+from server.storage.ports import JobStore
+
+MAX_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
+
+
+class ProgressSource(Protocol):
+    """Knows how far live jobs are: the desk."""
+
+    async def progress(self, job: Job) -> LiveProgress: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Renders job records. Reads storage, and asks *live* about sessions that are running."""
+
+    jobs: JobStore
+    links: Links
+    live: ProgressSource
+
+    async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, Any]:
+        """The record with the words that its order asked for. Its links are valid for *ttl_s* seconds."""
+        words = None
+        if job.state is State.COMPLETED and job.order.word_timestamps:
+            # A long file has a hundred thousand words, and the event loop must not wait for them.
+            words = await asyncio.to_thread(_all_words, await self.jobs.chunks(job.id))
+        shown = record(job, self.links, ttl_s=ttl_s, words=words)
+        if job.order.live is not None:
+            shown["live"] |= (await self.live.progress(job)).to_json()
+            if await self.jobs.artifact(job.id, AUDIO) is not None:
+                shown["live"]["audio_url"] = self.links.output(job, AUDIO, ttl_s=ttl_s)
+        return shown
+
+    def listed(self, job: Job) -> dict[str, Any]:
+        """The record as lists show it, without its text."""
+        shown = record(job, self.links)
+        del shown["text"]
+        return shown
+
+    def notice(self, job: Job) -> dict[str, Any]:
+        """The body of a webhook and of a stream's last event: type, instant, and the record without words."""
+        data = record(job, self.links, ttl_s=WEBHOOK_TTL_S)
+        if data["text"] is not None and len(data["text"].encode()) > MAX_NOTICE_TEXT:
+            del data["text"]
+        at = job.created_at if job.finished_at is None else job.finished_at
+        return {"type": f"job.{job.state.value}", "timestamp": iso(at), "data": data}
+
+
+def _all_words(bodies: Sequence[bytes]) -> list[Word]:
+    """The words of the stored chunks."""
+    return [word for body in bodies for segment in restored(body).segments for word in segment.words]
+
+
+def record(
+    job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S, words: Sequence[Word] | None = None
+) -> dict[str, Any]:
+    """The job record, with *words* if they are given."""
+    order, completed = job.order, job.state is State.COMPLETED
+    shown: dict[str, Any] = {
+        "job_id": job.id,
+        "object": "job",
+        "status": job.state.value,
+        "environment": job.environment,
+        "created_at": iso(job.created_at),
+        "started_at": iso_or_none(job.started_at),
+        "finished_at": iso_or_none(job.finished_at),
+        "expires_at": iso_or_none(job.expires_at),
+        "cancel_requested_at": iso_or_none(job.cancel_requested_at),
+        "progress": round(job.progress, 4),
+        "stage": job.stage,
+        "attempt": job.attempt,
+        "source": _source(job.source),
+        "output_formats": list(order.output_formats),
+        "word_timestamps": order.word_timestamps,
+        "duration": None if job.duration_s is None else round(job.duration_s, 3),
+        "language": job.language,
+        "language_probability": _rounded(job.language_probability),
+        "model": job.model,
+        "engine": job.engine,
+        "formats": {name: links.output(job, name, ttl_s=ttl_s) for name in order.output_formats} if completed else {},
+        "error": _error(job.error),
+        "metadata": dict(order.metadata),
+        "warnings": [dict(warning) for warning in job.warnings],
+        "events_url": links.events(job),
+    }
+    if completed and "json" in order.output_formats:
+        shown["schema"] = SCHEMA
+    if order.live is not None:
+        shown["live"] = _live(job, order.live)
+    shown["text"] = job.text
+    if words is not None:
+        shown["words"] = [word_object(word) for word in words]
+    return shown
+
+
+def _live(job: Job, options: LiveOptions) -> dict[str, Any]:
+    """The record of a live session, with the progress that the job's row shows: that of its end."""
+    shown: dict[str, Any] = asdict(options)
+    if options.encoding == CONTAINER:
+        del shown["sample_rate"], shown["channels"]
+    return shown | LiveProgress(job.source.bytes, job.duration_s, settled_bytes=job.source.bytes).to_json()
+
+
+def _source(source: Source) -> Mapping[str, Any]:
+    shown: dict[str, Any] = {"type": source.type}
+    for name in ("filename", "url", "bytes", "format"):
+        if (value := getattr(source, name)) is not None:
+            shown[name] = value
+    return shown
+
+
+def _error(error: JobError | None) -> Mapping[str, Any] | None:
+    if error is None:
+        return None
+    return {"code": error.code, "message": error.message, "retryable": error.retryable, "param": None}
+
+
+def _rounded(probability: float | None) -> float | None:
+    return None if probability is None else round(probability, 4)

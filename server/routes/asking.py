@@ -1,0 +1,121 @@
+"""What routes read from a request: the job that its path names, and the parameters of its query."""
+
+from collections.abc import Mapping, Sequence
+
+from starlette.requests import HTTPConnection, Request
+
+from server.accounts.signed import Scope
+from server.http.caller import Caller
+from server.http.operation import Parameter
+from server.model.errors import FieldError, Refused, invalid
+from server.model.instants import parse_iso
+from server.model.jobs import Job
+from server.records.links import MAX_TTL_S
+from server.routes.door import Door
+from server.storage.ports import JobStore
+
+JOB_POLL_S = 2  # what Retry-After advises while a job is not over
+JOB = {"$ref": "#/components/schemas/Job"}
+JOB_ID = Parameter(name="job_id", place="path", schema={"type": "string"}, description="A job's id", required=True)
+WAIT = Parameter(
+    name="wait",
+    place="query",
+    schema={"type": "integer", "minimum": 0},
+    description="Seconds to hold the answer until the job is over; clamped to the server's bound",
+)
+URL_TTL = Parameter(
+    name="url_ttl",
+    place="query",
+    schema={"type": "integer", "minimum": 1, "maximum": MAX_TTL_S},
+    description="Seconds for which the download links hold",
+)
+
+
+# --- the job -----------------------------------------------------------------------------------------------------
+
+
+async def own_job(jobs: JobStore, caller: Caller, job_id: str) -> Job:
+    """The job, if it belongs to the caller. The jobs of others do not exist for it: Refused job_not_found."""
+    job = await jobs.get(job_id)
+    if job is None or job.account != caller.account_id or job.environment != caller.environment:
+        raise no_such_job()
+    return job
+
+
+def no_such_job() -> Refused:
+    return Refused("job_not_found", "there is no such job")
+
+
+async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs: JobStore) -> tuple[Job, str]:
+    """The job of the path and a name for the caller: its owner by key, or a holder of a token of *scope* for this job.
+
+    Raises Refused and what Door.check_token() raises.
+    """
+    job_id = connection.path_params["job_id"]
+    token = connection.query_params.get("token")
+    if token is None:
+        caller = await door.identify(connection)
+        return await own_job(jobs, caller, job_id), caller.key_id
+    door.check_token(token, job_id=job_id, scope=scope)
+    job = await jobs.get(job_id)
+    if job is None or job.environment != connection.state.environment:
+        raise no_such_job()
+    return job, f"token of {job.account}"
+
+
+async def live_job(connection: HTTPConnection, *, door: Door, jobs: JobStore) -> Job:
+    """The job of the path, if it is a live session that the caller may write to. Raises Refused."""
+    job, _ = await admitted(connection, Scope.INGEST, door=door, jobs=jobs)
+    if job.order.live is None:
+        raise Refused("not_found", "this job is no live session")
+    return job
+
+
+# --- the query ---------------------------------------------------------------------------------------------------
+
+
+def query_choices(query: Mapping[str, str], name: str, allowed: Sequence[str]) -> list[str]:
+    given = [part.strip().lower() for part in query.get(name, "").split(",") if part.strip()]
+    for part in given:
+        if part not in allowed:
+            raise invalid([FieldError(name, "unknown_value", f"unknown value; allowed: {', '.join(allowed)}")])
+    return given
+
+
+def query_choice(query: Mapping[str, str], name: str, allowed: Sequence[str]) -> str | None:
+    given = query_choices(query, name, allowed)
+    if len(given) > 1:
+        raise invalid([FieldError(name, "repeated", f"must be one of {', '.join(allowed)}")])
+    return given[0] if given else None
+
+
+def query_instant(query: Mapping[str, str], name: str) -> int | None:
+    if name not in query:
+        return None
+    try:
+        return parse_iso(query[name])
+    except (ValueError, OverflowError):
+        raise invalid([FieldError(name, "invalid_type", "must be an RFC 3339 instant")]) from None
+
+
+def query_seconds(request: Request, name: str, *, most: int) -> int | None:
+    """A whole number of seconds in the query, at most *most*; None if it is not there."""
+    seconds = query_number(request, name, least=0, most=10**9)
+    return None if seconds is None else min(seconds, most)
+
+
+def query_number(request: Request, name: str, *, least: int, most: int) -> int | None:
+    """A whole number in the query; None if it is not there."""
+    raw = request.query_params.get(name)
+    if raw is None:
+        return None
+    if not (raw.isascii() and raw.isdecimal() and len(raw) <= len(str(most)) and least <= int(raw) <= most):
+        raise invalid([FieldError(name, "out_of_range", f"must be a whole number from {least} to {most}")])
+    return int(raw)
+
+
+def query_switch(request: Request, name: str) -> bool:
+    raw = request.query_params.get(name, "false").lower()
+    if raw not in ("true", "false", "1", "0"):
+        raise invalid([FieldError(name, "invalid_type", "must be true or false")])
+    return raw in ("true", "1")

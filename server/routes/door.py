@@ -1,0 +1,158 @@
+"""Authentication, authorisation and rate limits, checked before each handler.
+
+The order is fixed and documented: key (401), environment (403), rate (429), declared size (413), media type (415). All
+of it is checked on the headers, before a byte of the body is read.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from starlette.requests import HTTPConnection, Request
+
+from server.accounts.addresses import Network, address_key, client_address
+from server.accounts.keys import digest, environment_of
+from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
+from server.accounts.signed import Scope, check_token
+from server.clock import now_ms
+from server.http.caller import Caller
+from server.http.headers import idempotency_key, limit_headers
+from server.http.operation import Auth, Operation
+from server.http.problems import Problem
+from server.logs import log
+from server.model.accounts import ApiKey, Plan, SigningKeys, WindowUse
+from server.model.errors import DiskFull, QuotaExceeded, RateLimited, StorageBusy
+from server.storage.ports import AccountStore, Counter
+
+MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are counted by the month
+FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
+
+
+@dataclass(slots=True, kw_only=True)
+class Door:
+    """Checks requests and finds their caller. It counts requests per minute in memory."""
+
+    accounts: AccountStore
+    counters: Counter
+    limits: Limits
+    keys: SigningKeys
+    trusted_proxies: Sequence[Network]
+    _rates: RateTable = field(init=False, default_factory=RateTable)
+
+    async def admit(self, request: Request, operation: Operation) -> Caller:
+        """The caller, after every check that needs no body. Raises RequestError."""
+        if operation.auth is Auth.KEY:
+            caller = self._count_request(request, await self.identify(request))
+        elif operation.auth is Auth.OPEN:
+            caller = self._count_request(request, self._anonymous(request))
+        else:
+            caller = self._anonymous(request)
+        _check_body(request, operation, caller.plan)
+        if operation.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
+            idempotency_key(key)  # refused at once, also where repeating a request changes nothing
+        return caller
+
+    async def identify(self, request: HTTPConnection) -> Caller:
+        """The owner of the request's API key. Raises RequestError."""
+        secret = bearer(request.headers)
+        if secret is None:
+            raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
+        environment_of(secret)
+        found = await self.accounts.by_hash(digest(secret))
+        if found is None or not _alive(found[0], now_ms()):
+            raise Problem("invalid_key", "this API key is unknown, revoked or expired")
+        key, account = found
+        environment = request.state.environment
+        request.state.account = account.id
+        if key.environment != environment:
+            raise Problem(
+                "environment_mismatch", f"this is a {key.environment} key, and this is the {environment} address"
+            )
+        await self._touch(key)
+        plan = self.limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
+        return Caller(environment, self._address(request), account, key, plan)
+
+    def check_token(self, token: str, *, job_id: str, scope: Scope) -> None:
+        """Return if *token* is valid for this job and scope. Raises RequestError if not."""
+        check_token(self.keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
+
+    async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
+        """The RateLimit headers of an answer to *caller*; none if its requests are not counted."""
+        if caller.window is None:
+            return {}
+        if isinstance(refusal, QuotaExceeded):
+            return limit_headers([caller.window, _used_up(refusal)], now=now_ms())
+        windows = [caller.window]
+        limit = caller.plan.transcriptions_per_month if caller.plan else None
+        if caller.account is not None and limit is not None:
+            month = month_of(now_ms())
+            [used] = await self.counters.used(caller.account.id, [("transcriptions", month.name)])
+            windows.append(WindowUse("transcriptions", limit, used, month.window_s, month.resets_at))
+        return limit_headers(windows, now=now_ms())
+
+    def _count_request(self, request: Request, caller: Caller) -> Caller:
+        now = now_ms()
+        if caller.key is not None and caller.plan is not None:
+            subject, limit = caller.key.id, caller.plan.requests_per_minute
+        else:
+            subject, limit = caller.address, self.limits.keyless.requests_per_minute
+        window = self._rates.hit(subject, now=now, limit=limit)
+        request.state.limit_headers = limit_headers([window], now=now)
+        if not window.allowed:
+            raise RateLimited(window.name, limit=window.limit, used=window.used, resets_at=window.resets_at)
+        return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, window)
+
+    def _anonymous(self, request: HTTPConnection) -> Caller:
+        return Caller(request.state.environment, self._address(request))
+
+    def _address(self, request: HTTPConnection) -> str:
+        peer = request.client.host if request.client else None
+        forwarded = request.headers.getlist("x-forwarded-for")
+        return address_key(client_address(peer, forwarded, self.trusted_proxies))
+
+    async def _touch(self, key: ApiKey) -> None:
+        try:
+            await self.accounts.touch(key.id, now_ms())
+        except (DiskFull, StorageBusy) as error:
+            # The request itself may not need to write, so let it go on.
+            log.warning("last use of a key not written: %s", error)
+
+
+def bearer(headers: Mapping[str, str]) -> str | None:
+    """The credential of an Authorization header with the scheme Bearer; None without such a header."""
+    scheme, _, credential = headers.get("authorization", "").partition(" ")
+    return credential.strip() if scheme.lower() == "bearer" and credential.strip() else None
+
+
+def _used_up(refusal: QuotaExceeded) -> WindowUse:
+    """The allowance that refused, as a window. Nothing of it is left, so it is the tightest."""
+    window_s = MONTH_S if refusal.name in MONTHLY else DAY_S
+    return WindowUse(refusal.name, refusal.limit, refusal.used, window_s, refusal.resets_at, allowed=False)
+
+
+def _alive(key: ApiKey, now: int) -> bool:
+    return key.revoked_at is None and (key.expires_at is None or key.expires_at > now)
+
+
+def _check_body(request: Request, operation: Operation, plan: Plan | None) -> None:
+    if not operation.media_types:
+        return
+    most = operation.max_body if operation.max_body is not None or plan is None else plan.upload_bytes + FORM_OVERHEAD
+    declared = request.headers.get("content-length", "")
+    if most is not None and declared.isdecimal() and int(declared) > most:
+        limit = most if operation.max_body is not None else most - FORM_OVERHEAD
+        raise Problem(
+            "payload_too_large",
+            f"the body may have at most {limit} bytes",
+            headers={"Connection": "close"},
+            members={"limit": limit, "actual": int(declared)},
+        )
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", ""):
+        raise Problem("unsupported_encoding", "send the body as it is", headers={"Accept-Encoding": "identity"})
+    given = request.headers.get("content-type")
+    if given is None and not operation.body_required:
+        return
+    media_type = (given or "").partition(";")[0].strip().lower()
+    if media_type not in operation.media_types:
+        accepted = ", ".join(operation.media_types)
+        raise Problem("unsupported_media_type", f"this takes {accepted}", headers={"Accept": accepted})

@@ -1,0 +1,187 @@
+"""Live sessions by HTTP: POST /v1/live makes one, its audio comes in any number of requests, or by WebSocket.
+
+A session is a job: its record, events, outputs, cancel and delete are those of jobs.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from server.accounts.issuing import fresh_id
+from server.clock import now_ms
+from server.http.bodies import JSON, body_of, json_object
+from server.http.caller import Caller
+from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.schemas import ref
+from server.jobs.orders import parse_live_order
+from server.jobs.waiter import JobWaiter
+from server.live.desk import Desk
+from server.live.session import LiveSession, Seat
+from server.model.ids import Prefix
+from server.model.instants import iso
+from server.model.jobs import Job
+from server.model.orders import Source
+from server.records.links import Links
+from server.records.records import Records
+from server.routes.accepting import Accepting, new_job, with_fingerprint
+from server.routes.asking import JOB, JOB_ID, live_job, no_such_job, query_switch
+from server.routes.door import Door
+from server.storage.ports import JobStore
+from server.waiting import racing
+
+MAX_BODY = 64 * 1024
+PIECE_BYTES = 256 * 1024  # of an HTTP body, taken at once
+MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
+TOKEN_MARGIN_S = 3600  # a session's link for its audio is valid for this much longer than the longest session
+AUDIO_TYPES = (
+    "application/octet-stream", "audio/webm", "audio/ogg", "audio/mpeg", "audio/flac", "audio/wav", "audio/x-wav",
+    "audio/aac", "audio/mp4", "audio/l16", "audio/basic", "video/webm", "video/mp2t",
+    "application/x-www-form-urlencoded",  # curl's media type for any --data-binary
+)  # fmt: skip
+TOKEN = Parameter(name="token", place="query", schema={"type": "string"}, description="A stream token of scope ingest")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRequests:
+    """Handlers for starting a session, sending audio in requests, and finishing it."""
+
+    door: Door
+    jobs: JobStore
+    desk: Desk
+    accepting: Accepting
+    waiter: JobWaiter
+    records: Records
+    links: Links
+    finish_wait_s: int
+
+    def operations(self) -> list[Operation]:
+        ingest: dict[str, Any] = {
+            "auth": Auth.OWN,
+            "tag": "live",
+            "answers": {200: Answer(description="What has arrived", schema=ref("Received"))},
+        }
+        codes = ("job_not_found", "not_found", "missing_credentials", "invalid_key", "invalid_token",
+                 "insufficient_scope", "environment_mismatch", "ingest_busy", "ingest_finished", "queue_full",
+                 "shutting_down")  # fmt: skip
+        return [
+            Operation(
+                method="POST", path="/v1/live", handle=self.create, id="createLive", tag="live",
+                summary="Start a live session",
+                description="Answers where to send the audio: by WebSocket, or in any number of HTTP requests. The "
+                            "session is a job: it has a record, events, outputs and a webhook like any other.",
+                media_types=(JSON,), max_body=MAX_BODY,
+                bodies={JSON: ref("LiveRequest")}, body_examples={JSON: {"encoding": "pcm_s16le"}},
+                parameters=(
+                    Parameter(name="Idempotency-Key", place="header", schema={"type": "string", "maxLength": 257},
+                              description="Makes repeats of this request answer with the same session, for 24 h"),
+                ),
+                answers={201: Answer(description="The session", schema=JOB,
+                                     headers=("Location", "Idempotent-Replayed"))},
+                codes=("invalid_json", "invalid_parameter", "invalid_idempotency_key", "payload_too_large",
+                       "unsupported_media_type", "unsupported_encoding", "url_not_allowed", "idempotency_key_reused",
+                       "idempotency_in_progress", "quota_exceeded", "concurrency_limited", "queue_full",
+                       "disk_full", "shutting_down"),
+            ),
+            Operation(
+                method="POST", path="/v1/jobs/{job_id}/audio", handle=self.send_audio, id="sendAudio", **ingest,
+                summary="Send a live session's audio",
+                description="The body is the next part of the stream, of any length and at the speed of speech; "
+                            "chunked bodies are heard as they arrive. The same path takes a WebSocket.",
+                media_types=AUDIO_TYPES,
+                bodies={AUDIO_TYPES[0]: {"type": "string", "format": "binary"}},
+                parameters=(JOB_ID, TOKEN, Parameter(name="final", place="query", schema={"type": "boolean"},
+                                                     description="This was all: finish, and wait for the result")),
+                codes=(*codes, "invalid_parameter", "ingest_idle", "audio_too_long", "payload_too_large",
+                       "unsupported_media_type", "unsupported_encoding", "unsupported_audio_format", "invalid_audio",
+                       "no_audio_stream", "decode_timeout"),
+            ),
+            Operation(
+                method="POST", path="/v1/jobs/{job_id}/finish", handle=self.finish, id="finishLive", **ingest,
+                summary="End a live session", description="Waits for the result. May be repeated.",
+                parameters=(JOB_ID, TOKEN), codes=codes,
+            ),
+        ]  # fmt: skip
+
+    # --- making one --------------------------------------------------------------------------------------------------
+
+    async def create(self, request: Request, caller: Caller) -> Response:
+        self.desk.admit(caller.environment)
+        _, _, plan = caller.require_account()
+        members = json_object(await body_of(request, most=MAX_BODY))
+        fields = {name: [value] for name, value in members.items()}
+        offer = self.accepting.offers[caller.environment]
+        order, warnings = parse_live_order(fields, offer=offer)
+        key = self.accepting.key(request, caller)
+        async with self.accepting.reserved(key):
+            warnings = await self.accepting.warnings(caller, order, warnings)
+            said = orjson.dumps(order, option=orjson.OPT_SORT_KEYS)
+            new = new_job(
+                fresh_id(Prefix.JOB), caller, order, Source(type="live"), counted_s=MIN_AUDIO_S, audio_s=None,
+                blob=None, max_active=plan.live_sessions, warnings=tuple(warnings),
+            )  # fmt: skip
+            submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said))
+        job = submitted.job
+        expires_s = now_ms() // 1000 + plan.audio_s_per_file + TOKEN_MARGIN_S
+        shown = await self.records.full(job)
+        shown["live"] |= {
+            "ingest_ws": self.links.ingest_socket(job, expires_s=expires_s),
+            "ingest_http": self.links.ingest(job),
+            "events_url": self.links.events(job),
+            "expires_at": iso(expires_s * 1000),
+        }
+        headers = {"Location": self.links.job_path(job)}
+        if submitted.replayed:
+            headers["Idempotent-Replayed"] = "true"
+        return json_response(shown, 201, headers=headers)
+
+    # --- audio in HTTP requests --------------------------------------------------------------------------------------
+
+    async def send_audio(self, request: Request, _caller: Caller) -> Response:
+        final = query_switch(request, "final")
+        live = await self.desk.open(await live_job(request, door=self.door, jobs=self.jobs))
+        async with live.seat() as seat:
+            try:
+                await _pour(request, live, seat)
+            except ClientDisconnect:
+                live.count_lost_writer()
+                raise
+            if final:
+                seat.end()
+        if live.ending:
+            await self.waiter.until_over(live.job, wait_s=self.finish_wait_s)
+            await self.desk.check_end(live)
+        return await self._progress(live.job)
+
+    async def finish(self, request: Request, _caller: Caller) -> Response:
+        job = await live_job(request, door=self.door, jobs=self.jobs)
+        if not job.terminal:
+            live = await self.desk.open(job)
+            live.end()
+            await self.waiter.until_over(job, wait_s=self.finish_wait_s)
+        return await self._progress(job)
+
+    async def _progress(self, job: Job) -> Response:
+        now = await self.jobs.get(job.id)
+        if now is None:
+            raise no_such_job()
+        progress = await self.desk.progress(now)
+        return json_response({"job_id": job.id, "status": now.state.value, **progress.to_json()})
+
+
+async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:
+    """Feed the request's body to the session until one of them ends. Raises ClientDisconnect, Refused ingest_busy."""
+
+    async def pour() -> None:
+        async for data in request.stream():
+            for at in range(0, len(data), PIECE_BYTES):
+                if not await seat.take(data[at : at + PIECE_BYTES]):
+                    return
+
+    async with racing(pour(), live.over.wait(), seat.lost.wait()) as tasks:
+        ended = [task for task in tasks if task.done()]
+    for task in ended:
+        task.result()
+    seat.keep_alive()  # raises if another writer has the seat

@@ -1,0 +1,226 @@
+"""Live sessions by WebSocket: a writer sends audio and gets events on the same socket, readers get events only.
+
+Refusals are Refused errors of the domain; http/sockets.py tells them to the client and closes the socket.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import orjson
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from server.accounts.signed import Scope
+from server.http.problems import Problem
+from server.http.sockets import CLOSING_S, MessageTooBig, Socket
+from server.http.sse import InvalidLastEventId, last_event_id
+from server.live.desk import Desk
+from server.live.intake import raw_frame_bytes
+from server.live.session import LiveSession, Seat, finished
+from server.metrics import Metrics
+from server.model.jobs import Job
+from server.model.orders import CONTAINER
+from server.routes.asking import admitted, live_job, no_such_job
+from server.routes.door import Door
+from server.routes.events import Seats
+from server.storage.ports import EventLog, JobStore
+from server.streams.following import Following
+from server.waiting import racing
+
+AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"
+EVENT_SOCKET = "/v1/jobs/{job_id}/stream"
+MAX_MESSAGE_BYTES = 1024 * 1024  # of a WebSocket
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSockets:
+    """The WebSockets of writers and of readers."""
+
+    door: Door
+    jobs: JobStore
+    events: EventLog
+    desk: Desk
+    following: Following
+    seats: Seats
+    metrics: Metrics
+    origins: Sequence[str]  # whose pages may open WebSockets
+
+    def routes(self) -> list[BaseRoute]:
+        return [WebSocketRoute(AUDIO_SOCKET, self.audio), WebSocketRoute(EVENT_SOCKET, self.stream)]
+
+    # --- writers -----------------------------------------------------------------------------------------------------
+
+    async def audio(self, websocket: WebSocket) -> None:
+        socket = Socket(websocket, route=AUDIO_SOCKET, metrics=self.metrics)
+        await socket.serve(self._write(socket))
+
+    async def _write(self, socket: Socket) -> None:
+        self._check_origin(socket.websocket)
+        job = await live_job(socket.websocket, door=self.door, jobs=self.jobs)
+        after = await self._place(socket.websocket, job)
+        await socket.accept()
+        live = await self.desk.open(job)
+        async with live.seat() as seat:
+            await socket.send(_started(live))
+            await self._converse(socket, live, seat, after)
+
+    async def _converse(self, socket: Socket, live: LiveSession, seat: Seat, after: int) -> None:
+        """Audio in, events out, until the session ends or the writer leaves. Raises the reason of a bad end."""
+        async with racing(
+            self._take(socket, live, seat),
+            self._leave(live, seat),
+            self._follow(socket, live.job.id, after),
+            self._acknowledge(socket, live),
+        ) as tasks:
+            ended = [task for task in tasks if task.done()]
+        try:
+            for task in ended:
+                task.result()
+        except WebSocketDisconnect:
+            live.count_lost_writer()
+            raise
+        if tasks[0] in ended:
+            live.count_lost_writer()
+        else:
+            await self.desk.check_end(live)
+
+    async def _leave(self, live: LiveSession, seat: Seat) -> None:
+        """Wait until this writer has nothing more to wait for. Raises Problem ingest_busy if another took over."""
+        async with racing(live.over.wait(), seat.lost.wait()):
+            pass
+        if seat.lost.is_set():
+            raise Problem("ingest_busy", "another writer has taken over")
+        job = await self.jobs.get(live.job.id)
+        if job is not None and job.terminal:
+            await asyncio.sleep(CLOSING_S)  # the last events are still on their way to the writer
+
+    async def _take(self, socket: Socket, live: LiveSession, seat: Seat) -> None:
+        """Take what the writer sends until it leaves."""
+        ended = False
+        while (message := await socket.websocket.receive())["type"] == "websocket.receive":
+            data = message.get("bytes")
+            if data is None:
+                ended |= _control(message.get("text") or "", seat)
+            elif ended:
+                raise finished()
+            else:
+                _check_length(data, live)
+                await seat.take(data)
+
+    async def _follow(self, socket: Socket, job_id: str, after: int) -> None:
+        """Send a job's events and partials as they come, until no more can come."""
+        view = self.following.follow(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s)
+        async with aclosing(view):
+            async for seen in view:
+                if seen is not None:
+                    await socket.send(await self.following.typed(job_id, seen))
+
+    async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
+        """Report regularly how much has arrived, if it is more than before."""
+        told = None
+        while True:
+            await asyncio.sleep(live.rules.ack_s)
+            progress = live.progress()
+            if progress.received_bytes != told:
+                told = progress.received_bytes
+                await socket.send(orjson.dumps({"type": "ack", **progress.to_json()}))
+
+    # --- readers -----------------------------------------------------------------------------------------------------
+
+    async def stream(self, websocket: WebSocket) -> None:
+        socket = Socket(websocket, route=EVENT_SOCKET, metrics=self.metrics)
+        await socket.serve(self._read(socket))
+
+    async def _read(self, socket: Socket) -> None:
+        websocket = socket.websocket
+        self._check_origin(websocket)
+        job, reader = await admitted(websocket, Scope.EVENTS, door=self.door, jobs=self.jobs)
+        after = await self._place(websocket, job)
+        await socket.accept()
+        with self.seats.taken(job, reader), self.metrics.subscribers.track_inprogress():
+            async with racing(self._tell_reader(socket, job.id, after), _refuse_data(websocket)) as (tell, listen):
+                pass
+        for task in (listen, tell):
+            if not task.cancelled():
+                task.result()
+
+    async def _tell_reader(self, socket: Socket, job_id: str, after: int) -> None:
+        await self._follow(socket, job_id, after)
+        job = await self.jobs.get(job_id)
+        if job is None:
+            raise no_such_job()
+        if not job.terminal:
+            raise Problem("shutting_down", "the server is restarting; connect again to go on")
+
+    # --- both --------------------------------------------------------------------------------------------------------
+
+    async def _place(self, websocket: WebSocket, job: Job) -> int:
+        """The number of the last event that the client has. Raises InvalidLastEventId."""
+        after = last_event_id(None, websocket.query_params.get("last_event_id"))
+        if after > await self.events.last(job.id):
+            raise InvalidLastEventId("last_event_id is beyond the last event of this job")
+        return after
+
+    def _check_origin(self, websocket: WebSocket) -> None:
+        """Refuse pages of foreign origins. Browsers open WebSockets across origins without asking, and send this
+        header.
+
+        Our own pages come from the host that they connect to.
+        """
+        origin = websocket.headers.get("origin")
+        if origin is None or "*" in self.origins or origin in self.origins:
+            return
+        if origin.partition("://")[2] != websocket.headers.get("host"):
+            raise Problem("origin_not_allowed", "pages of this origin may not use this server")
+
+
+async def _refuse_data(websocket: WebSocket) -> None:
+    """Wait until the reader leaves. Raises Problem if it sends anything."""
+    if (await websocket.receive())["type"] == "websocket.receive":
+        raise Problem("invalid_message", "this stream is only to be read")
+
+
+def _control(text: str, seat: Seat) -> bool:
+    """Do what a writer's message says; True if it was the last one. Raises Problem invalid_message."""
+    try:
+        message = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        message = None
+    kind = message.get("type") if isinstance(message, dict) else None
+    match kind:
+        case "finalize":
+            seat.finalize()
+        case "keep_alive":
+            seat.keep_alive()
+        case "close":
+            seat.end()
+        case _:
+            raise Problem("invalid_message", 'text frames are {"type": "finalize" | "keep_alive" | "close"}')
+    return bool(kind == "close")
+
+
+def _check_length(data: bytes, live: LiveSession) -> None:
+    """Raises MessageTooBig, or Problem audio_too_fast for more audio than can have been spoken meanwhile."""
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
+    options, max_s = live.options, live.rules.frame_s
+    if options.encoding != CONTAINER and len(data) > max_s * options.sample_rate * raw_frame_bytes(options):
+        raise Problem("audio_too_fast", f"a message may hold {max_s:g} s of audio; send it as it is spoken")
+
+
+def _started(live: LiveSession) -> bytes:
+    """The first frame that a writer gets."""
+    options = live.options
+    return orjson.dumps(
+        {
+            "type": "session.started",
+            "job_id": live.job.id,
+            **live.progress().to_json(),
+            "encoding": options.encoding,
+            "sample_rate": options.sample_rate,
+            "channels": options.channels,
+            "interim_results": options.interim_results,
+        }
+    )

@@ -1,0 +1,304 @@
+"""What the server asks of its storage. Each backend is a folder beside this file: sqlite/ is SQLite and files.
+
+The promise: a job runs at least once, and its effects (state, usage, events, webhooks) happen exactly once. It rests on
+the *fence*: every write of a worker names its lease, and is refused if the lease is no longer the job's. Only the
+store's clock decides about leases.
+
+Instants are milliseconds since 1970 UTC.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from server.model.accounts import Account, ApiKey, Count, Quota, SigningKeys, WebhookSecret
+from server.model.deliveries import Attempt, Crowding, Delivery
+from server.model.events import Event, NewEvent
+from server.model.jobs import IdempotencyKey, Job, JobError, JobFilter, NewJob, Submitted
+from server.model.leases import Lease, Renewal
+from server.model.orders import Source
+from server.model.outcomes import Artifact, Outcome
+
+
+class JobStore(Protocol):
+    """Jobs with their chunks and artifacts. Writes under a lease return False when it is lost: stop then."""
+
+    async def begin(self, key: IdempotencyKey) -> str | None:
+        """Reserve *key* while its request arrives. The fingerprint is not compared yet.
+
+        None: the key is new, and reserved until submit() or abandon(). A job id: an earlier request made this job;
+        submit() with the fingerprint tells whether this is its repetition. A reservation ends with the process that
+        made it. Raises IdempotencyInProgress.
+        """
+        ...
+
+    async def abandon(self, key: IdempotencyKey) -> None:
+        """Free a key that begin() reserved if no job came of it."""
+        ...
+
+    async def submit(self, new: NewJob, *, idempotency: IdempotencyKey | None) -> Submitted:
+        """Accept the job: row, quotas, first event and idempotency key in one commit; durable when this returns.
+
+        A repetition returns the earlier job; the caller then deletes the bytes that came with *new*. Raises
+        QuotaExceeded, ConcurrencyLimited, QueueFull, IdempotencyReused.
+        """
+        ...
+
+    async def claim(
+        self, worker: str, *, environments: Sequence[str], lease_s: float, wait_s: float = 0.0
+    ) -> Lease | None:
+        """Take the next queued batch job in fair order (virtual time, id); None if none came within *wait_s*.
+
+        A submitted job ends the wait at once, also one of another process; a delayed one (release) when its time comes.
+        """
+        ...
+
+    async def claim_live(self, job_id: str, worker: str, *, lease_s: float) -> Lease | None:
+        """Take this live job for the process that has its writer; also again after a lost or released lease.
+
+        None if it is not a live job, has ended, or is still leased (a second writer).
+        """
+        ...
+
+    async def checkpoint(
+        self, lease: Lease, *, index: int, body: bytes, events: Sequence[NewEvent], progress: float, lease_s: float
+    ) -> bool:
+        """Store a chunk with its events and extend the lease, in one commit. *index*: the number of chunks before."""
+        ...
+
+    async def log(self, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
+        """Append events under the lease; None if it is lost. Many logs may share one commit."""
+        ...
+
+    async def note(self, lease: Lease, *, stage: str | None = None, source: Source | None = None,
+                   duration_s: float | None = None, blob: str | None = None) -> bool:  # fmt: skip
+        """Record what became known while working: stage, format, length, the blob of the fetched audio."""
+        ...
+
+    async def renew(self, lease: Lease, *, lease_s: float) -> Renewal: ...
+
+    async def finish(self, lease: Lease, outcome: Outcome) -> bool:
+        """End the job: state, artifacts, usage, quotas, outbox and last event in one commit."""
+        ...
+
+    async def release(self, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
+        """Put the job back. *count* False returns the attempt (shutdown). A job without attempts left fails."""
+        ...
+
+    async def reap(self, *, limit: int) -> int:
+        """End expired leases and jobs that waited for too long: back to the queue, or failed. Returns how many.
+
+        A live job goes back without counting attempts: it waits for its writer, then stale_live() names it.
+        """
+        ...
+
+    async def lapse(self, owner: str) -> int:
+        """End the leases of dead workers, whose names begin with *owner*. Returns how many there were."""
+        ...
+
+    async def stale_live(self, *, limit: int) -> list[Job]:
+        """Live jobs without a writer for longer than LIVE_GRACE_MS. Use claim_live() and finish what was heard."""
+        ...
+
+    async def get(self, job_id: str) -> Job | None: ...
+
+    async def chunks(self, job_id: str) -> list[bytes]: ...
+
+    async def artifact(self, job_id: str, kind: str) -> Artifact | None: ...
+
+    async def find(self, which: JobFilter, *, limit: int) -> list[Job]: ...
+
+    async def cancel(self, job_id: str) -> Job | None:
+        """Cancel a queued job now and return its quota; request it of a processing one. Returns the job afterwards."""
+        ...
+
+    async def delete(self, job_id: str) -> str | None:
+        """Remove record, chunks, events and deliveries. Returns the blob prefix to delete, None if there is no job.
+
+        A worker that holds its lease finds it lost.
+        """
+        ...
+
+    async def expired(self, *, limit: int) -> list[str]:
+        """Ids of jobs whose retention is over."""
+        ...
+
+    async def spent(self, *, limit: int) -> list[str]:
+        """Ids of jobs that have ended but whose audio may still be stored: delete it, then call audio_deleted()."""
+        ...
+
+    async def audio_deleted(self, job_ids: Sequence[str]) -> None: ...
+
+    async def changed(self, seen: Job, *, timeout_s: float) -> Job | None:
+        """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None if it was deleted.
+
+        Since the caller passes what it saw, no change is missed between looking and waiting.
+        """
+        ...
+
+    async def counts(self) -> Mapping[str, int]:
+        """Jobs per state, only queued and processing, for metrics."""
+        ...
+
+
+class EventLog(Protocol):
+    """The events of every job, in order."""
+
+    async def read(self, stream: str, *, after: int, limit: int) -> list[Event]: ...
+
+    async def last(self, stream: str) -> int:
+        """The highest number, 0 if the stream is empty or unknown."""
+        ...
+
+    def tail(self, stream: str, *, after: int) -> AsyncIterator[Event]:
+        """Every event after number *after*, then those that come, without gaps or repetitions.
+
+        Ends after the last event of a job, or when the job is deleted. Cancelling a wait for the next event, to send a
+        keep-alive, loses nothing: ask again.
+        """
+        ...
+
+
+class Sink(Protocol):
+    """A blob that is being written."""
+
+    async def write(self, data: bytes) -> None:
+        """Raises DiskFull."""
+        ...
+
+
+class BlobStore(Protocol):
+    """Named byte strings that never change. Keys are "job_.../name", so that a prefix deletes all of a job."""
+
+    def create(self, key: str) -> AbstractAsyncContextManager[Sink]:
+        """Write a blob. It exists, durably, when the block ends well; nothing is left of it if the block raises.
+
+        Raises BlobExists at the end of the block if the key is taken, ValueError for a key that is not plain names.
+        """
+        ...
+
+    async def size(self, key: str) -> int | None: ...
+
+    def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+        """The bytes [start, stop) in pieces of at most 256 KiB. Raises NoSuchBlob with the first piece."""
+        ...
+
+    def local(self, key: str) -> AbstractContextManager[Path]:
+        """A real file with the blob's bytes while the block lasts. Its name does not reveal the content.
+
+        Raises NoSuchBlob.
+        """
+        ...
+
+    async def delete(self, prefix: str) -> None:
+        """Delete everything under *prefix* ("job_1" does not touch "job_12"). It is fine if there is nothing."""
+        ...
+
+    async def prefixes(self) -> list[tuple[str, int]]:
+        """Top-level prefixes with the instant of their last change, to find those that belong to no job."""
+        ...
+
+
+class AccountStore(Protocol):
+    """Accounts and their API keys."""
+
+    async def create_account(self, account: Account, key: ApiKey) -> None: ...
+    async def add_key(self, key: ApiKey) -> None: ...
+    async def by_hash(self, digest: bytes) -> tuple[ApiKey, Account] | None:
+        """The key and its account, also if it is revoked or expired: the caller decides."""
+        ...
+
+    async def account(self, account_id: str) -> Account | None: ...
+    async def accounts(self) -> list[Account]: ...
+    async def keys(self, account_id: str) -> list[ApiKey]: ...
+    async def touch(self, key_id: str, at: int) -> None:
+        """Remember the last use. It may be written late, and is lost in a crash."""
+        ...
+
+    async def revoke(self, account_id: str, key_id: str, *, at: int) -> bool: ...
+    async def rotate(self, account_id: str, key_id: str, *, new: ApiKey, old_expires_at: int) -> bool:
+        """Add *new* and end the old key at *old_expires_at*, in one commit; False without such a valid key."""
+        ...
+
+    async def set_plan(self, account_id: str, plan: str, limits: Mapping[str, object] | None) -> bool: ...
+    async def rotate_webhook_secret(self, account_id: str, secret: WebhookSecret) -> bool: ...
+
+
+class Counter(Protocol):
+    """Allowances per calendar window, of accounts and of addresses. Durable and atomic."""
+
+    async def take(self, subject: str, quota: Quota) -> Count:
+        """Take quota.amount if it fits, otherwise nothing."""
+        ...
+
+    async def give_back(self, subject: str, quota: Quota) -> None: ...
+
+    async def used(self, subject: str, windows: Sequence[tuple[str, str]]) -> list[int]:
+        """How much of each (name, window) is used."""
+        ...
+
+
+class Outbox(Protocol):
+    """Webhook messages still to be sent. JobStore.finish() adds them, in its commit."""
+
+    async def claim_due(
+        self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
+    ) -> list[Delivery]:
+        """Pending deliveries whose time has come, oldest first. Nobody else gets them for *busy_s*.
+
+        Those that *crowding* has no room for are passed over and delay none behind them. Its numbers are read again
+        whenever an attempt was recorded. Empty if none came due within *wait_s*.
+        """
+        ...
+
+    async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> None:
+        """Log the attempt. A pending delivery comes due again at attempt.next_attempt_at.
+
+        A delivered one stays delivered, and only a success changes a disabled one.
+        """
+        ...
+
+    async def of_job(self, job_id: str) -> list[Delivery]: ...
+    async def redeliver(self, job_id: str, delivery_id: str) -> Delivery | None:
+        """Make it due now, with its webhook_id and a fresh schedule; None if there is no such delivery."""
+        ...
+
+    async def next_due(self) -> int | None:
+        """When the earliest pending delivery comes due."""
+        ...
+
+    async def disable(self, account: str, url: str, *, reason: str) -> None:
+        """Send nothing more to this address. Its pending deliveries become disabled."""
+        ...
+
+    async def enable(self, account: str, url: str) -> None: ...
+    async def disabled(self, account: str, url: str) -> bool: ...
+    async def exhausted(self, account: str, url: str, *, ok: bool) -> int:
+        """Count deliveries to this address that failed for good in a row (*ok* resets to 0). Returns the count."""
+        ...
+
+    async def backlog(self) -> int: ...
+
+
+class Storage(Protocol):
+    """All stores of one backend, open until close(), and the keys that this installation signs with."""
+
+    @property
+    def jobs(self) -> JobStore: ...
+    @property
+    def events(self) -> EventLog: ...
+    @property
+    def accounts(self) -> AccountStore: ...
+    @property
+    def counters(self) -> Counter: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def blobs(self) -> BlobStore: ...
+    @property
+    def signing_keys(self) -> SigningKeys: ...
+
+    async def close(self) -> None:
+        """Finish what was handed over and release threads and files. No store may be used afterwards."""
+        ...

@@ -1,0 +1,139 @@
+"""The AccountStore: accounts and their API keys, which are stored as SHA-256: random bytes need no slow hash."""
+
+from collections.abc import Mapping
+
+import orjson
+
+from server.model.accounts import Account, ApiKey, WebhookSecret
+from server.storage.sqlite.database import Database, Row, Transaction
+from server.storage.sqlite.rows import text_of
+
+TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
+MAX_TOUCHED = 10_000  # keys whose last write is remembered; beyond it all are forgotten and written once more
+
+KEY_COLUMNS = (
+    "id", "account", "environment", "name", "hash", "prefix", "last4", "created_at", "last_used_at", "expires_at",
+    "revoked_at",
+)  # fmt: skip
+
+
+class SqliteAccounts:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._touched: dict[str, int] = {}
+
+    async def create_account(self, account: Account, key: ApiKey) -> None:
+        def create(tx: Transaction) -> None:
+            tx.run(
+                "INSERT INTO accounts (id, plan, created_at, limits, webhook_secret) VALUES (?, ?, ?, ?, ?)",
+                (
+                    account.id,
+                    account.plan,
+                    account.created_at,
+                    text_of(account.limits),
+                    text_of(account.webhook_secret),
+                ),
+            )
+            _add(tx, key)
+
+        await self._database.write(create)
+
+    async def add_key(self, key: ApiKey) -> None:
+        await self._database.write(lambda tx: _add(tx, key))
+
+    async def by_hash(self, digest: bytes) -> tuple[ApiKey, Account] | None:
+        def find(tx: Transaction) -> tuple[ApiKey, Account] | None:
+            row = tx.one("SELECT * FROM keys WHERE hash = ?", (digest,))
+            account = None if row is None else _account(tx, row["account"])
+            return None if row is None or account is None else (_key_of(row), account)
+
+        return await self._database.read(find)
+
+    async def account(self, account_id: str) -> Account | None:
+        return await self._database.read(lambda tx: _account(tx, account_id))
+
+    async def accounts(self) -> list[Account]:
+        def everyone(tx: Transaction) -> list[Account]:
+            return [_account_of(row) for row in tx.all("SELECT * FROM accounts ORDER BY created_at, id")]
+
+        return await self._database.read(everyone)
+
+    async def keys(self, account_id: str) -> list[ApiKey]:
+        def keys(tx: Transaction) -> list[ApiKey]:
+            rows = tx.all("SELECT * FROM keys WHERE account = ? ORDER BY created_at, id", (account_id,))
+            return [_key_of(row) for row in rows]
+
+        return await self._database.read(keys)
+
+    async def touch(self, key_id: str, at: int) -> None:
+        if at - self._touched.get(key_id, -TOUCH_EVERY_MS) < TOUCH_EVERY_MS:
+            return
+        if len(self._touched) >= MAX_TOUCHED:
+            self._touched.clear()
+        self._touched[key_id] = at
+        await self._database.write(
+            lambda tx: tx.run(
+                "UPDATE keys SET last_used_at = max(coalesce(last_used_at, 0), ?) WHERE id = ?", (at, key_id)
+            )
+        )
+
+    async def revoke(self, account_id: str, key_id: str, *, at: int) -> bool:
+        def revoke(tx: Transaction) -> bool:
+            revoked = tx.run(
+                "UPDATE keys SET revoked_at = ? WHERE id = ? AND account = ? AND revoked_at IS NULL",
+                (at, key_id, account_id),
+            )
+            return revoked > 0
+
+        return await self._database.write(revoke)
+
+    async def rotate(self, account_id: str, key_id: str, *, new: ApiKey, old_expires_at: int) -> bool:
+        def rotate(tx: Transaction) -> bool:
+            ended = tx.run(
+                "UPDATE keys SET expires_at = min(coalesce(expires_at, :ends), :ends) WHERE id = :id"
+                " AND account = :account AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)",
+                {"id": key_id, "account": account_id, "ends": old_expires_at, "now": tx.now},
+            )
+            if ended:
+                _add(tx, new)
+            return ended > 0
+
+        return await self._database.write(rotate)
+
+    async def set_plan(self, account_id: str, plan: str, limits: Mapping[str, object] | None) -> bool:
+        return await self._update(
+            "UPDATE accounts SET plan = ?, limits = ? WHERE id = ?", plan, text_of(limits or {}), account_id
+        )
+
+    async def rotate_webhook_secret(self, account_id: str, secret: WebhookSecret) -> bool:
+        return await self._update("UPDATE accounts SET webhook_secret = ? WHERE id = ?", text_of(secret), account_id)
+
+    async def _update(self, sql: str, *values: str) -> bool:
+        return await self._database.write(lambda tx: tx.run(sql, values) > 0)
+
+
+def _add(tx: Transaction, key: ApiKey) -> None:
+    tx.run(
+        "INSERT INTO keys (id, account, environment, name, hash, prefix, last4, created_at, last_used_at, expires_at,"
+        " revoked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [getattr(key, column) for column in KEY_COLUMNS],
+    )
+
+
+def _account(tx: Transaction, account_id: str) -> Account | None:
+    row = tx.one("SELECT * FROM accounts WHERE id = ?", (account_id,))
+    return None if row is None else _account_of(row)
+
+
+def _account_of(row: Row) -> Account:
+    return Account(
+        id=row["id"],
+        plan=row["plan"],
+        created_at=row["created_at"],
+        webhook_secret=WebhookSecret(**orjson.loads(row["webhook_secret"])),
+        limits=orjson.loads(row["limits"]),
+    )
+
+
+def _key_of(row: Row) -> ApiKey:
+    return ApiKey(**{column: row[column] for column in KEY_COLUMNS})

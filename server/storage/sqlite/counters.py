@@ -1,0 +1,43 @@
+"""The Counter: one row per (subject, name, window), changed in the transaction that decides what is counted."""
+
+from collections.abc import Sequence
+
+from server.model.accounts import Count, Quota
+from server.storage.sqlite.database import Database, Transaction
+
+
+def take(tx: Transaction, subject: str, quota: Quota) -> Count:
+    """Take quota.amount if it fits under the limit, otherwise nothing."""
+    used = _used(tx, subject, quota.name, quota.window)
+    if quota.limit is not None and used + quota.amount > quota.limit:
+        return Count(False, used, quota.limit, quota.resets_at)
+    change(tx, subject, quota, quota.amount)
+    return Count(True, used + quota.amount, quota.limit, quota.resets_at)
+
+
+def change(tx: Transaction, subject: str, quota: Quota, amount: int) -> None:
+    """Change the use of the quota's window by *amount*, whatever its limit, but not below 0."""
+    tx.run(
+        "INSERT INTO counters (subject, name, window, used, resets_at) VALUES (?, ?, ?, max(0, ?), ?)"
+        " ON CONFLICT DO UPDATE SET used = max(0, used + ?)",
+        (subject, quota.name, quota.window, amount, quota.resets_at, amount),
+    )
+
+
+def _used(tx: Transaction, subject: str, name: str, window: str) -> int:
+    row = tx.one("SELECT used FROM counters WHERE subject = ? AND name = ? AND window = ?", (subject, name, window))
+    return 0 if row is None else int(row["used"])
+
+
+class SqliteCounter:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take(self, subject: str, quota: Quota) -> Count:
+        return await self._database.write(lambda tx: take(tx, subject, quota))
+
+    async def give_back(self, subject: str, quota: Quota) -> None:
+        await self._database.write(lambda tx: change(tx, subject, quota, -quota.amount))
+
+    async def used(self, subject: str, windows: Sequence[tuple[str, str]]) -> list[int]:
+        return await self._database.read(lambda tx: [_used(tx, subject, name, window) for name, window in windows])

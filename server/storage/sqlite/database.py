@@ -1,0 +1,352 @@
+"""SQLite behind one writing thread and a few reading ones. No other file knows sqlite3.
+
+A commit costs an fsync, so everything that waits to be written at one moment shares one commit. Each write has a
+savepoint of its own, so that a failing one does not undo the others. Several processes may open the folder. Waiters
+wake at once on commits of this process, and within POLL_S on commits of others.
+"""
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from server.model.errors import DiskFull, StorageBusy, StorageError
+from server.storage.sqlite.folder import PRIVATE_FILE
+from server.storage.sqlite.schema import MIGRATIONS
+from server.waiting import set_within
+
+Clock: TypeAlias = Callable[[], int]
+"""Milliseconds since 1970 UTC."""
+
+Row: TypeAlias = sqlite3.Row
+T = TypeVar("T")
+
+MAX_IN_ONE_COMMIT = 256  # writes that share a commit; more wait for the next one
+BUSY_S = 10.0  # how long another process may hold the write lock; far less than a lease
+POLL_S = 0.15  # other processes' commits are seen this late at most
+READERS = 4  # so that a search over many transcripts does not delay looking up a key
+WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is truncated once its pages are in the database
+NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
+
+
+class Transaction:
+    """What a function given to read() or write() can do. *now* is the same instant for all of it."""
+
+    __slots__ = ("_connection", "now", "topics")
+
+    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
+        self._connection = connection
+        self.now = now
+        self.topics: set[str] = set()
+
+    def run(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> int:
+        """Execute a statement; returns the number of changed rows."""
+        return self._connection.execute(sql, parameters).rowcount
+
+    def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._connection.executemany(sql, rows)
+
+    def one(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> Row | None:
+        """The first row, if any."""
+        row: Row | None = self._connection.execute(sql, parameters).fetchone()
+        return row
+
+    def all(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+    def announce(self, topic: str) -> None:
+        """Wake everything that watches *topic*, in any process, once this is committed."""
+        if topic not in self.topics:
+            self.topics.add(topic)
+            self.run("INSERT OR REPLACE INTO changes (topic, at) VALUES (?, ?)", (topic, self.now))
+
+
+class _Write(Generic[T]):
+    """A function that waits for the writing thread, and the future for its result."""
+
+    __slots__ = ("_failure", "_function", "_result", "future", "topics")
+
+    def __init__(self, function: Callable[[Transaction], T]) -> None:
+        self._function = function
+        self.future: Future[T] = Future()
+
+    def attempt(self, connection: sqlite3.Connection, clock: Clock) -> None:
+        """Run in a savepoint of the open transaction. A failure is kept for settle(), unless it undid everything."""
+        connection.execute("SAVEPOINT one")
+        transaction = Transaction(connection, clock())
+        try:
+            self._result = self._function(transaction)
+        except Exception as error:
+            if not connection.in_transaction:  # a full disk may have undone everything, not only this
+                raise
+            connection.execute("ROLLBACK TO one")
+            self._failure: Exception | None = error
+            self.topics: set[str] = set()
+        else:
+            self._failure = None
+            self.topics = transaction.topics
+        connection.execute("RELEASE one")
+
+    def settle(self) -> None:
+        if self._failure is None:
+            self.future.set_result(self._result)
+        else:
+            self.future.set_exception(_translated(self._failure))
+
+
+class Watch:
+    """Set when a topic is announced after the watch began. For one waiting task."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def wake(self) -> None:
+        """Wake the task, from any thread."""
+        with suppress(RuntimeError):  # the waiter's loop has ended, so there is nothing to wake
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Returns True when woken, False after *timeout_s*."""
+        if not await set_within(self._event, timeout_s):
+            return False
+        self._event.clear()
+        return True
+
+
+class Database:
+    """The open database. Its constructor creates or migrates the file; call it inside folder.one_opener()."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._queue: SimpleQueue[_Write[Any] | None] = SimpleQueue()  # bounded by its callers: each waits for one
+        self._closing = False
+        self._watches: dict[str, set[Watch]] = {}
+        self._watches_lock = threading.Lock()
+        self._reading: list[sqlite3.Connection] = []
+        self._local = threading.local()
+        _create_private(path)
+        try:
+            self._writing = _connect(path)
+            _migrate(self._writing, path)
+            (self._seen_revision,) = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
+        except sqlite3.Error as error:
+            raise _translated(error, f"{path}") from error
+        self._seen_version = -1
+        self._readers = ThreadPoolExecutor(READERS, "storage-read")
+        # A daemon, so that a program can end without close(); uncommitted writes were never confirmed to anyone.
+        self._writer = threading.Thread(target=self._write_forever, name="storage-write", daemon=True)
+        self._writer.start()
+
+    async def write(self, function: Callable[[Transaction], T]) -> T:
+        """Run *function* under the write lock. Its changes are durable when this returns; none are left if it raises.
+
+        It may run twice, if a commit that it shared failed. Raises what it raises, DiskFull, StorageBusy, StorageError.
+        """
+        if self._closing:
+            raise StorageError("the database is closed")
+        write = _Write(function)
+        self._queue.put(write)
+        return await asyncio.wrap_future(write.future)
+
+    async def read(self, function: Callable[[Transaction], T]) -> T:
+        """Run *function* on one consistent view of everything committed so far. It cannot write."""
+        if self._closing:
+            raise StorageError("the database is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, function)
+
+    @contextmanager
+    def watch(self, topic: str) -> Iterator[Watch]:
+        """Look after entering the block, then wait: no announcement in between is missed."""
+        watch = Watch()
+        with self._watches_lock:
+            first = not self._watches
+            self._watches.setdefault(topic, set()).add(watch)
+        if first:
+            self._queue.put(None)  # without watchers the writing thread sleeps until it is woken
+        try:
+            yield watch
+        finally:
+            with self._watches_lock:
+                self._watches[topic].discard(watch)
+                if not self._watches[topic]:
+                    del self._watches[topic]
+
+    async def close(self) -> None:
+        """Commit every write so far, then close threads and files."""
+        self._closing = True
+        self._queue.put(None)
+        await asyncio.to_thread(self._join)
+
+    def _join(self) -> None:
+        self._writer.join()
+        self._readers.shutdown()
+        for connection in (*self._reading, self._writing):
+            connection.close()
+
+    # --- the reading threads ---
+
+    def _reader(self) -> sqlite3.Connection:
+        """The connection of the calling thread."""
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = _connect(self._path)
+            connection.execute("PRAGMA query_only = ON")
+            connection.create_function("casefold", 1, _casefold, deterministic=True)
+            self._local.connection = connection
+            self._reading.append(connection)
+        return connection
+
+    def _read(self, function: Callable[[Transaction], T]) -> T:
+        try:
+            connection = self._reader()
+            connection.execute("BEGIN")
+            try:
+                return function(Transaction(connection, self._clock()))
+            finally:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise _translated(error) from error
+
+    # --- the writing thread ---
+
+    def _write_forever(self) -> None:
+        looked = 0.0
+        while True:
+            batch = self._next_batch()
+            if batch:
+                self._commit(batch)
+            elif self._closing and self._queue.empty():
+                return
+            if self._watches and time.monotonic() - looked >= POLL_S:
+                looked = time.monotonic()
+                self._look_at_other_processes()
+
+    def _next_batch(self) -> list[_Write[Any]]:
+        """The writes that wait, or come within POLL_S while something is watched; possibly none."""
+        batch: list[_Write[Any]] = []
+        with suppress(Empty):
+            item = self._queue.get(timeout=0 if self._closing else POLL_S if self._watches else None)
+            while True:
+                if item is not None and item.future.set_running_or_notify_cancel():
+                    batch.append(item)
+                if len(batch) == MAX_IN_ONE_COMMIT:
+                    break
+                item = self._queue.get_nowait()
+        return batch
+
+    def _commit(self, batch: Sequence[_Write[Any]]) -> None:
+        connection = self._writing
+        try:
+            self._roll_back()  # if an earlier one failed
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            for write in batch:
+                write.future.set_exception(_translated(error))
+            return
+        try:
+            for write in batch:
+                write.attempt(connection, self._clock)
+            connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001  the caller's to judge; this thread has to go on
+            with suppress(sqlite3.Error):  # the next commit tries again, and tells its callers
+                self._roll_back()
+            self._commit_failed(batch, error)
+            return
+        for write in batch:
+            write.settle()
+        self._wake({topic for write in batch for topic in write.topics})
+
+    def _roll_back(self) -> None:
+        if self._writing.in_transaction:
+            self._writing.execute("ROLLBACK")
+
+    def _commit_failed(self, batch: Sequence[_Write[Any]], error: Exception) -> None:
+        """Try each write alone: perhaps only the largest of them did not fit."""
+        if len(batch) == 1:
+            batch[0].future.set_exception(_translated(error))
+        else:
+            for write in batch:
+                self._commit([write])
+
+    def _look_at_other_processes(self) -> None:
+        """Wake watchers of other processes' commits, which move data_version on this connection."""
+        try:
+            (version,) = self._writing.execute("PRAGMA data_version").fetchone()
+            if version == self._seen_version:
+                return
+            rows = self._writing.execute(
+                "SELECT revision, topic FROM changes WHERE revision > ? ORDER BY revision", (self._seen_revision,)
+            ).fetchall()
+        except sqlite3.Error:  # waiters will get the error themselves, with their next read
+            with self._watches_lock:
+                everything = set(self._watches)
+            self._wake(everything)
+            return
+        self._seen_version = version
+        if rows:
+            self._seen_revision = rows[-1]["revision"]
+            self._wake({row["topic"] for row in rows})
+
+    def _wake(self, topics: set[str]) -> None:
+        with self._watches_lock:
+            woken = [watch for topic in topics for watch in self._watches.get(topic, ())]
+        for watch in woken:
+            watch.wake()
+
+
+def _create_private(path: Path) -> None:
+    # Only if it is new: closing a descriptor of an open database file would drop SQLite's locks on it (POSIX).
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # Each connection is used by one thread; only close() touches it from another, after that thread has ended.
+    connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        connection.close()
+        raise StorageError(f"{path.parent} must be on a local disk: SQLite answers journal mode {mode} there, not wal")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(MIGRATIONS):
+        raise StorageError(f"{path} was written by a newer version of this program (schema {version})")
+    for number, script in enumerate(MIGRATIONS[version:], version + 1):
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE;{script};PRAGMA user_version = {number};COMMIT;")
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _casefold(text: str | None) -> str | None:
+    return None if text is None else text.casefold()
+
+
+def _translated(error: Exception, place: str = "database") -> Exception:
+    if not isinstance(error, sqlite3.Error):
+        return error
+    code = getattr(error, "sqlite_errorcode", 0)  # extended: the low byte is the kind
+    if code in NO_ROOM:
+        return DiskFull("no room left on the disk of the data folder")
+    busy = code & 0xFF == sqlite3.SQLITE_BUSY
+    failure = StorageBusy("the database is busy; try again") if busy else StorageError(f"{place}: {error}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,114 @@
+"""The two ways in which a lease or a wait ends: the job is over, or back in the queue. Every change uses step()."""
+
+import math
+
+from server.model.jobs import Cause, ImpossibleStep, JobError, State, returns_quota, step
+from server.model.outcomes import Outcome
+from server.storage.sqlite.counters import change
+from server.storage.sqlite.database import Row, Transaction
+from server.storage.sqlite.events import append, status_event, terminal_event
+from server.storage.sqlite.outbox import enqueue
+from server.storage.sqlite.rows import BATCH, error_of, job_of, quotas_of, text_of
+
+MAX_ATTEMPTS = 4  # so that a file that crashes workers does not stop all of them
+QUEUE_TOPIC = "queue"
+
+
+def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
+    """End the job of *row*: state, artifacts, usage, quotas, last event and webhook, all in this transaction.
+
+    Raises ImpossibleStep unless *cause* leads from the row's state to the outcome's.
+    """
+    state = step(State(row["state"]), cause)
+    if state is not outcome.state:
+        raise ImpossibleStep(f"{cause} leads to {state}, not to {outcome.state}")
+    duration_s = row["duration_s"] if outcome.duration_s is None else outcome.duration_s
+    warnings = [*job_of(row).warnings]
+    warnings += [warning for warning in outcome.warnings if warning not in warnings]
+    tx.run(
+        "UPDATE jobs SET state = :state, finished_at = :now, expires_at = :now + retention_ms, lease_id = NULL,"
+        " owner = NULL, lease_until = NULL, stage = NULL, progress = CASE WHEN :whole THEN 1 ELSE progress END,"
+        " duration_s = :duration_s, language = :language, language_probability = :language_probability,"
+        " engine = :engine, model = :model, text = :text, error = :error, warnings = :warnings WHERE id = :id",
+        {
+            "id": row["id"],
+            "state": state,
+            "now": tx.now,
+            "whole": state is State.COMPLETED,
+            "duration_s": duration_s,
+            "language": outcome.language,
+            "language_probability": outcome.language_probability,
+            "engine": outcome.engine,
+            "model": outcome.model,
+            "text": outcome.text,
+            "error": None if outcome.error is None else text_of(outcome.error),
+            "warnings": text_of(warnings),
+        },
+    )
+    tx.run_many(
+        "INSERT INTO artifacts (job, kind, blob, sha256, bytes) VALUES (?, ?, ?, ?, ?)",
+        [(row["id"], made.kind, made.blob, made.sha256, made.bytes) for made in outcome.artifacts],
+    )
+    if state is State.CANCELED:
+        tx.run("DELETE FROM chunks WHERE job = ?", (row["id"],))
+    _settle(tx, row, duration_s, returned=outcome.return_quota)
+    tx.run(
+        "INSERT INTO usage (job, account, environment, state, audio_s, model, finished_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            row["id"],
+            row["account"],
+            row["environment"],
+            state,
+            0.0 if outcome.return_quota else duration_s or 0.0,
+            outcome.model,
+            tx.now,
+        ),
+    )
+    append(tx, row["id"], [*outcome.events, terminal_event(state)])
+    ended = tx.one("SELECT * FROM jobs WHERE id = ?", (row["id"],))
+    assert ended is not None
+    enqueue(tx, job_of(ended))
+
+
+def _settle(tx: Transaction, row: Row, duration_s: float | None, *, returned: bool) -> None:
+    """Return the reserved allowance, or adjust it to the true length of the audio."""
+    for quota in quotas_of(row["quotas"]):
+        if returned:
+            change(tx, row["account"], quota, -quota.amount)
+        elif quota.name == "audio_seconds" and duration_s is not None:
+            change(tx, row["account"], quota, math.ceil(duration_s) - quota.amount)
+
+
+def cancel(tx: Transaction, row: Row, *, return_quota: bool) -> None:
+    end(tx, row, Cause.CANCELED, Outcome(state=State.CANCELED, return_quota=return_quota))
+
+
+def fail(tx: Transaction, row: Row, cause: Cause, error: JobError) -> None:
+    end(tx, row, cause, Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code)))
+
+
+def lapse(tx: Transaction, row: Row) -> None:
+    """The lease of *row* ran out. The job goes back to the queue, or ends if it was canceled or has no attempt left."""
+    if row["class"] == BATCH and row["attempt"] >= MAX_ATTEMPTS and row["cancel_requested_at"] is None:
+        last = error_of(row["last_error"])
+        message = f"the engine stopped answering; {row['attempt']} attempts were made"
+        message += f", an earlier one said: {last.message}" if last else ""
+        fail(tx, row, Cause.BROKE, JobError(code="engine_error", message=message, retryable=True))
+    else:
+        put_back(tx, row, Cause.LEASE_LOST, delay_ms=0, attempt=row["attempt"], error=None)
+
+
+def put_back(tx: Transaction, row: Row, cause: Cause, *, delay_ms: int, attempt: int, error: JobError | None) -> None:
+    """Queue the job of *row* again, from *delay_ms* on. A job with a requested cancel is canceled instead."""
+    if row["cancel_requested_at"] is not None:
+        cancel(tx, row, return_quota=False)
+        return
+    state = step(State(row["state"]), cause)
+    tx.run(
+        "UPDATE jobs SET state = ?, queued_at = ?, run_after = ?, attempt = ?, lease_id = NULL, owner = NULL,"
+        " lease_until = NULL, stage = NULL, last_error = coalesce(?, last_error) WHERE id = ?",
+        (state, tx.now, tx.now + delay_ms, attempt, None if error is None else text_of(error), row["id"]),
+    )
+    append(tx, row["id"], [status_event(state, row["progress"])])
+    tx.announce(QUEUE_TOPIC)

@@ -1,0 +1,201 @@
+"""The BlobStore: files below one folder. A file appears under its name complete and durable, or not at all."""
+
+import asyncio
+import errno
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from server.model.errors import BlobExists, DiskFull, NoSuchBlob
+from server.storage.ports import Sink
+from server.storage.sqlite.folder import PRIVATE_FILE, PRIVATE_FOLDER, sync_folder
+
+PIECE_BYTES = 256 * 1024  # what a read holds in memory
+THREADS = 8  # waiting for disks, not computing
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}){0,3}")
+
+T = TypeVar("T")
+
+
+class FileBlobs:
+    """Blobs in *folder*/blobs. Unfinished ones are in *folder*/incoming."""
+
+    def __init__(self, folder: Path) -> None:
+        self._blobs = folder / "blobs"
+        self._incoming = folder / "incoming"
+        for place in (self._blobs, self._incoming):
+            place.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        self._threads = ThreadPoolExecutor(THREADS, "storage-files")
+        self._sweep_incoming()
+
+    @asynccontextmanager
+    async def create(self, key: str) -> AsyncIterator[Sink]:
+        path = self._path(key)
+        half = _HalfWritten(self._incoming)
+        try:
+            await self._run(half.open)
+            yield _FileSink(half, self._run)
+            await self._run(half.publish, path, self._blobs)
+        finally:
+            await self._run(half.discard)
+
+    async def size(self, key: str) -> int | None:
+        path = self._path(key)
+
+        def size() -> int | None:
+            return path.stat().st_size if path.is_file() else None
+
+        return await self._run(size)
+
+    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+        descriptor = await self._run(_open_for_reading, self._path(key))
+        try:
+            at = start
+            while stop is None or at < stop:
+                wanted = PIECE_BYTES if stop is None else min(PIECE_BYTES, stop - at)
+                piece = await self._run(os.pread, descriptor, wanted, at)
+                if not piece:
+                    return
+                at += len(piece)
+                yield piece
+        finally:
+            await self._run(os.close, descriptor)
+
+    @contextmanager
+    def local(self, key: str) -> Iterator[Path]:
+        path = self._path(key)
+        if not path.is_file():
+            raise NoSuchBlob(key)
+        yield path
+
+    async def delete(self, prefix: str) -> None:
+        await self._run(_delete, self._path(prefix))
+
+    async def prefixes(self) -> list[tuple[str, int]]:
+        def prefixes() -> list[tuple[str, int]]:
+            with os.scandir(self._blobs) as entries:
+                return sorted((entry.name, entry.stat().st_mtime_ns // 1_000_000) for entry in entries)
+
+        return await self._run(prefixes)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._threads.shutdown)
+
+    async def _run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Run *work* outside the event loop. A full disk raises DiskFull."""
+        running = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:  # a thread may still use a descriptor that is about to be closed
+            await asyncio.wait([running])
+            raise
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise DiskFull("no room left on the disk of the data folder") from error
+            raise
+
+    def _path(self, key: str) -> Path:
+        if not KEY.fullmatch(key):
+            raise ValueError(f"not a blob's key: {key!r}")
+        return self._blobs / key
+
+    def _sweep_incoming(self) -> None:
+        """Delete what processes now dead were writing: nobody holds its lock."""
+        for path in self._incoming.iterdir():
+            with suppress(FileNotFoundError, BlockingIOError):
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+                finally:
+                    os.close(descriptor)
+
+
+class _HalfWritten:
+    """A file with a random name, locked while it is being written. Its methods block."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path: Path | None = None
+        self._descriptor = -1
+
+    def open(self) -> None:
+        while self._path is None:
+            path = self._folder / secrets.token_hex(16)
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            if os.fstat(self._descriptor).st_nlink:  # otherwise a sweep was faster than the lock
+                self._path = path
+            else:
+                os.close(self._descriptor)
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def publish(self, path: Path, top: Path) -> None:
+        """The bytes and every name on the way to them from *top* survive a power cut."""
+        assert self._path is not None
+        os.fsync(self._descriptor)
+        path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        try:
+            os.link(self._path, path)
+        except FileExistsError:
+            raise BlobExists(f"{path.relative_to(top)} is already stored") from None
+        try:
+            _sync_names(path.parent, top)
+        except OSError:
+            path.unlink()
+            raise
+
+    def discard(self) -> None:
+        if self._path is not None:
+            self._path.unlink()
+            os.close(self._descriptor)
+            self._path = None
+
+
+def _sync_names(folder: Path, top: Path) -> None:
+    while folder != top:
+        sync_folder(folder)
+        folder = folder.parent
+    sync_folder(top)
+
+
+class _FileSink:
+    def __init__(self, half: _HalfWritten, run: Callable[..., Awaitable[None]]) -> None:
+        self._half = half
+        self._run = run
+
+    async def write(self, data: bytes) -> None:
+        await self._run(self._half.write, data)
+
+
+def _open_for_reading(path: Path) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NoSuchBlob(path.name) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NoSuchBlob(path.name)
+    return descriptor
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        while path.exists():
+            with suppress(FileNotFoundError):  # another process is deleting the same tree
+                shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,112 @@
+"""The data folder: made private, claimed by one server, with signing secrets. File locks end with their process."""
+
+import base64
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import orjson
+
+from server.model.accounts import SigningKeys
+from server.model.errors import FolderInUse, StorageError
+
+PRIVATE_FOLDER = 0o700
+PRIVATE_FILE = 0o600
+SECRET_BYTES = 32
+
+
+class FolderClaim:
+    """The claim on a folder, until release() or the end of the process."""
+
+    def __init__(self, lock: int) -> None:
+        self._lock: int | None = lock
+
+    def release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)  # the kernel drops the lock with its last descriptor
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def claim_folder(folder: Path) -> FolderClaim:
+    """Claim *folder* for this server. Workers and the command line may still open it. Raises FolderInUse."""
+    make_private(folder)
+    lock = os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(lock)
+        message = f"another server (process {holder}) already uses {folder}; stop it or choose another DATA_DIR"
+        raise FolderInUse(message) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return FolderClaim(lock)
+
+
+@contextmanager
+def one_opener(folder: Path) -> Iterator[None]:
+    """Let only one process at a time into the block, so that tables and secrets are created once."""
+    lock = os.open(folder / "opening.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def make_private(folder: Path) -> None:
+    """Create *folder* durably, readable by its owner only. An existing folder keeps its mode."""
+    if not folder.is_dir():
+        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in *folder* survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def signing_keys(folder: Path) -> SigningKeys:
+    """The signing keys of *folder*, created on first use, inside one_opener(). Raises StorageError if damaged."""
+    path = folder / "secrets.json"
+    if not path.exists():
+        _write_first_secret(path)
+    try:
+        stored = orjson.loads(path.read_bytes())
+        by_kid = {kid: base64.b64decode(text, validate=True) for kid, text in stored["secrets"].items()}
+        current = stored["current"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StorageError(f"{path} cannot be used ({type(error).__name__}): restore it from a backup") from None
+    if current not in by_kid or any(len(secret) < SECRET_BYTES for secret in by_kid.values()):
+        raise StorageError(f"{path} must name a current secret, and each must have {SECRET_BYTES} bytes")
+    return SigningKeys(by_kid, current)
+
+
+def _write_first_secret(path: Path) -> None:
+    kid, secret = "1", base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    half_written = path.with_suffix(".new")
+    descriptor = os.open(half_written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        os.write(descriptor, orjson.dumps({"current": kid, "secrets": {kid: secret}}))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    half_written.rename(path)
+    sync_folder(path.parent)

@@ -1,0 +1,217 @@
+"""The JobStore: each call is one transaction, made of submission, leases, endings and listing."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from server.model.errors import StorageError
+from server.model.events import Event, NewEvent
+from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobError, JobFilter, NewJob, State, Submitted
+from server.model.leases import Lease, Renewal
+from server.model.orders import Source
+from server.model.outcomes import Artifact, Outcome
+from server.storage.sqlite import leases, listing, submission
+from server.storage.sqlite.database import Database, Transaction
+from server.storage.sqlite.endings import QUEUE_TOPIC, cancel
+from server.storage.sqlite.rows import job_of
+
+MAX_QUEUED = 10_000  # waiting batch jobs; more are refused with QueueFull
+CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
+COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window, for the operator's questions
+
+
+class SqliteJobs:
+    def __init__(self, database: Database, *, max_queued: int = MAX_QUEUED) -> None:
+        self._database = database
+        self._most_queued = max_queued
+        self._boot = secrets.token_hex(8)  # reservations end with their process
+
+    # --- acceptance ---
+
+    async def begin(self, key: IdempotencyKey) -> str | None:
+        return await self._database.write(lambda tx: submission.begin(tx, key, self._boot))
+
+    async def abandon(self, key: IdempotencyKey) -> None:
+        await self._database.write(lambda tx: submission.abandon(tx, key, self._boot))
+
+    async def submit(self, new: NewJob, *, idempotency: IdempotencyKey | None) -> Submitted:
+        return await self._database.write(
+            lambda tx: submission.submit(tx, new, idempotency, self._boot, self._most_queued)
+        )
+
+    # --- leases ---
+
+    async def claim(
+        self, worker: str, *, environments: Sequence[str], lease_s: float, wait_s: float = 0.0
+    ) -> Lease | None:
+        ends = time.monotonic() + wait_s
+        with self._database.watch(QUEUE_TOPIC) as watch:
+            while True:
+                lease, due_in_s = await self._claim(worker, environments, lease_s)
+                left = ends - time.monotonic()
+                if lease is not None or left <= 0:
+                    return lease
+                await watch.wait(left if due_in_s is None else min(left, due_in_s))
+
+    async def _claim(
+        self, worker: str, environments: Sequence[str], lease_s: float
+    ) -> tuple[Lease | None, float | None]:
+        """The lease, or the seconds until a delayed job comes due."""
+
+        def claim(tx: Transaction) -> tuple[Lease | None, float | None]:
+            lease = leases.claim(tx, worker, environments, lease_s)
+            due = None if lease is not None else leases.next_due(tx)
+            return lease, None if due is None else (due - tx.now) / 1000
+
+        claiming = asyncio.ensure_future(self._database.write(claim))
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:  # a lease without a holder would block its job until it expires
+            with suppress(StorageError):  # then nothing was claimed, or the lease expires by itself
+                lease, _ = await claiming
+                if lease is not None:
+                    await self.release(lease, delay_s=0.0, error=None, count=False)
+            raise
+
+    async def claim_live(self, job_id: str, worker: str, *, lease_s: float) -> Lease | None:
+        return await self._database.write(lambda tx: leases.claim_live(tx, job_id, worker, lease_s))
+
+    async def checkpoint(
+        self, lease: Lease, *, index: int, body: bytes, events: Sequence[NewEvent], progress: float, lease_s: float
+    ) -> bool:
+        return await self._database.write(
+            partial(
+                leases.checkpoint,
+                lease=lease,
+                index=index,
+                body=body,
+                events=events,
+                progress=progress,
+                lease_s=lease_s,
+            )
+        )
+
+    async def log(self, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
+        return await self._database.write(lambda tx: leases.log(tx, lease, events))
+
+    async def note(self, lease: Lease, *, stage: str | None = None, source: Source | None = None,
+                   duration_s: float | None = None, blob: str | None = None) -> bool:  # fmt: skip
+        return await self._database.write(
+            partial(leases.note, lease=lease, stage=stage, source=source, duration_s=duration_s, blob=blob)
+        )
+
+    async def renew(self, lease: Lease, *, lease_s: float) -> Renewal:
+        return await self._database.write(lambda tx: leases.renew(tx, lease, lease_s))
+
+    async def finish(self, lease: Lease, outcome: Outcome) -> bool:
+        return await self._database.write(lambda tx: leases.finish(tx, lease, outcome))
+
+    async def release(self, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
+        return await self._database.write(
+            lambda tx: leases.release(tx, lease, delay_s=delay_s, error=error, count=count)
+        )
+
+    async def reap(self, *, limit: int) -> int:
+        """Also forgets what nobody asks for any more: old keys, windows and wake-ups."""
+
+        def reap(tx: Transaction) -> int:
+            tx.run("DELETE FROM changes WHERE at < ?", (tx.now - CHANGES_KEPT_MS,))
+            tx.run("DELETE FROM idempotency WHERE created_at < ?", (tx.now - submission.KEY_KEPT_MS,))
+            tx.run("DELETE FROM counters WHERE resets_at < ?", (tx.now - COUNTERS_KEPT_MS,))
+            return leases.reap(tx, limit)
+
+        return await self._database.write(reap)
+
+    async def lapse(self, owner: str) -> int:
+        return await self._database.write(lambda tx: leases.lapse_of(tx, owner))
+
+    async def stale_live(self, *, limit: int) -> list[Job]:
+        return await self._database.read(lambda tx: [job_of(row) for row in leases.stale_live(tx, limit)])
+
+    # --- looking ---
+
+    async def get(self, job_id: str) -> Job | None:
+        def get(tx: Transaction) -> Job | None:
+            row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+            return None if row is None else job_of(row)
+
+        return await self._database.read(get)
+
+    async def chunks(self, job_id: str) -> list[bytes]:
+        return await self._database.read(lambda tx: list(leases.chunks(tx, job_id)))
+
+    async def artifact(self, job_id: str, kind: str) -> Artifact | None:
+        def artifact(tx: Transaction) -> Artifact | None:
+            row = tx.one("SELECT * FROM artifacts WHERE job = ? AND kind = ?", (job_id, kind))
+            if row is None:
+                return None
+            return Artifact(kind=row["kind"], blob=row["blob"], sha256=row["sha256"], bytes=row["bytes"])
+
+        return await self._database.read(artifact)
+
+    async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
+        return await self._database.read(lambda tx: listing.find(tx, which, limit))
+
+    async def spent(self, *, limit: int) -> list[str]:
+        def spent(tx: Transaction) -> list[str]:
+            rows = tx.all("SELECT id FROM jobs WHERE finished_at IS NOT NULL AND blob IS NOT NULL LIMIT ?", (limit,))
+            return [row["id"] for row in rows]
+
+        return await self._database.read(spent)
+
+    async def audio_deleted(self, job_ids: Sequence[str]) -> None:
+        await self._database.write(
+            lambda tx: tx.run_many("UPDATE jobs SET blob = NULL WHERE id = ?", [(job_id,) for job_id in job_ids])
+        )
+
+    async def changed(self, seen: Job, *, timeout_s: float) -> Job | None:
+        ends = time.monotonic() + timeout_s
+        with self._database.watch(seen.id) as watch:
+            while True:
+                job = await self.get(seen.id)
+                left = ends - time.monotonic()
+                if job != seen or left <= 0:
+                    return job
+                await watch.wait(left)
+
+    async def counts(self) -> Mapping[str, int]:
+        def counts(tx: Transaction) -> Mapping[str, int]:
+            rows = tx.all(
+                "SELECT state, count(*) AS n FROM jobs WHERE state IN ('queued', 'processing') GROUP BY state"
+            )
+            found = {row["state"]: row["n"] for row in rows}
+            return {state.value: found.get(state, 0) for state in (State.QUEUED, State.PROCESSING)}
+
+        return await self._database.read(counts)
+
+    # --- ending from outside ---
+
+    async def cancel(self, job_id: str) -> Job | None:
+        def request(tx: Transaction) -> Job | None:
+            row = leases.request_cancel(tx, job_id)
+            return None if row is None else job_of(row)
+
+        return await self._database.write(request)
+
+    async def delete(self, job_id: str) -> str | None:
+        def delete(tx: Transaction) -> str | None:
+            row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+            if row is None:
+                return None
+            if State(row["state"]) not in TERMINAL:  # its usage counts like that of a canceled job
+                cancel(tx, row, return_quota=leases.untouched(row))
+            tx.run("DELETE FROM jobs WHERE id = ?", (job_id,))
+            tx.announce(job_id)
+            return job_id
+
+        return await self._database.write(delete)
+
+    async def expired(self, *, limit: int) -> list[str]:
+        def expired(tx: Transaction) -> list[str]:
+            rows = tx.all("SELECT id FROM jobs WHERE expires_at <= ? ORDER BY expires_at LIMIT ?", (tx.now, limit))
+            return [row["id"] for row in rows]
+
+        return await self._database.read(expired)

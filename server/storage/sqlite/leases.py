@@ -1,0 +1,213 @@
+"""Working on a job: everything that a worker writes, behind one fence.
+
+The fence is a read inside the write transaction. What it finds stays true until the commit, because SQLite has one
+writer at a time, so the statements after it may name the job by its id alone.
+"""
+
+import secrets
+from collections.abc import Sequence
+
+import orjson
+
+from server.model.events import Event, NewEvent
+from server.model.jobs import LIVE_GRACE_MS, Cause, JobError, State, step
+from server.model.leases import Lease, Renewal
+from server.model.orders import Source
+from server.model.outcomes import Outcome
+from server.storage.sqlite.database import Row, Transaction
+from server.storage.sqlite.endings import MAX_ATTEMPTS, cancel, end, fail, lapse, put_back
+from server.storage.sqlite.events import append, progress_event, status_event
+from server.storage.sqlite.rows import BATCH, LIVE, job_of, text_of
+from server.storage.sqlite.submission import remember_claimed
+
+FENCE = "SELECT * FROM jobs WHERE id = :id AND lease_id = :lease_id AND state = 'processing' AND lease_until > :now"
+"""The job's row while the lease is still its own. One that has run out is refused even before it was reaped."""
+
+QUEUE_BOUND_MS = 24 * 60 * 60 * 1000  # older jobs fail: the answer comes too late
+CAUSES = {State.COMPLETED: Cause.FINISHED, State.FAILED: Cause.BROKE, State.CANCELED: Cause.CANCELED}
+
+
+def claim(tx: Transaction, worker: str, environments: Sequence[str], lease_s: float) -> Lease | None:
+    row = tx.one(
+        "SELECT * FROM jobs WHERE class = ? AND state = 'queued' AND run_after <= ?"
+        " AND environment IN (SELECT value FROM json_each(?)) ORDER BY virtual_time, id LIMIT 1",
+        (BATCH, tx.now, orjson.dumps(list(environments)).decode()),
+    )
+    if row is None:
+        return None
+    remember_claimed(tx, row["virtual_time"])
+    return _grant(tx, row, worker, lease_s)
+
+
+def claim_live(tx: Transaction, job_id: str, worker: str, lease_s: float) -> Lease | None:
+    row = _live(tx, job_id)
+    if row is not None and row["state"] == State.PROCESSING and row["lease_until"] <= tx.now:
+        lapse(tx, row)
+        row = _live(tx, job_id)
+    return None if row is None or row["state"] != State.QUEUED else _grant(tx, row, worker, lease_s)
+
+
+def next_due(tx: Transaction) -> int | None:
+    """When the first delayed job may be claimed."""
+    row = tx.one(
+        "SELECT min(run_after) AS due FROM jobs WHERE class = ? AND state = 'queued' AND run_after > ?", (BATCH, tx.now)
+    )
+    return None if row is None else row["due"]
+
+
+def checkpoint(
+    tx: Transaction, lease: Lease, *, index: int, body: bytes, events: Sequence[NewEvent], progress: float,
+    lease_s: float,
+) -> bool:  # fmt: skip
+    row = _held(tx, lease)
+    if row is None:
+        return False
+    reached = max(row["progress"], min(progress, 1.0))
+    _extend(tx, lease, lease_s)
+    tx.run("UPDATE jobs SET progress = ? WHERE id = ?", (reached, lease.job.id))
+    tx.run("INSERT INTO chunks (job, idx, epoch, body) VALUES (?, ?, ?, ?)", (lease.job.id, index, lease.epoch, body))
+    moved = [progress_event(reached)] if reached > row["progress"] else []
+    append(tx, lease.job.id, [*events, *moved])
+    return True
+
+
+def log(tx: Transaction, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
+    if _held(tx, lease) is None:
+        return None
+    return append(tx, lease.job.id, events)
+
+
+def note(
+    tx: Transaction, lease: Lease, *, stage: str | None, source: Source | None, duration_s: float | None,
+    blob: str | None,
+) -> bool:  # fmt: skip
+    if _held(tx, lease) is None:
+        return False
+    tx.run(
+        "UPDATE jobs SET stage = coalesce(?, stage), source = coalesce(?, source),"
+        " duration_s = coalesce(?, duration_s), blob = coalesce(?, blob) WHERE id = ?",
+        (stage, None if source is None else text_of(source), duration_s, blob, lease.job.id),
+    )
+    tx.announce(lease.job.id)
+    return True
+
+
+def renew(tx: Transaction, lease: Lease, lease_s: float) -> Renewal:
+    row = _held(tx, lease)
+    if row is None:
+        return Renewal.LOST
+    _extend(tx, lease, lease_s)
+    return Renewal.OK if row["cancel_requested_at"] is None else Renewal.CANCEL_REQUESTED
+
+
+def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> bool:
+    row = _held(tx, lease)
+    if row is None:
+        return False
+    end(tx, row, CAUSES[outcome.state], outcome)
+    return True
+
+
+def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
+    row = _held(tx, lease)
+    if row is None:
+        return False
+    used_up = count and row["class"] == BATCH and row["attempt"] >= MAX_ATTEMPTS
+    if used_up and error is not None and row["cancel_requested_at"] is None:
+        fail(tx, row, Cause.BROKE, error)
+    elif used_up:
+        lapse(tx, row)
+    else:
+        attempt = row["attempt"] if count else row["attempt"] - 1
+        put_back(tx, row, Cause.RELEASED, delay_ms=round(delay_s * 1000), attempt=attempt, error=error)
+    return True
+
+
+def reap(tx: Transaction, limit: int) -> int:
+    expired = tx.all(
+        "SELECT * FROM jobs WHERE state = 'processing' AND lease_until <= ? ORDER BY lease_until LIMIT ?",
+        (tx.now, limit),
+    )
+    for row in expired:
+        lapse(tx, row)
+    too_old = tx.all(
+        "SELECT * FROM jobs WHERE state = 'queued' AND class = :batch AND queued_at <= :before UNION ALL"
+        " SELECT * FROM jobs WHERE state = 'queued' AND class = :live AND created_at <= :before LIMIT :limit",
+        {"batch": BATCH, "live": LIVE, "before": tx.now - QUEUE_BOUND_MS, "limit": limit - len(expired)},
+    )
+    for row in too_old:
+        error = JobError(code="queue_timeout", message="no worker was free for 24 hours", retryable=True)
+        fail(tx, row, Cause.TOO_OLD, error)
+    return len(expired) + len(too_old)
+
+
+def lapse_of(tx: Transaction, owner: str) -> int:
+    held = tx.all(
+        "SELECT * FROM jobs WHERE state = 'processing' AND substr(owner, 1, length(:owner)) = :owner", {"owner": owner}
+    )
+    for row in held:
+        lapse(tx, row)
+    return len(held)
+
+
+def stale_live(tx: Transaction, limit: int) -> list[Row]:
+    return tx.all(
+        "SELECT * FROM jobs WHERE class = ? AND state = 'queued' AND queued_at <= ? ORDER BY queued_at LIMIT ?",
+        (LIVE, tx.now - LIVE_GRACE_MS, limit),
+    )
+
+
+def request_cancel(tx: Transaction, job_id: str) -> Row | None:
+    """Cancel a queued job, or request it of a processing one. Returns the row afterwards."""
+    row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+    if row is None:
+        return None
+    if row["state"] == State.QUEUED:
+        cancel(tx, row, return_quota=untouched(row))
+    elif row["state"] == State.PROCESSING and row["cancel_requested_at"] is None:
+        tx.run("UPDATE jobs SET cancel_requested_at = ? WHERE id = ?", (tx.now, job_id))
+        tx.announce(job_id)
+    return tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+
+
+def untouched(row: Row) -> bool:
+    """Whether nothing was transcribed yet. A live session that only lost its writer does not count."""
+    return row["started_at"] is None or (row["class"] == BATCH and row["progress"] == 0)
+
+
+def _grant(tx: Transaction, row: Row, worker: str, lease_s: float) -> Lease:
+    state = step(State(row["state"]), Cause.CLAIMED)
+    until = tx.now + round(lease_s * 1000)
+    (granted,) = tx.all(
+        "UPDATE jobs SET state = ?, attempt = attempt + 1, epoch = epoch + 1, lease_id = ?, owner = ?, lease_until = ?,"
+        " started_at = coalesce(started_at, ?) WHERE id = ? RETURNING *",
+        (state, secrets.token_hex(16), worker, until, tx.now, row["id"]),
+    )
+    append(tx, row["id"], [status_event(state, row["progress"])])
+    return Lease(
+        job=job_of(granted),
+        lease_id=granted["lease_id"],
+        epoch=granted["epoch"],
+        until=until,
+        blob=granted["blob"],
+        chunks=chunks(tx, row["id"]),
+    )
+
+
+def chunks(tx: Transaction, job_id: str) -> tuple[bytes, ...]:
+    return tuple(row["body"] for row in tx.all("SELECT body FROM chunks WHERE job = ? ORDER BY idx", (job_id,)))
+
+
+def _held(tx: Transaction, lease: Lease) -> Row | None:
+    return tx.one(FENCE, {"id": lease.job.id, "lease_id": lease.lease_id, "now": tx.now})
+
+
+def _extend(tx: Transaction, lease: Lease, lease_s: float) -> None:
+    """Extend the lease. It never gets shorter."""
+    tx.run(
+        "UPDATE jobs SET lease_until = max(lease_until, ?) WHERE id = ?", (tx.now + round(lease_s * 1000), lease.job.id)
+    )
+
+
+def _live(tx: Transaction, job_id: str) -> Row | None:
+    return tx.one("SELECT * FROM jobs WHERE id = ? AND class = ?", (job_id, LIVE))

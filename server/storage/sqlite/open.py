@@ -1,0 +1,60 @@
+"""Opening the SQLite storage of a data folder."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from server.model.accounts import SigningKeys
+from server.storage.ports import AccountStore, BlobStore, Counter, EventLog, JobStore, Outbox
+from server.storage.sqlite.accounts import SqliteAccounts
+from server.storage.sqlite.counters import SqliteCounter
+from server.storage.sqlite.database import Clock, Database
+from server.storage.sqlite.events import SqliteEvents
+from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.folder import make_private, one_opener, signing_keys
+from server.storage.sqlite.jobs import MAX_QUEUED, SqliteJobs
+from server.storage.sqlite.outbox import SqliteOutbox
+
+FILE_NAME = "scribewire.db"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteStorage:
+    """All stores of one data folder, until close()."""
+
+    jobs: JobStore
+    events: EventLog
+    accounts: AccountStore
+    counters: Counter
+    outbox: Outbox
+    blobs: BlobStore
+    signing_keys: SigningKeys
+    _database: Database = field(repr=False)
+    _files: FileBlobs = field(repr=False)
+
+    async def close(self) -> None:
+        """Commit everything, then close threads and files. No store may be used afterwards."""
+        await self._database.close()
+        await self._files.close()
+
+
+def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED) -> SqliteStorage:
+    """Open the storage in *folder*, creating it on first use. Any number of processes may. It blocks for a moment.
+
+    Raises StorageError if the folder's content cannot be used.
+    """
+    make_private(folder)
+    with one_opener(folder):
+        keys = signing_keys(folder)
+        files = FileBlobs(folder)
+        database = Database(folder / FILE_NAME, clock)
+    return SqliteStorage(
+        jobs=SqliteJobs(database, max_queued=max_queued),
+        events=SqliteEvents(database),
+        accounts=SqliteAccounts(database),
+        counters=SqliteCounter(database),
+        outbox=SqliteOutbox(database),
+        blobs=files,
+        signing_keys=keys,
+        _database=database,
+        _files=files,
+    )

@@ -1,0 +1,55 @@
+"""Converting rows of the job table to values and back. Pure."""
+
+from typing import Any, Protocol
+
+import orjson
+
+from server.model.accounts import Quota
+from server.model.jobs import Job, JobError, State
+from server.model.orders import LiveOptions, Order, Source
+
+LIVE, BATCH = 0, 1  # the column `class`
+
+PLAIN = (
+    "id", "account", "environment", "created_at", "started_at", "finished_at", "expires_at", "cancel_requested_at",
+    "attempt", "epoch", "progress", "stage", "duration_s", "language", "language_probability", "engine", "model",
+    "text",
+)  # fmt: skip
+"""Columns that are members of Job under the same name."""
+
+
+class Columns(Protocol):
+    """A row: values by the names of its columns."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+def job_of(row: Columns) -> Job:
+    return Job(
+        state=State(row["state"]),
+        order=order_of(row["options"]),
+        source=Source(**orjson.loads(row["source"])),
+        error=error_of(row["error"]),
+        warnings=tuple(orjson.loads(row["warnings"])),
+        **{name: row[name] for name in PLAIN},
+    )
+
+
+def order_of(text: str) -> Order:
+    members: dict[str, Any] = orjson.loads(text)
+    live = members.pop("live")
+    members.update({name: tuple(value) for name, value in members.items() if isinstance(value, list)})
+    return Order(**members, live=None if live is None else LiveOptions(**live))
+
+
+def error_of(text: str | None) -> JobError | None:
+    return None if text is None else JobError(**orjson.loads(text))
+
+
+def quotas_of(text: str) -> list[Quota]:
+    return [Quota(**members) for members in orjson.loads(text)]
+
+
+def text_of(value: object) -> str:
+    """A dataclass, list or dict as JSON text, which SQLite's JSON functions can read."""
+    return orjson.dumps(value).decode()

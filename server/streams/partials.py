@@ -1,0 +1,63 @@
+"""The newest partial of every live job: words that may still change. Nothing older is kept.
+
+A partial belongs to one place in its job's log. Readers send it when they are at that place, so it never comes before
+the words that it follows nor after those that replace it. A slow reader misses partials and nothing else.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPartial:
+    """A partial as readers get it: *body* is its JSON, *number* tells it from the one before."""
+
+    number: int
+    after: int  # the log's last event at the time
+    body: bytes
+
+
+class Partials:
+    """The newest partial of each job. It belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, ShownPartial] = {}
+        self._watches: dict[str, set[asyncio.Event]] = {}
+        self._number = 0
+
+    def newest(self, job_id: str) -> ShownPartial | None:
+        return self._newest.get(job_id)
+
+    def show(self, job_id: str, body: bytes, *, after: int) -> None:
+        """Replace the job's partial by *body*, which belongs after event *after*."""
+        self._number += 1
+        self._newest[job_id] = ShownPartial(self._number, after, body)
+        self._wake(job_id)
+
+    def move(self, job_id: str, *, after: int) -> None:
+        """Keep the partial although the log went on to *after*."""
+        if (partial := self._newest.get(job_id)) is not None:
+            self._newest[job_id] = replace(partial, after=after)
+            self._wake(job_id)
+
+    def end(self, job_id: str) -> None:
+        """Forget the partial: its words are in the log now, or were never said."""
+        self._newest.pop(job_id, None)
+
+    @contextmanager
+    def watch(self, job_id: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever there may be a new partial. Clear it before looking."""
+        watch = asyncio.Event()
+        self._watches.setdefault(job_id, set()).add(watch)
+        try:
+            yield watch
+        finally:
+            self._watches[job_id].discard(watch)
+            if not self._watches[job_id]:
+                del self._watches[job_id]
+
+    def _wake(self, job_id: str) -> None:
+        for watch in self._watches.get(job_id, ()):
+            watch.set()

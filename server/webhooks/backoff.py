@@ -1,0 +1,41 @@
+"""When to try a webhook again.
+
+The schedule is the example of Standard Webhooks: quick while a receiver restarts, then ever slower for three days,
+which outlasts a weekend.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+JITTER = 0.2  # +- this share of each delay, so that deliveries that failed together do not come back together
+LONGEST_RETRY_AFTER_S = 24 * 3600
+
+_SECONDS = re.compile(r"[0-9]{1,9}")
+
+
+def delay_after(
+    attempt: int, *, schedule_s: Sequence[float], roll: float, retry_after_s: float | None = None
+) -> float | None:
+    """Seconds to wait after failed *attempt* (1, 2, ...); None after the last one.
+
+    *schedule_s* holds the delays between attempts, so there is one attempt more. *roll* in [0, 1) spreads each delay by
+    JITTER. *retry_after_s*, which the receiver asked for, raises the delay to a day at most.
+    """
+    if attempt > len(schedule_s):
+        return None
+    planned = schedule_s[attempt - 1] * (1 - JITTER + 2 * JITTER * roll)
+    return max(planned, min(retry_after_s or 0.0, LONGEST_RETRY_AFTER_S))
+
+
+def retry_after_s(header: str | None, *, now_s: float) -> float | None:
+    """The seconds that a Retry-After header asks for, as a number or as an HTTP date (RFC 9110); None if unreadable."""
+    text = (header or "").strip()
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now_s)

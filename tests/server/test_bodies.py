@@ -1,0 +1,294 @@
+"""A request body -> fields and one durable file, in any chunking; and nothing on the disk of what was refused."""
+
+import asyncio
+import hashlib
+import tracemalloc
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.requests import ClientDisconnect, Request
+
+from server.http import bodies
+from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS, MAX_FORM_BYTES, Received, Uploads
+from server.model.errors import Refused
+from server.storage.sqlite.files import FileBlobs
+from tests.server.storing import in_a_loop
+
+BOUNDARY = "c0ffee"
+MULTIPART = f"multipart/form-data; boundary={BOUNDARY}"
+MOST = 100_000
+PREFIX = "job_1"
+
+
+def part(name: str, content: bytes, *, filename: str | None = None, more: str = "") -> bytes:
+    named = f'; filename="{filename}"' if filename is not None else ""
+    head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"{named}\r\n{more}\r\n'
+    return head.encode() + content + b"\r\n"
+
+
+def form(*parts: bytes) -> bytes:
+    return b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
+
+
+def request(pieces: Iterable[bytes], content_type: str, *, leaves: bool = False, silent: bool = False) -> Request:
+    """A request whose body arrives in *pieces*; at their end the client *leaves*, falls *silent*, or is done."""
+    waiting = iter(pieces)
+
+    async def receive() -> dict[str, Any]:
+        piece = next(waiting, None)
+        if piece is None and silent:
+            await asyncio.sleep(3600)
+        if piece is None and leaves:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
+
+    headers = [(b"content-type", content_type.encode("latin-1"))]
+    return Request({"type": "http", "method": "POST", "path": "/", "headers": headers}, receive)
+
+
+def cut(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+@asynccontextmanager
+async def received(
+    blobs: FileBlobs,
+    body: bytes | Iterable[bytes],
+    content_type: str = MULTIPART,
+    *,
+    most: int = MOST,
+    keep: bool = True,
+) -> AsyncIterator[Received]:
+    pieces = [body] if isinstance(body, bytes) else body
+    async with Uploads(blobs).receive(request(pieces, content_type), prefix=PREFIX, most=most) as it:
+        it.keep = keep
+        yield it
+
+
+@asynccontextmanager
+async def kept(folder: Path) -> AsyncIterator[FileBlobs]:
+    blobs = FileBlobs(folder)
+    yield blobs
+    await blobs.close()
+
+
+async def stored_bytes(blobs: FileBlobs, blob: str) -> bytes:
+    return b"".join([piece async for piece in blobs.read(blob)])
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Every file of the blob store, finished or not."""
+    return [str(path) for part in ("blobs", "incoming") for path in (folder / part).rglob("*")]
+
+
+async def refusal(
+    folder: Path, body: bytes | Iterable[bytes], content_type: str = MULTIPART, **options: Any
+) -> Refused:
+    async with kept(folder) as blobs:
+        with pytest.raises(Refused) as caught:
+            async with received(blobs, body, content_type, **options):
+                raise AssertionError("this should have been refused")
+        assert left_behind(folder) == []
+        return caught.value
+
+
+# --- what arrives --------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_form_gives_its_fields_and_its_file(tmp_path):
+    audio = bytes(range(256)) * 100
+    body = form(
+        part("output_formats", b"json"),
+        part("file", audio, filename="..\\evil/a\u202e.mp3", more="Content-Type: audio/mpeg\r\n"),
+        part("output_formats", b"srt"),
+        part("prompt", "Grüße".encode()),
+    )
+    async with kept(tmp_path) as blobs, received(blobs, body) as it:
+        assert it.fields == {"output_formats": ["json", "srt"], "prompt": ["Grüße"]}
+        assert it.file is not None
+        assert (it.file.bytes, it.file.filename) == (len(audio), "a.mp3")
+        assert it.file.sha256 == hashlib.sha256(audio).hexdigest()
+        assert await stored_bytes(blobs, it.file.blob) == audio
+
+
+@settings(max_examples=60)
+@given(
+    st.binary(max_size=400) | st.just(b"\r\n--c0ffe" * 20) | st.just(b"\r\n" * 100),
+    st.integers(1, 80),
+    st.text(st.characters(blacklist_categories=["Cs"]), max_size=30),
+)
+def test_any_chunking_gives_the_same_bytes(tmp_path_factory, audio, size, prompt):
+    body = form(part("prompt", prompt.encode()), part("file", audio, filename="a"), part("wait", b"0"))
+
+    async def main() -> None:
+        async with kept(tmp_path_factory.mktemp("up")) as blobs, received(blobs, cut(body, size)) as it:
+            assert it.fields == {"prompt": [prompt], "wait": ["0"]}
+            assert it.file is not None
+            assert await stored_bytes(blobs, it.file.blob) == audio
+
+    asyncio.run(main())
+
+
+@in_a_loop
+async def test_a_file_that_was_not_kept_is_deleted_after_the_block(tmp_path):
+    async with kept(tmp_path) as blobs:
+        async with received(blobs, form(part("file", b"x", filename="a")), keep=False):
+            pass
+        assert left_behind(tmp_path) == []
+        async with received(blobs, form(part("file", b"x", filename="a"))) as it:
+            pass
+        assert it.file is not None
+        assert await blobs.size(it.file.blob) == 1
+
+
+@in_a_loop
+async def test_what_breaks_inside_the_block_deletes_the_file(tmp_path):
+    async with kept(tmp_path) as blobs:
+        with pytest.raises(ZeroDivisionError):
+            async with received(blobs, form(part("file", b"x", filename="a")), keep=False):
+                raise ZeroDivisionError
+        assert left_behind(tmp_path) == []
+
+
+@in_a_loop
+async def test_an_empty_file_is_a_file_of_no_bytes(tmp_path):
+    async with kept(tmp_path) as blobs, received(blobs, form(part("file", b"", filename="a"))) as it:
+        assert it.file is not None
+        assert it.file.bytes == 0
+
+
+@in_a_loop
+async def test_a_file_part_needs_no_filename(tmp_path):
+    async with kept(tmp_path) as blobs, received(blobs, form(part("file", b"abc"))) as it:
+        assert it.file is not None
+        assert (it.file.bytes, it.file.filename, it.fields) == (3, None, {})
+
+
+@in_a_loop
+async def test_json_and_urlencoded_say_the_same(tmp_path):
+    async with kept(tmp_path) as blobs:
+        said = {"url": "https://x.test/ä b", "wait": "0"}
+        async with received(blobs, orjson.dumps(said), "application/json; charset=utf-8") as it:
+            from_json = it.fields
+        body = b"url=https%3A%2F%2Fx.test%2F%C3%A4+b&wait=0"
+        async with received(blobs, body, "Application/X-WWW-Form-Urlencoded") as it:
+            assert it.fields == from_json == {name: [value] for name, value in said.items()}
+
+
+# --- what is refused -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "code"),
+    [
+        (b"", "multipart/form-data", "invalid_multipart"),
+        (b"", MULTIPART, "invalid_multipart"),
+        (b"garbage", MULTIPART, "invalid_multipart"),
+        (b"x", f"multipart/form-data; boundary={'b' * 300}", "invalid_multipart"),
+        (form(part("file", b"abc", filename="a"))[:-10], MULTIPART, "invalid_multipart"),
+        (b"--c0ffee\r\nContent-Type: text/plain\r\n\r\nx\r\n--c0ffee--", MULTIPART, "invalid_multipart"),
+        (b"--c0ffee\r\nContent-Disposition: form-data\r\n\r\nx\r\n--c0ffee--", MULTIPART, "invalid_multipart"),
+        (b"--c0ffee\r\nB\x00d: x\r\n\r\nx\r\n--c0ffee--", MULTIPART, "invalid_multipart"),
+        (form(part("a", b"", more=f"X: {'y' * 100_000}\r\n")), MULTIPART, "invalid_multipart"),
+        (form(part("prompt", b"\xff")), MULTIPART, "invalid_parameter"),
+        (form(part("file", b"1", filename="a"), part("file", b"2", filename="b")), MULTIPART, "invalid_parameter"),
+        (form(part("prompt", b"x" * (MAX_FIELD_BYTES + 1))), MULTIPART, "invalid_multipart"),
+        (form(*[part(f"f{n}", b"") for n in range(MAX_FIELDS + 1)]), MULTIPART, "invalid_multipart"),
+        (b"{", "application/json", "invalid_json"),
+        (b"[1]", "application/json", "invalid_json"),
+        (b'{"a": "\xff"}', "application/json", "invalid_json"),
+        (b"[" * 100_000, "application/json", "invalid_json"),
+        (b"a=%ff", "application/x-www-form-urlencoded", "invalid_multipart"),
+        (b"&".join([b"a=1"] * (MAX_FIELDS + 1)), "application/x-www-form-urlencoded", "invalid_multipart"),
+    ],
+)
+def test_a_body_that_is_not_what_it_says_is_refused_and_leaves_nothing(tmp_path, body, content_type, code):
+    assert asyncio.run(refusal(tmp_path, cut(body, 1000), content_type)).code == code
+
+
+def test_a_file_over_the_cap_is_413_and_leaves_nothing(tmp_path):
+    problem = asyncio.run(refusal(tmp_path, cut(form(part("file", bytes(MOST + 1), filename="a")), 10_000)))
+    assert (problem.status, problem.code, problem.members["limit"]) == (413, "payload_too_large", MOST)
+    assert problem.headers["Connection"] == "close"
+
+
+def test_a_file_of_exactly_the_cap_is_taken(tmp_path):
+    async def main() -> None:
+        body = form(part("file", bytes(MOST), filename="a"))
+        async with kept(tmp_path) as blobs, received(blobs, cut(body, 10_000)) as it:
+            assert it.file is not None
+            assert it.file.bytes == MOST
+
+    asyncio.run(main())
+
+
+def test_a_body_that_never_ends_is_refused_when_the_cap_is_crossed(tmp_path):
+    sent = []
+
+    def endless() -> Iterator[bytes]:
+        yield part("file", b"", filename="a")[:-2]
+        while True:
+            sent.append(10_000)
+            yield bytes(10_000)
+
+    problem = asyncio.run(refusal(tmp_path, endless()))
+    assert (problem.code, problem.members["actual"]) == ("payload_too_large", MOST + 10_000)
+    assert sum(sent) == MOST + 10_000
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/x-www-form-urlencoded"])
+def test_a_form_without_a_file_has_a_cap_of_its_own(tmp_path, content_type):
+    problem = asyncio.run(refusal(tmp_path, [b" " * 100_000] * 11, content_type, most=10**9))
+    assert (problem.code, problem.members["limit"]) == ("payload_too_large", MAX_FORM_BYTES)
+
+
+@in_a_loop
+async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(tmp_path):
+    async with kept(tmp_path) as blobs:
+        half = form(part("file", bytes(500_000), filename="a"))[:300_000]
+        gone = request(cut(half, 65_536), MULTIPART, leaves=True)
+        with pytest.raises(ClientDisconnect):
+            async with Uploads(blobs).receive(gone, prefix=PREFIX, most=10**9):
+                raise AssertionError("there was no whole body")
+        assert left_behind(tmp_path) == []
+
+
+@in_a_loop
+async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(bodies, "IDLE_S", 0.05)
+    async with kept(tmp_path) as blobs:
+        half = form(part("file", bytes(500_000), filename="a"))[:300_000]
+        silent = request(cut(half, 65_536), MULTIPART, silent=True)
+        with pytest.raises(Refused) as caught:
+            async with Uploads(blobs).receive(silent, prefix=PREFIX, most=10**9):
+                raise AssertionError("there was no whole body")
+        assert (caught.value.code, caught.value.status) == ("request_timeout", 408)
+        assert left_behind(tmp_path) == []
+
+
+@in_a_loop
+async def test_memory_does_not_grow_with_the_file(tmp_path):
+    """64 MB arrive in pieces as uvicorn gives them; what is held is a piece and what waits to be written."""
+    async with kept(tmp_path) as blobs:
+        piece = bytes(65_536)
+
+        def body() -> Iterable[bytes]:
+            yield form(part("file", b"", filename="a"))[: -len(f"\r\n--{BOUNDARY}--\r\n")]
+            for _ in range(1024):
+                yield piece
+            yield f"\r\n--{BOUNDARY}--\r\n".encode()
+
+        tracemalloc.start()
+        async with received(blobs, body(), most=10**9) as it:
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert it.file is not None
+            assert it.file.bytes == 64 * 1024 * 1024
+        assert peak < 4 * 1024 * 1024
