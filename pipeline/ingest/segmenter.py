@@ -20,7 +20,7 @@ class SegmenterOptions:
 
     enter: float = 0.5  # probability that starts speech
     leave: float = 0.35  # probability that continues it; lower than *enter*: a breath does not end a sentence
-    least: int = 2 * WINDOW  # shorter sounds are clicks: the shortest word is longer
+    least: int = 3 * WINDOW  # shorter sounds are clicks, or the first chord of some music: the shortest word is longer
     silence: int = position(0.4)  # quiet that ends a span: a pause between phrases, not the closure inside a word
     pad: int = position(0.4)  # soft first and last sounds of words stay below *enter*
 

@@ -19,7 +19,8 @@ class AgreementOptions:
     guard: int = position(0.4)  # a word this close to the audio's end may still turn into a longer one
     sure: float = 0.8  # probability that makes one hypothesis enough ...
     sure_guard: int = position(1.0)  # ... this far from the audio's end
-    settled: int = position(3.0)  # this far from the end the hypotheses no longer improve: waiting only adds delay
+    doubtful: float = 0.35  # a word less probable than this waits, whatever agrees with it, until it is settled
+    settled: int = position(2.0)  # this far from the end the hypotheses no longer improve: waiting only adds delay
     apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
     jump: int = position(2.0)  # ends that leap further are a sign of lost alignment: agreement only
     loop: int = 4  # so many repetitions of the same words in a row are a loop, not speech, until a final says so too
@@ -34,6 +35,7 @@ class Agreement:
 
     def __init__(self, options: AgreementOptions) -> None:
         self._options = options
+        self._parted: list[Word] = []  # kept words of turns that are over
         self._kept: list[Word] = []
         self._pending: tuple[Word, ...] = ()
         self._end = 0
@@ -46,7 +48,7 @@ class Agreement:
     @property
     def kept(self) -> Sequence[Word]:
         """The committed words that have not been released: those a window may hear again."""
-        return self._kept
+        return [*self._parted, *self._kept]
 
     @property
     def end(self) -> int:
@@ -74,12 +76,15 @@ class Agreement:
         """Everything before *position* is decided: later hypotheses can only add words after it."""
         self._end = max(self._end, position)
 
-    def release(self, position: int) -> tuple[Word, ...]:
-        """Give up, and give out, the committed words whose middle lies before *position*: their audio is gone."""
-        gone = _leading(self._kept, lambda word: word.start + word.end < 2 * position)
-        released = tuple(self._kept[:gone])
-        del self._kept[:gone]
-        return released
+    def part(self) -> None:
+        """The turn is over: what is said from now on may be the same words again."""
+        self._parted += self._kept
+        self._kept = []
+
+    def release(self, position: int) -> None:
+        """Give up the committed words whose middle lies before *position*: their audio is gone."""
+        for words in (self._parted, self._kept):
+            del words[: _leading(words, lambda word: word.start + word.end < 2 * position)]
 
     def _commit(self, fresh: Sequence[Word], count: int) -> tuple[Word, ...]:
         committed, self._pending = tuple(fresh[:count]), tuple(fresh[count:])
@@ -131,10 +136,11 @@ class Agreement:
         def certain(word: Word) -> bool:
             if word.end > until - guard:
                 return False
+            settled = word.end <= until - options.settled
             if any(_same(word, old, options.apart) for old in self._pending):
-                return True
+                return paused or settled or word.probability >= options.doubtful
             sure = word.probability >= options.sure and word.end <= until - sure_guard
-            return not hold and (sure or word.end <= until - options.settled)
+            return not hold and (sure or settled)
 
         return _leading(fresh[:limit], certain)
 

@@ -54,8 +54,8 @@ class StreamOptions:
     hush: int = position(0.1)  # ... and silence before which a partial is still worth asking
     lead: int = position(0.4)  # audio kept before speech was noticed: first sounds are soft
     speech: float = 0.3  # frames with this speech probability hold words
-    partial: int = position(9)  # audio that a partial is heard in, as far as it goes: speech that was decided before ...
-    final: int = position(14)  # ... and the same of a final; less leaves a model's window half empty
+    partial: int = position(9)  # audio in which a partial is heard: what was decided before the turn fills it up
+    final: int = position(14)  # the same for a final
     known: float = 0.5  # probability that settles the language ...
     known_after: int = position(1.5)  # ... of so much speech, or of any that ended: of less, languages sound alike
 
@@ -282,6 +282,7 @@ class StreamCore:
         self._commit(self._agreement.conclude(heard.words, until=self._until(ask)))
         self._close(heard, forced=False)
         self._agreement.settle(ask.end)
+        self._agreement.part()
         self._forget(ask.end - self._options.final)
         self._turns.done()
         if self._turns.first is not None:
@@ -361,25 +362,20 @@ class StreamCore:
             self._events.append(LanguageDetected(heard.language, probability))
 
     def _start(self, ask: _Ask) -> int:
-        """Where the audio of a request begins: as early as its length allows, between two words that are decided."""
-        turn = self._turns.first
+        """Where the audio of a request begins: as early as its length allows, at a pause between decided words."""
+        options, turn, kept = self._options, self._turns.first, self._agreement.kept
         assert turn is not None
-        kept = [word for word in self._agreement.kept if word.end > turn.start]
-        alone = turn.start - self._options.lead
-        before = self._agreement.kept[: -len(kept)] if kept else self._agreement.kept
-        gaps = [(after.start - word.end, (word.end + after.start) // 2) for word, after in pairwise(kept)]
-        if not self._alone:
-            gaps = [(after.start - word.end, (word.end + after.start) // 2) for word, after in pairwise(before)] + [(self._options.pause, alone), *gaps]
-        else:
-            gaps = [(self._options.pause, alone), *gaps]
-        length = self._options.partial if ask.aim is _Aim.PARTIAL else self._options.final
-        earliest = self._window.start if not self._alone else alone
+        length = options.partial if ask.aim is _Aim.PARTIAL else options.final
+        begin = max(turn.start - options.lead, self._window.start)
+        earliest = begin if self._alone else self._window.start
         if ask.end - earliest <= length:
-            return max(earliest, self._window.start)
-        within = [(pause, at) for pause, at in gaps if ask.end - at <= length]
-        if within:
-            return next((at for pause, at in within if pause >= self._options.pause), within[0][1])
-        return gaps[-1][1]
+            return earliest
+        cuts = [((word.end + after.start) // 2, after.start - word.end) for word, after in pairwise(kept)]
+        if not kept or kept[-1].end <= turn.start:
+            cuts.append((begin, options.pause))
+        cuts = [(at, pause) for at, pause in cuts if at >= earliest] or [(earliest, 0)]
+        short = [(at, pause) for at, pause in cuts if ask.end - at <= length] or cuts[-1:]
+        return next((at for at, pause in short if pause >= options.pause), short[0][0])
 
     def _missed(self, ask: _Ask, heard: Heard) -> bool:
         """Whether there is speech in the first turn that *heard* has no words for."""

@@ -12,7 +12,7 @@ from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
 class TurnOptions:
     enter: float = 0.5  # probability that starts speech
     leave: float = 0.35  # probability that continues it, lower than *enter*: a breath does not end a sentence
-    onset: int = 2 * WINDOW  # a click is shorter than any word
+    onset: int = 3 * WINDOW  # a click is shorter than any word
     endpointing: int = position(0.5)  # silence that ends a turn
 
 

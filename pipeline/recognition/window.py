@@ -73,4 +73,4 @@ class Window:
         return tuple(spans)
 
     def _between(self, values: deque[T], start: int, end: int) -> Iterator[T]:
-        return islice(values, max(0, start // WINDOW - self._first), -(-end // WINDOW) - self._first)
+        return islice(values, max(0, start // WINDOW - self._first), max(0, -(-end // WINDOW) - self._first))

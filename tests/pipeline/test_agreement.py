@@ -76,12 +76,28 @@ def test_a_repeated_word_is_told_apart_by_its_time():
     assert texts(agreement.conclude(said("no no no no"), until=position(2))) == "no no"
 
 
-def test_released_words_are_those_before_the_cut_and_are_given_once():
+def test_released_words_are_those_before_the_cut():
     agreement = Agreement(OPTIONS)
     agreement.conclude(said("a b c d"), until=position(2))
-    assert texts(agreement.release(position(0.9))) == "a b"
-    assert agreement.release(position(0.9)) == ()
+    agreement.release(position(0.9))
+    agreement.release(position(0.9))
     assert texts(tuple(agreement.kept)) == "c d"
+
+
+def test_the_words_of_an_earlier_turn_may_be_said_again():
+    agreement = Agreement(OPTIONS)
+    agreement.conclude(said("so so"), until=position(2))
+    agreement.part()
+    assert texts(agreement.conclude(said("so so", start=1.2), until=position(4))) == "so so"
+    assert texts(tuple(agreement.kept)) == "so so so so"
+
+
+def test_a_doubtful_word_waits_until_it_is_settled_whatever_agrees_with_it():
+    agreement = Agreement(OPTIONS)
+    doubtful = tuple(replace(word, probability=0.2) for word in said("a b"))
+    agreement.receive(doubtful, until=position(2))
+    assert agreement.receive(doubtful, until=position(2)) == ()
+    assert texts(agreement.receive(doubtful, until=position(3.9))) == "a b"
 
 
 def test_nothing_before_a_settled_place_is_committed():

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.recognition.engines.gates import compression_ratio, failed_gate
+from pipeline.recognition.engines.gates import compression_ratio, failed_gate, without_echo
 
 SPEECH = " And so my fellow Americans ask not what your country can do for you."
 
@@ -57,3 +57,27 @@ def test_marks_without_a_letter_are_no_words() -> None:
 )
 def test_other_scripts_pass_at_the_pace_they_are_spoken(text: str) -> None:
     assert judged(text, seconds=4.0) is None
+
+
+def kept(text: str, voiced_s: float) -> str:
+    words = text.split()
+    return " ".join(words[: without_echo(words, voiced_s=voiced_s)])
+
+
+def test_a_sentence_said_again_in_no_time_is_cut_to_its_first_time() -> None:
+    assert kept("and so produced the block books produced the block books", 1.5) == "and so produced the block books"
+    assert kept("produced the block books " * 8 + "produced the", 1.5) == "produced the block books"
+
+
+def test_a_sentence_said_twice_at_the_pace_of_speech_is_left() -> None:
+    text = "we were all going direct to heaven we were all going direct to heaven"
+    assert kept(text, 4.2) == text
+
+
+def test_what_is_not_repeated_is_left_however_fast() -> None:
+    text = "ask not what your country can do for you"
+    assert kept(text, 0.5) == text
+
+
+def test_a_short_word_said_twice_is_left() -> None:
+    assert kept("no no", 0.1) == "no no"

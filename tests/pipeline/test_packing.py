@@ -97,6 +97,12 @@ def test_a_job_is_short_only_where_a_long_pause_or_the_end_follows(
         assert filled or following.start - job.end >= options.pause - margin
 
 
+def test_a_job_says_where_in_it_somebody_speaks() -> None:
+    probabilities = [0.0] * 20 + [0.9] * 30 + [0.1] * 5 + [0.9] * 20 + [0.0] * 40
+    [job] = jobs_in(packed(sound(probabilities), probabilities, PackingOptions()))
+    assert job.voiced == ((20 * WINDOW, 50 * WINDOW), (55 * WINDOW, 75 * WINDOW))
+
+
 def test_silence_gives_no_job_and_is_reported_as_it_passes() -> None:
     probabilities = [0.0] * 1000
     items = packed(sound(probabilities), probabilities, PackingOptions())

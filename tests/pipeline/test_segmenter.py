@@ -73,7 +73,7 @@ def test_a_span_is_widened_on_both_sides_and_ends_after_the_silence() -> None:
         for event in segmenter.receive(speech):
             seen[number + 1] = event
     assert seen == {
-        22: SpeechStarted(20 * WINDOW - options.pad),  # heard for two windows
+        23: SpeechStarted(20 * WINDOW - options.pad),  # heard for three windows
         40: SpeechEnded(30 * WINDOW + options.pad),
     }
 
@@ -83,7 +83,7 @@ def test_a_breath_between_words_does_not_end_speech_and_a_click_does_not_start_i
     assert len(spans(breath, SegmenterOptions())) == 1
     click = [0.0] * 10 + [0.9] + [0.0] * 10
     assert spans(click, SegmenterOptions()) == []
-    word = [0.0] * 10 + [0.9] * 2 + [0.0] * 10
+    word = [0.0] * 10 + [0.9] * 3 + [0.0] * 10
     assert len(spans(word, SegmenterOptions())) == 1
 
 

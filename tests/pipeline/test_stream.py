@@ -266,7 +266,7 @@ def test_a_word_is_final_within_two_seconds_while_the_speaker_goes_on():
 
 def test_words_are_shown_before_they_are_final_and_a_wrong_one_is_taken_back():
     words = talk(6)
-    guesses = iter([spoken(("w0", 0.5, 0.9)), spoken(("v0", 0.5, 0.9)), ()])
+    guesses = iter([spoken(("w0", 0.5, 0.9)), spoken(("v0", 0.5, 0.9)), (), ()])  # nothing is asked for again at once
     run = stream(voice(words, position(4)), lambda _: heard(next(guesses, words)))
     partials = [event.text for event in run.only(Partial)]
     assert partials[:3] == ["w0", "v0", ""]
@@ -387,13 +387,38 @@ def test_a_given_language_is_never_detected():
     assert not run.only(LanguageDetected)
 
 
-def test_windows_stay_short_in_long_speech_and_what_left_them_is_told_as_context():
+def test_windows_stay_short_in_long_speech():
+    options = StreamOptions()
     words = talk(60, gap=0.05)
-    run = stream(voice(words, position(28)), perfect(words))
-    assert max(len(request.samples) for request in run.requests) <= position(9)
-    last = run.requests[-1]
-    gone = [word.text for word in words if (word.start + word.end) // 2 < last.start]
-    assert last.previous.split() == gone[-40:]
+    run = stream(voice(words, position(28)), perfect(words), options=options)
+    partials = [len(request.samples) for request in run.requests if not request.final]
+    finals = [len(request.samples) for request in run.requests if request.final]
+    assert max(partials) <= options.partial + WINDOW
+    assert max(finals) <= options.final + WINDOW
+
+
+def test_a_turn_is_heard_with_the_speech_before_it():
+    first = talk(5)
+    second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(5, start=4.0)))
+    run = stream(voice((*first, *second), position(8)), perfect((*first, *second)))
+    assert run.text == written((*first, *second))
+    late = [request for request in run.requests if request.start + len(request.samples) > second[0].start]
+    assert all(request.start <= first[0].start for request in late)
+
+
+def test_a_turn_is_heard_alone_once_the_listener_stops_before_it():
+    """A Whisper may take the sentence before a pause for all that was said."""
+    first = talk(5)
+    second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(8, start=4.0)))
+
+    def listen(request: DecodeRequest) -> Heard:
+        return perfect(first if request.start <= first[0].start else second)(request)
+
+    run = stream(voice((*first, *second), position(6.5)), listen)
+    partials = [request for request in run.requests if not request.final and request.start > first[-1].end]
+    assert partials
+    assert run.committed[5:]
+    assert {word.text for word in run.committed[5:]} <= {word.text for word in second}
 
 
 def test_a_newer_request_replaces_one_that_was_not_started():

@@ -24,7 +24,7 @@ def test_cutting_never_moves_what_remains(cuts, end):
         assert window.end == 40 * WINDOW
         assert max(start, cut) - window.start < WINDOW or window.start == window.end
     if end > window.start:
-        samples = window.samples(end)
+        samples = window.samples(window.start, end)
         assert samples[0] == window.start
         assert end <= window.start + len(samples) < end + WINDOW
         assert np.array_equal(samples, np.arange(window.start, window.start + len(samples)))
@@ -35,8 +35,20 @@ def test_speech_goes_with_the_samples():
     for speech in (0.1, 0.9, 0.2, 0.3):
         window.append(frame(0), speech=speech)
     window.cut(WINDOW)
-    assert window.speech(3 * WINDOW) == [0.9, 0.2]
-    assert len(window.samples(3 * WINDOW)) == 2 * WINDOW
+    assert window.speech(0, 3 * WINDOW) == [0.9, 0.2]
+    assert len(window.samples(0, 3 * WINDOW)) == 2 * WINDOW
+
+
+def test_samples_and_voice_between_two_positions_are_whole_frames():
+    window = Window()
+    for number, speech in enumerate((0.1, 0.9, 0.8, 0.2, 0.7)):
+        window.append(frame(number), speech=speech)
+    assert window.samples(WINDOW + 5, 3 * WINDOW - 5)[0] == WINDOW
+    assert len(window.samples(WINDOW + 5, 3 * WINDOW - 5)) == 2 * WINDOW
+    assert window.voiced(0, 5 * WINDOW, 0.5) == ((WINDOW, 3 * WINDOW), (4 * WINDOW, 5 * WINDOW))
+    window.cut(2 * WINDOW)
+    assert window.voiced(0, 5 * WINDOW, 0.5) == ((2 * WINDOW, 3 * WINDOW), (4 * WINDOW, 5 * WINDOW))
+    assert window.voiced(2 * WINDOW, -WINDOW, 0.5) == ()
 
 
 def test_a_full_window_holds_one_decode_job_and_refuses_more():
@@ -45,7 +57,7 @@ def test_a_full_window_holds_one_decode_job_and_refuses_more():
         assert not window.full
         window.append(frame(number), speech=0.0)
     assert window.full
-    assert LONGEST_JOB - WINDOW < len(window.samples(window.end)) <= LONGEST_JOB
+    assert LONGEST_JOB - WINDOW < len(window.samples(0, window.end)) <= LONGEST_JOB
     with pytest.raises(ValueError, match="full"):
         window.append(frame(0), speech=0.0)
     window.cut(WINDOW)

@@ -1,0 +1,65 @@
+"""Speech without words: what is found, and what is left alone."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.audio import position
+from pipeline.recognition.coverage import UNHEARD, unheard
+from pipeline.words import Word
+
+
+def said(*words: tuple[str, float, float]) -> tuple[Word, ...]:
+    return tuple(Word(text, position(start), position(end), 0.9) for text, start, end in words)
+
+
+def spans(*spans: tuple[float, float]) -> tuple[tuple[int, int], ...]:
+    return tuple((position(start), position(end)) for start, end in spans)
+
+
+def test_speech_that_has_its_words_is_heard() -> None:
+    words = said(("so", 0.1, 0.4), ("my", 0.4, 0.6), ("fellow", 0.6, 1.1))
+    assert unheard(words, spans((0.1, 1.1))) == []
+
+
+def test_speech_after_the_last_word_is_not_heard() -> None:
+    assert unheard(said(("hello", 0.0, 0.5)), spans((0.0, 0.5), (2.0, 4.0))) == list(spans((2.0, 4.0)))
+
+
+def test_a_word_that_is_drawn_over_a_sentence_does_not_hide_it() -> None:
+    words = said(("world.", 0.0, 6.0), ("And", 6.0, 6.3))
+    [(start, end)] = unheard(words, spans((0.0, 0.6), (2.0, 6.3)))
+    assert start == position(2.0)
+    assert end == position(6.0)
+
+
+def test_a_word_put_too_early_is_sought_where_the_voice_begins() -> None:
+    assert unheard(said(("hello", 0.0, 3.0)), spans((2.4, 3.0))) == []
+
+
+def test_a_breath_or_a_drawn_out_vowel_is_not_worth_a_look() -> None:
+    assert unheard(said(("so", 0.0, 0.3)), spans((0.0, 0.3), (1.0, 1.6))) == []
+
+
+def test_nothing_is_known_without_a_voice_detector() -> None:
+    assert unheard(said(("so", 0.0, 0.3)), ()) == []
+
+
+@given(
+    gaps=st.lists(st.integers(1, position(2)), min_size=2, max_size=16),
+    words=st.lists(st.tuples(st.integers(0, position(10)), st.integers(0, position(1))), max_size=10),
+)
+def test_stretches_are_in_order_and_begin_and_end_with_voice(gaps, words) -> None:
+    edges = [sum(gaps[: n + 1]) for n in range(len(gaps) // 2 * 2)]
+    voiced = list(zip(edges[::2], edges[1::2], strict=True))
+    spoken, at = [], 0
+    for offset, length in sorted(words):
+        at = max(at, offset)
+        spoken.append(Word("word", at, at + length, 0.9))
+        at += length
+    last = 0
+    for start, end in unheard(spoken, voiced):
+        assert last <= start < end
+        assert any(first <= start < stop for first, stop in voiced)
+        assert any(first < end <= stop for first, stop in voiced)
+        assert end - start >= UNHEARD
+        last = end
