@@ -56,6 +56,7 @@ class StreamOptions:
     speech: float = 0.3  # frames with this speech probability hold words
     partial: int = position(9)  # audio in which a partial is heard: what was decided before the turn fills it up
     final: int = position(14)  # the same for a final
+    apart: int = position(1.5)  # silence after which what was said before is no longer heard with a turn
     known: float = 0.5  # probability that settles the language ...
     known_after: int = position(1.5)  # ... of so much speech, or of any that ended: of less, languages sound alike
 
@@ -367,11 +368,13 @@ class StreamCore:
         assert turn is not None
         length = options.partial if ask.aim is _Aim.PARTIAL else options.final
         begin = max(turn.start - options.lead, self._window.start)
-        earliest = begin if self._alone else self._window.start
+        before = [word for word in kept if word.end <= turn.start]
+        alone = self._alone or not before or turn.start - before[-1].end > options.apart
+        earliest = begin if alone else max(before[0].start - options.lead, self._window.start)
         if ask.end - earliest <= length:
             return earliest
         cuts = [((word.end + after.start) // 2, after.start - word.end) for word, after in pairwise(kept)]
-        if not kept or kept[-1].end <= turn.start:
+        if len(before) == len(kept):
             cuts.append((begin, options.pause))
         cuts = [(at, pause) for at, pause in cuts if at >= earliest] or [(earliest, 0)]
         short = [(at, pause) for at, pause in cuts if ask.end - at <= length] or cuts[-1:]

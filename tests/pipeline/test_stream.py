@@ -399,22 +399,31 @@ def test_windows_stay_short_in_long_speech():
 
 def test_a_turn_is_heard_with_the_speech_before_it():
     first = talk(5)
-    second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(5, start=4.0)))
+    second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(5, start=3.5)))
     run = stream(voice((*first, *second), position(8)), perfect((*first, *second)))
     assert run.text == written((*first, *second))
     late = [request for request in run.requests if request.start + len(request.samples) > second[0].start]
     assert all(request.start <= first[0].start for request in late)
 
 
+def test_a_turn_after_a_long_silence_is_heard_without_the_silence():
+    first = talk(5)
+    second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(5, start=20.0)))
+    run = stream(voice((*first, *second), position(24)), perfect((*first, *second)))
+    assert run.text == written((*first, *second))
+    late = [request for request in run.requests if request.start + len(request.samples) > second[0].start]
+    assert all(request.start >= second[0].start - position(0.5) for request in late)
+
+
 def test_a_turn_is_heard_alone_once_the_listener_stops_before_it():
     """A Whisper may take the sentence before a pause for all that was said."""
     first = talk(5)
-    second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(8, start=4.0)))
+    second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(8, start=3.5)))
 
     def listen(request: DecodeRequest) -> Heard:
         return perfect(first if request.start <= first[0].start else second)(request)
 
-    run = stream(voice((*first, *second), position(6.5)), listen)
+    run = stream(voice((*first, *second), position(7.5)), listen)
     partials = [request for request in run.requests if not request.final and request.start > first[-1].end]
     assert partials
     assert run.committed[5:]

@@ -106,7 +106,7 @@ def test_a_missing_model_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_recording_that_begins_amid_speech_is_heard_from_its_first_word(detector: VoiceDetector) -> None:
-    """The clip is cut inside its first words and sent through a telephone's band; without a calm start it is silence."""
+    """Cut inside its first words and sent through a telephone's band; without a calm start it is silence."""
     samples = read(SPEECH / "human" / "two_cities.flac")[round(0.9 * RATE) : round(5.3 * RATE)]
     spectrum = np.fft.rfft(samples)
     hertz = np.fft.rfftfreq(len(samples), 1 / RATE)

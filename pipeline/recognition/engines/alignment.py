@@ -27,6 +27,8 @@ _STEP = 160  # samples of one loudness value: 10 ms
 _LOUD = 0.3  # of the way from the quietest to the loudest value, in decibels
 _LEAST_RANGE_DB = 6.0  # less than this between them: nothing can be told apart
 _LEAST = RATE // 25  # samples of the shortest word: 40 ms
+_GAP = 30  # steps of silence, 0.3 s, that no word has in it: what sounds after them belongs to the next
+_CLICK = 6  # steps of sound before such a silence that are too short for a word
 _LAST_WORD = RATE // 2  # the most that a last word is drawn out while the sound goes on
 
 
@@ -68,6 +70,7 @@ def words_of(
     spoken = _joined(pieces, _first_frames(path), probabilities, unspaced=language in UNSPACED)
     loud = loud_steps(samples)
     spans = [_inside(max(0, said.start * FRAME - lead), max(0, said.end * FRAME - lead), loud) for said in spoken]
+    spans = _at_gaps(spans, loud)
     if final and spans:
         spans[-1] = (spans[-1][0], _until_quiet(spans[-1][1], loud))
     return tuple(
@@ -157,6 +160,26 @@ def _inside(first: int, last: int, loud: NDArray[np.bool_]) -> tuple[int, int]:
     if not len(heard):
         return first, last
     return max(first, (begin + int(heard[0])) * _STEP), min(last, (begin + int(heard[-1]) + 1) * _STEP)
+
+
+def _at_gaps(spans: Sequence[tuple[int, int]], loud: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The spans, none with a long silence in it: what comes after the silence is the beginning of the next word.
+
+    The attention often finds a word after a pause only once it has sounded for a while, and gives its first sounds to
+    the word before the pause.
+    """
+    apart = list(spans)
+    for index, (first, last) in enumerate(apart):
+        step = first // _STEP
+        heard = step + np.flatnonzero(loud[step : -(-last // _STEP)])
+        pauses = np.flatnonzero(np.diff(heard) > _GAP)
+        if not len(pauses) or pauses[0] + 1 < _CLICK:
+            continue
+        apart[index] = (first, (int(heard[pauses[0]]) + 1) * _STEP)
+        if index + 1 < len(apart) and pauses[-1] == pauses[0]:
+            following = apart[index + 1]
+            apart[index + 1] = (min(following[0], int(heard[pauses[0] + 1]) * _STEP), following[1])
+    return apart
 
 
 def _until_quiet(last: int, loud: NDArray[np.bool_]) -> int:
