@@ -1,22 +1,28 @@
 """The engines of this process, loaded once: production's by configuration, the sandbox's always scripted."""
 
+import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engines.load import EngineSettings, Loaded, choose
+from pipeline.recognition.engines.load import EngineSettings, Fitting, Loaded, choose
 from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.engines.windows import Fit
 from pipeline.recognition.scheduler import Scheduler
 from server.app import Bench
 from server.capacity import sessions_of
 from server.config import Config
 from server.jobs.offer import Offer
 from server.live.hearing import Hearing
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -55,6 +61,8 @@ def _bench(
 ) -> Bench:
     engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
+    if loaded.unfitted is not None:
+        stack.enter_context(_measured(loaded.unfitted, scheduler))
     batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)
     hearing = Hearing(
         engine=engine.name,
@@ -70,6 +78,27 @@ def _bench(
         offer=_offer(loaded),
         statistics=scheduler.statistics,
     )
+
+
+@contextmanager
+def _measured(unfitted: Fitting, scheduler: Scheduler) -> Iterator[None]:
+    """Find out which windows suit the model, beside its other work. Nothing is done outside of an event loop."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # a command, which will be over soon
+        yield
+        return
+    measuring = loop.create_task(unfitted.run(partial(scheduler.take_turn, tenant="windows")), name="windows")
+    measuring.add_done_callback(_tell_failure)
+    try:
+        yield
+    finally:
+        measuring.cancel()
+
+
+def _tell_failure(measuring: "asyncio.Task[Fit]") -> None:
+    if not measuring.cancelled() and (error := measuring.exception()) is not None:
+        log.warning("which windows suit the model could not be measured: %s", error)
 
 
 def _offer(loaded: Loaded) -> Offer:
