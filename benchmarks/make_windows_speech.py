@@ -1,56 +1,62 @@
-"""Write the speech that a model's windows are fitted on: python benchmarks/make_windows_speech.py
+"""Write the speech that a model's windows are fitted on: .venv/bin/python -m benchmarks.make_windows_speech
 
-From the clips in tests/speech, cut into sentences at their pauses where the word times are known.
+From the clips in tests/speech: people reading English (public domain), and espeak-ng in Spanish for models that know
+more than one language. Samples are stored as differences, which compress better.
 """
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import soundfile
 
-ROOT = Path(__file__).parents[1]
-CLIPS = {
-    "espeak en": ("espeak/en_06", "espeak/en_07", "espeak/en_08", "espeak/en_05"),
-    "espeak es": ("espeak/es_11", "espeak/es_12"),
-    "flite": ("flite/rms_0", "flite/slt_1", "flite/awb_2"),
-}
-PAUSE_S = 0.2
+from benchmarks.conditions import pauses
+from benchmarks.measure import ROOT
+from benchmarks.tracks import Track, clips
+from pipeline.audio import RATE
 
-
-def sentences(row: dict[str, Any], samples: Any) -> Iterator[tuple[str, Any]]:
-    """(text, samples) of each sentence; the whole clip where the word times are not known."""
-    words = row["words"]
-    if words is None:
-        yield row["text"], samples
-        return
-    first, begin = 0, 0
-    for index, (word, _, end) in enumerate(words):
-        last = index == len(words) - 1
-        if last or (word[-1] in ".?!" and words[index + 1][1] - end >= PAUSE_S):
-            cut = len(samples) if last else round((end + words[index + 1][1]) / 2 * 16_000)
-            yield " ".join(entry[0] for entry in words[first : index + 1]), samples[begin:cut]
-            first, begin = index + 1, cut
+PEOPLE = (
+    "austen_0870",
+    "austen_0880",
+    "austen_0890",
+    "austen_0920",
+    "austen_0930",
+    "LJ001-0002",
+    "LJ001-0004",
+    "LJ001-0013",
+    "jfk",
+)
+SPANISH = ("es_11",)
+OUT = ROOT / "pipeline/recognition/engines/windows_speech.npz"
 
 
 def main() -> None:
-    manifest = {row["file"]: row for row in json.loads((ROOT / "tests/speech/manifest.json").read_text())}
+    people = {clip.name: clip for clip in clips(ROOT / "tests/speech/human")}
+    made = {clip.name: clip for clip in clips(ROOT / "tests/speech") if "espeak" in clip.name}
+    chosen = [("people", _named(people, name)) for name in PEOPLE]
+    chosen += [("espeak es", _named(made, name)) for name in SPANISH]
     rows, arrays = [], {}
-    for voice, names in CLIPS.items():
-        for name in names:
-            row = manifest[f"{name}.flac"]
-            samples, _ = soundfile.read(ROOT / "tests/speech" / row["file"], dtype="int16")
-            for text, part in sentences(row, samples):
-                key = f"s{len(rows):02}"
-                arrays[key] = part
-                rows.append({"name": key, "text": text, "language": row["language"], "voice": voice})
+    for number, (voice, clip) in enumerate(chosen):
+        name = f"s{number:02}"
+        samples = np.round(clip.samples * 32768).clip(-32768, 32767).astype(np.int16)
+        arrays[name] = np.diff(samples, prepend=np.int16(0))  # wraps around, and back when it is summed up
+        rows.append(
+            {
+                "name": name,
+                "voice": voice,
+                "language": clip.language,
+                "words": [[word.text, round(word.start, 2), round(word.end, 2)] for word in clip.truth],
+                "cuts": [[round(at, 3), words] for at, words in pauses(clip)],
+            }
+        )
     arrays["rows"] = np.frombuffer(json.dumps(rows, ensure_ascii=False).encode(), dtype=np.uint8)
-    out = ROOT / "pipeline/recognition/engines/windows_speech.npz"
-    np.savez_compressed(out, **arrays)
-    seconds = sum(len(array) for key, array in arrays.items() if key != "rows") / 16_000
-    print(f"{len(rows)} sentences, {seconds:.0f} s, {out.stat().st_size} bytes")
+    np.savez_compressed(OUT, **arrays)
+    seconds = sum(len(array) for name, array in arrays.items() if name != "rows") / RATE
+    print(f"{len(rows)} clips, {seconds:.0f} s, {sum(len(row['words']) for row in rows)} words, ", end="")
+    print(f"{OUT.stat().st_size} bytes")
+
+
+def _named(found: dict[str, Track], name: str) -> Track:
+    [clip] = [clip for key, clip in found.items() if key.removesuffix(".flac").endswith(name)]
+    return clip
 
 
 if __name__ == "__main__":

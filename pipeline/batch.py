@@ -28,7 +28,18 @@ from pipeline.words import Chunk, Segment
 T = TypeVar("T")
 
 CHUNK = 15 * RATE  # audio after which a chunk ends with the decode job in hand: progress and checkpoint
-BATCHES_AHEAD = 2  # of the engine's size, that one file may have waiting: enough to fill one while one runs
+JOB_ENDS = RATE  # a job is long enough when it has no more than this left
+BATCHES_AHEAD = (
+    2  # for each call of the engine, that one file may have in the scheduler's hands: one waits while one is heard
+)
+
+
+def packing(engine: Engine) -> PackingOptions:
+    """How speech is cut into jobs for an engine: at the first pause in the last second that a job may have, or before.
+
+    Fuller jobs cost less for each second of audio, and what follows is heard with what came before.
+    """
+    return PackingOptions(target=engine.job - JOB_ENDS, longest=engine.job)
 
 
 class Recognition(Protocol):
@@ -114,7 +125,7 @@ class Batch:
         def found() -> Iterator[Packed]:
             with self._isolation.decoding(path, limits) as audio:
                 voice = self._voice.stream() if self._voice else None
-                yield from speech_jobs(audio, voice, PackingOptions(target=self._engine.job))
+                yield from speech_jobs(audio, voice, packing(self._engine))
                 notes.extend(audio.notes)
 
         async with on_thread(found(), self._threads) as items:
@@ -136,7 +147,7 @@ class _Line:
     ) -> None:
         self._recognition = recognition
         self._options = options
-        self._most = BATCHES_AHEAD * engine.most
+        self._most = BATCHES_AHEAD * engine.most * engine.replicas
         self._entries: deque[_Entry] = deque()
         self.language = language or (None if options.language is None else (options.language, None))
 

@@ -120,41 +120,75 @@ class Service:
 
 
 def build(
-    config: Config, *, limits: Limits, storage: Storage, engines: Mapping[str, ServedEngine], isolation: Isolation,
-    estimator: Estimator, public_base_url: str, live_rules: LiveRules = LIVE_RULES,
-) -> Service:  # fmt: skip
+    config: Config,
+    *,
+    limits: Limits,
+    storage: Storage,
+    engines: Mapping[str, ServedEngine],
+    isolation: Isolation,
+    estimator: Estimator,
+    public_base_url: str,
+    live_rules: LiveRules = LIVE_RULES,
+) -> Service:
     """Make the service. *engines* has those of the production and of the sandbox environment. Nothing runs yet."""
     domain = build_domain(
-        config, limits=limits, storage=storage, engines=engines, isolation=isolation,
-        links=Links(public_base_url, storage.signing_keys), live_rules=live_rules,
-    )  # fmt: skip
+        config,
+        limits=limits,
+        storage=storage,
+        engines=engines,
+        isolation=isolation,
+        links=Links(public_base_url, storage.signing_keys),
+        live_rules=live_rules,
+    )
     app = with_middleware(
         build_routes(config, domain, limits=limits, estimator=estimator),
-        cors_origins=config.cors_origins, metrics=domain.metrics, new_request_id=partial(fresh_id, Prefix.REQUEST),
+        cors_origins=config.cors_origins,
+        metrics=domain.metrics,
+        new_request_id=partial(fresh_id, Prefix.REQUEST),
         sandbox_host=config.sandbox_host,
-    )  # fmt: skip
+    )
     return Service(app, domain)
 
 
 def build_workers(
-    name: str, config: Config, *, limits: Limits, storage: Storage, engines: Mapping[str, ServedEngine],
-    egress: Egress, prober: Prober, metrics: Metrics,
-) -> Workers:  # fmt: skip
+    name: str,
+    config: Config,
+    *,
+    limits: Limits,
+    storage: Storage,
+    engines: Mapping[str, ServedEngine],
+    egress: Egress,
+    prober: Prober,
+    metrics: Metrics,
+) -> Workers:
     """Make the workers of one process: the server's, or those of `scribewire worker`."""
     tools = Tools(
-        jobs=storage.jobs, blobs=storage.blobs, fetcher=Fetcher(egress, storage.blobs), prober=prober,
+        jobs=storage.jobs,
+        blobs=storage.blobs,
+        fetcher=Fetcher(egress, storage.blobs),
+        prober=prober,
         rules=WorkerRules(),
-    )  # fmt: skip
+    )
     return Workers(
-        name=name, tools=tools, batches={environment: engine.batch for environment, engine in engines.items()},
-        plans=Plans(storage.accounts, limits), metrics=metrics, count=config.workers,
-    )  # fmt: skip
+        name=name,
+        tools=tools,
+        batches={environment: engine.batch for environment, engine in engines.items()},
+        plans=Plans(storage.accounts, limits),
+        metrics=metrics,
+        count=config.workers,
+    )
 
 
 def build_domain(
-    config: Config, *, limits: Limits, storage: Storage, engines: Mapping[str, ServedEngine], isolation: Isolation,
-    links: Links, live_rules: LiveRules,
-) -> Domain:  # fmt: skip
+    config: Config,
+    *,
+    limits: Limits,
+    storage: Storage,
+    engines: Mapping[str, ServedEngine],
+    isolation: Isolation,
+    links: Links,
+    live_rules: LiveRules,
+) -> Domain:
     """Make everything below the routes."""
     metrics, closing, partials = Metrics(), asyncio.Event(), Partials()
     for environment, engine in engines.items():
@@ -162,26 +196,48 @@ def build_domain(
     name = f"{SERVER}{os.uname().nodename}:{os.getpid()}"
     desk = Desk(
         DeskParts(
-            worker=name, storage=storage, partials=partials, isolation=isolation,
+            worker=name,
+            storage=storage,
+            partials=partials,
+            isolation=isolation,
             engines={environment: engine.live for environment, engine in engines.items()},
-            plans=Plans(storage.accounts, limits), metrics=metrics, closing=closing, rules=live_rules,
+            plans=Plans(storage.accounts, limits),
+            metrics=metrics,
+            closing=closing,
+            rules=live_rules,
         )
-    )  # fmt: skip
+    )
     records = Records(storage.jobs, links, desk)
     egress = open_egress(config)
     courier = Courier(egress, limits.webhooks)
     prober = Prober(isolation, storage.blobs)
     return Domain(
-        storage=storage, engines=engines, metrics=metrics, closing=closing, links=links, records=records,
-        egress=egress, courier=courier, prober=prober, desk=desk,
-        following=Following(events=storage.events, partials=partials, jobs=storage.jobs, records=records,
-                            metrics=metrics, closing=closing),
-        workers=build_workers(name, config, limits=limits, storage=storage, engines=engines, egress=egress,
-                              prober=prober, metrics=metrics),
-        deliveries=Deliveries(storage=storage, records=records, courier=courier, metrics=metrics,
-                              rules=limits.webhooks),
+        storage=storage,
+        engines=engines,
+        metrics=metrics,
+        closing=closing,
+        links=links,
+        records=records,
+        egress=egress,
+        courier=courier,
+        prober=prober,
+        desk=desk,
+        following=Following(
+            events=storage.events,
+            partials=partials,
+            jobs=storage.jobs,
+            records=records,
+            metrics=metrics,
+            closing=closing,
+        ),
+        workers=build_workers(
+            name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
+        ),
+        deliveries=Deliveries(
+            storage=storage, records=records, courier=courier, metrics=metrics, rules=limits.webhooks
+        ),
         sweeper=Sweeper(storage.jobs, storage.blobs),
-    )  # fmt: skip
+    )
 
 
 def open_egress(config: Config) -> Egress:
@@ -193,45 +249,109 @@ def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: E
     storage, base_url, keys = domain.storage, domain.links.public_base_url, domain.storage.signing_keys
     seats, waiter = Seats(limits.streams), JobWaiter(storage.jobs, domain.closing)
     door = Door(
-        accounts=storage.accounts, counters=storage.counters, limits=limits, keys=keys,
+        accounts=storage.accounts,
+        counters=storage.counters,
+        limits=limits,
+        keys=keys,
         trusted_proxies=config.trusted_proxies,
-    )  # fmt: skip
+    )
     accepting = Accepting(
-        storage.jobs, storage.outbox, domain.egress,
+        storage.jobs,
+        storage.outbox,
+        domain.egress,
         {environment: engine.offer for environment, engine in domain.engines.items()},
-    )  # fmt: skip
+    )
     transcriptions = Transcriptions(
-        uploads=Uploads(storage.blobs), prober=domain.prober, jobs=storage.jobs, waiter=waiter, accepting=accepting,
-        records=domain.records, links=domain.links,
-        wait_limits=WaitLimits(default_s=config.wait_default, max_s=config.wait_max), closing=domain.closing,
-    )  # fmt: skip
+        uploads=Uploads(storage.blobs),
+        prober=domain.prober,
+        jobs=storage.jobs,
+        waiter=waiter,
+        accepting=accepting,
+        records=domain.records,
+        links=domain.links,
+        wait_limits=WaitLimits(default_s=config.wait_default, max_s=config.wait_max),
+        closing=domain.closing,
+    )
     ops = Ops(
-        jobs=storage.jobs, outbox=storage.outbox, metrics=domain.metrics, base_url=base_url,
+        jobs=storage.jobs,
+        outbox=storage.outbox,
+        metrics=domain.metrics,
+        base_url=base_url,
         ready=lambda: None if domain.closing.is_set() else _describe_engine(domain.engines["production"]),
-    )  # fmt: skip
+    )
     sockets = LiveSockets(
-        door=door, jobs=storage.jobs, events=storage.events, desk=domain.desk, following=domain.following,
-        seats=seats, metrics=domain.metrics, origins=config.cors_origins,
-    )  # fmt: skip
+        door=door,
+        jobs=storage.jobs,
+        events=storage.events,
+        desk=domain.desk,
+        following=domain.following,
+        seats=seats,
+        metrics=domain.metrics,
+        origins=config.cors_origins,
+    )
     groups: list[HasOperations] = [
         transcriptions,
-        Jobs(door=door, jobs=storage.jobs, waiter=waiter, blobs=storage.blobs, records=domain.records,
-             links=domain.links, wait_max_s=config.wait_max),
-        EventStreams(door=door, jobs=storage.jobs, events=storage.events, following=domain.following,
-                     metrics=domain.metrics, seats=seats),
-        LiveRequests(door=door, jobs=storage.jobs, desk=domain.desk, accepting=accepting, waiter=waiter,
-                     records=domain.records, links=domain.links, finish_wait_s=config.wait_default),
-        Webhooks(jobs=storage.jobs, outbox=storage.outbox, egress=domain.egress, courier=domain.courier,
-                 records=domain.records),
-        Accounts(door=door, storage=storage, limits=limits, keys=keys,
-                 signup=SignUp(mode=config.signup, token=config.signup_token)),
-        Estimates(estimator=estimator, thread=ThreadPoolExecutor(1, "estimates"), counters=storage.counters,
-                  jobs=storage.jobs, limits=limits, keys=keys),
-        OpenAI(transcriptions=transcriptions, waiter=waiter, jobs=storage.jobs, blobs=storage.blobs,
-               following=domain.following, quiet_s=limits.streams.keep_alive_s, offers=accepting.offers),
+        Jobs(
+            door=door,
+            jobs=storage.jobs,
+            waiter=waiter,
+            blobs=storage.blobs,
+            records=domain.records,
+            links=domain.links,
+            wait_max_s=config.wait_max,
+        ),
+        EventStreams(
+            door=door,
+            jobs=storage.jobs,
+            events=storage.events,
+            following=domain.following,
+            metrics=domain.metrics,
+            seats=seats,
+        ),
+        LiveRequests(
+            door=door,
+            jobs=storage.jobs,
+            desk=domain.desk,
+            accepting=accepting,
+            waiter=waiter,
+            records=domain.records,
+            links=domain.links,
+            finish_wait_s=config.wait_default,
+        ),
+        Webhooks(
+            jobs=storage.jobs,
+            outbox=storage.outbox,
+            egress=domain.egress,
+            courier=domain.courier,
+            records=domain.records,
+        ),
+        Accounts(
+            door=door,
+            storage=storage,
+            limits=limits,
+            keys=keys,
+            signup=SignUp(mode=config.signup, token=config.signup_token),
+        ),
+        Estimates(
+            estimator=estimator,
+            thread=ThreadPoolExecutor(1, "estimates"),
+            counters=storage.counters,
+            jobs=storage.jobs,
+            limits=limits,
+            keys=keys,
+        ),
+        OpenAI(
+            transcriptions=transcriptions,
+            waiter=waiter,
+            jobs=storage.jobs,
+            blobs=storage.blobs,
+            following=domain.following,
+            quiet_s=limits.streams.keep_alive_s,
+            offers=accepting.offers,
+        ),
         ops,
         Pages(index=ops.index, base_url=base_url),
-    ]  # fmt: skip
+    ]
     operations = [operation for group in groups for operation in group.operations()]
     operations += Description(operations, base_url=base_url).operations()
     return Router([*_resources(operations, door), *sockets.routes()], redirect_slashes=False, default=not_found)

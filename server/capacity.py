@@ -16,7 +16,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, Engine
 
 FILE_NAME = "capacity.json"
-WINDOW_S = 5  # of a usual live request: the words of a phrase and a little before them
+WINDOW_S = 8  # of a usual live request: the words of a phrase and the speech before them
 STEP_S = 1.0  # between two requests of a session, so that it feels quick
 BUSY = 0.85  # share of the time that the model may be busy; the rest is for bursts
 ROUNDS = 3  # measurements, of which the median counts ...
@@ -39,7 +39,7 @@ def measure(engine: Engine, speech: Samples) -> Capacity:
     speech = np.resize(speech, WINDOW_S * RATE)
     alone_s = _median_s(lambda: _asked(engine, speech, 1))
     shared_s = _median_s(lambda: _asked(engine, speech, engine.most))
-    sessions = BUSY * engine.most * STEP_S / shared_s
+    sessions = BUSY * engine.replicas_amid_speech * engine.most * STEP_S / shared_s
     return Capacity(
         engine.name, engine.model, max(1, int(sessions)), round(alone_s * 1000, 1), round(shared_s * 1000, 1)
     )

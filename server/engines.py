@@ -1,16 +1,20 @@
 """Loading the engines of this process: production's by its settings, the sandbox's always scripted."""
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engines.load import EngineSettings, Loaded, choose
+from pipeline.recognition.engines.load import EngineSettings, Fitting, Loaded, choose
 from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.engines.windows import Fit
 from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
 from server.capacity import sessions_of
 from server.config import Config
@@ -29,6 +33,9 @@ class ServedEngine:
     statistics: Callable[[], SchedulerStatistics]
 
 
+log = logging.getLogger(__name__)
+
+
 @contextmanager
 def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
     """Load every environment's engine and the decoder that they share. Raises ModelUnavailable."""
@@ -45,17 +52,28 @@ def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
 
 def settings(config: Config) -> EngineSettings:
     return EngineSettings(
-        engine=config.engine, model=config.whisper_model, device=config.device, compute_type=config.compute_type,
-        threads=config.model_threads, download_wait_s=config.model_download_s,
-    )  # fmt: skip
+        engine=config.engine,
+        model=config.whisper_model,
+        device=config.device,
+        compute_type=config.compute_type,
+        threads=config.model_threads,
+        download_wait_s=config.model_download_s,
+    )
 
 
 def _served(
-    stack: ExitStack, loaded: Loaded, voice: VoiceDetector | None, isolation: Isolation, threads: Executor, *,
+    stack: ExitStack,
+    loaded: Loaded,
+    voice: VoiceDetector | None,
+    isolation: Isolation,
+    threads: Executor,
+    *,
     data_dir: Path,
-) -> ServedEngine:  # fmt: skip
+) -> ServedEngine:
     engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
+    if loaded.unfitted is not None:
+        stack.enter_context(_measured(loaded.unfitted, scheduler))
     batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)
     live = LiveEngine(
         engine=engine.name,
@@ -66,6 +84,27 @@ def _served(
         most=sessions_of(engine, data_dir),
     )
     return ServedEngine(batch=batch, live=live, offer=_offer(loaded), statistics=scheduler.statistics)
+
+
+@contextmanager
+def _measured(unfitted: Fitting, scheduler: Scheduler) -> Iterator[None]:
+    """Find out which windows suit the model, beside its other work. Nothing is done outside of an event loop."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # a command, which will be over soon
+        yield
+        return
+    measuring = loop.create_task(unfitted.run(partial(scheduler.take_turn, tenant="windows")), name="windows")
+    measuring.add_done_callback(_tell_failure)
+    try:
+        yield
+    finally:
+        measuring.cancel()
+
+
+def _tell_failure(measuring: "asyncio.Task[Fit]") -> None:
+    if not measuring.cancelled() and (error := measuring.exception()) is not None:
+        log.warning("which windows suit the model could not be measured: %s", error)
 
 
 def _offer(loaded: Loaded) -> Offer:

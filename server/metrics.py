@@ -42,9 +42,11 @@ class Metrics:
             registry=r,
         )
         self.websockets = Counter(
-            "scribewire_websockets_total", "WebSockets that ended, by close code or HTTP status", ["route", "code"],
+            "scribewire_websockets_total",
+            "WebSockets that ended, by close code or HTTP status",
+            ["route", "code"],
             registry=r,
-        )  # fmt: skip
+        )
         self.live_sessions = Gauge("scribewire_live_sessions", "Live sessions in this process", registry=r)
         self.live_words = Counter("scribewire_live_words_total", "Final words of live sessions", registry=r)
         self.live_partials = Counter("scribewire_live_partials_total", "Partials of live sessions", registry=r)

@@ -34,7 +34,7 @@ class Heard:
 
 
 class Engine(Protocol):
-    """One loaded model. Its calls block and come from one thread at a time: the scheduler's."""
+    """One loaded model. Its calls block. At most `replicas` of them run at the same time, each on its own thread."""
 
     @property
     def name(self) -> str:
@@ -57,8 +57,18 @@ class Engine(Protocol):
         ...
 
     @property
+    def replicas(self) -> int:
+        """How many calls this engine answers at the same time, using the whole machine; at least 1."""
+        ...
+
+    @property
+    def replicas_amid_speech(self) -> int:
+        """The same while people speak: a core is left to everything else. At least 1, at most *replicas*."""
+        ...
+
+    @property
     def job(self) -> int:
-        """Samples of a decode job that this model hears best, at most LONGEST_JOB: what files are cut into."""
+        """The most samples of a file that this model should hear at once, at most LONGEST_JOB."""
         ...
 
     def bucket(self, request: DecodeRequest) -> Hashable:
@@ -73,7 +83,7 @@ class Engine(Protocol):
         ...
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
-        """The language most probably spoken over all *windows* (1..most) and its probability."""
+        """The language most probably spoken over all *windows* (at least one) and its probability."""
         ...
 
     def close(self) -> None:

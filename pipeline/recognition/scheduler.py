@@ -1,9 +1,11 @@
 """One loaded model, shared by everyone: whose window is heard next, and with whom it shares a call.
 
-The model takes one call at a time, on a thread of its own. Whenever it is idle, the most urgent window waiting is
-chosen: live before files, finals before partials, the longest waiting first; among files, whoever has had the least of
-the model. Windows of the same bucket fill the call up to what the engine takes, those of files only as long as it stays
-short. Nobody waits for a batch to fill: batches form by themselves when there is more to do than the model can.
+The model takes as many calls at a time as its engine has replicas, each on a thread of its own. While people speak it
+takes fewer, so that a processor core is left to everything else; live windows then do not wait until the calls of files
+that are under way have ended. Whenever there is room, the most urgent window waiting is chosen: live before files,
+finals before partials, the longest waiting first; among files, whoever has had the least of the model. Windows of the
+same bucket fill the call up to what the engine takes, those of files only as long as it stays short. Nobody waits for a
+batch to fill: batches form by themselves when there is more to do than the model can.
 
 For one event loop at a time.
 """
@@ -18,11 +20,13 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, EngineTimeout
 from pipeline.recognition.engine import DecodeRequest, Engine, Heard
+
+T = TypeVar("T")
 
 MOST_WAITING = 4096
 """Windows that may wait; each holds up to 30 s of audio, 2 MB. More are refused."""
@@ -51,6 +55,9 @@ SMOOTHING = 0.2
 
 FORGETTING = 0.05
 """The same, where falling behind is made up for: one good moment is not yet room for more."""
+
+LANGUAGE_WINDOWS = 8
+"""Windows of a file whose language is asked: those of 30 s of speech."""
 
 MEMORY_S = 10.0
 """Work that is so long ago weighs a third in the utilisation."""
@@ -88,7 +95,7 @@ class SchedulerStatistics:
     calls: int = 0
     failures: int = 0
     behind_s: float = 0.0  # how long the live window that waits longest has waited, on average of the last calls
-    utilisation: float = 0.0  # average share of time in which the model works, 0..1
+    utilisation: float = 0.0  # average share of the calls that may be under way at the same time, 0..1
 
 
 @dataclass(slots=True, eq=False)
@@ -110,13 +117,13 @@ class Scheduler:
     def __init__(self, engine: Engine, *, longest_call_s: float = LONGEST_CALL_S) -> None:
         self._engine = engine
         self._longest_call_s = longest_call_s
-        self._thread = ThreadPoolExecutor(1, f"model {engine.model}", initializer=_yield_to_others)
+        self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}", initializer=_yield_to_others)
         self._waiting: list[_Work] = []
-        self._calling: asyncio.Task[None] | None = None
-        self._hanging = False
+        self._calling: dict[asyncio.Task[None], Urgency] = {}  # the calls under way
+        self._hanging = 0  # of them
         self._fairness = _Fairness()
         self._numbers = SchedulerStatistics()
-        self._idle_since = time.monotonic()
+        self._weighed_at = time.monotonic()
         self._spoken_at = -math.inf  # when the last live window came
         self._file_window_s = 0.0  # average time of the model for a window of a file
         self._closed = False
@@ -145,15 +152,21 @@ class Scheduler:
     async def detect_language(
         self, windows: Sequence[Samples], *, tenant: str, urgency: Urgency = Urgency.BATCH
     ) -> tuple[str, float]:
-        """The language of the first of *windows* that the engine takes in one call, and its probability.
+        """The language of the first LANGUAGE_WINDOWS of *windows*, and its probability.
 
         Raises EngineFailed, EngineTimeout.
         """
-        windows = windows[: self._engine.most]
+        windows = windows[:LANGUAGE_WINDOWS]
         audio_s = sum(map(len, windows)) / RATE
         work = _Work(self._detect, windows, object(), urgency, tenant, audio_s, time.monotonic())
         found: tuple[str, float] = await self._submit(work)
         return found
+
+    async def take_turn(self, call: Callable[[], T], *, tenant: str, urgency: Urgency = Urgency.BATCH) -> T:
+        """The answer of *call*, which uses the model, once it is its turn. Raises EngineFailed, EngineTimeout."""
+        work = _Work(lambda calls: [calls[0]()], call, object(), urgency, tenant, 0.0, time.monotonic())
+        answer: T = await self._submit(work)
+        return answer
 
     def admit(self, growth: float = 1.0) -> None:
         """Returns iff there is room for *growth* times the live windows of the last seconds. Raises Overloaded."""
@@ -168,12 +181,12 @@ class Scheduler:
         return replace(self._numbers, waiting=len(self._waiting), utilisation=self._utilisation)
 
     def close(self) -> None:
-        """Take no more work; whoever waits gets EngineFailed. Waits for the call in progress, unless it hangs."""
+        """Take no more work; whoever waits gets EngineFailed. Waits for the calls under way, unless one hangs."""
         self._closed = True
         for work in self._waiting:
             _fail(work, EngineFailed("the recogniser was closed"))
         self._waiting.clear()
-        self._thread.shutdown(wait=not self._hanging, cancel_futures=True)
+        self._threads.shutdown(wait=not self._hanging, cancel_futures=True)
 
     async def _submit(self, work: _Work) -> Any:
         if self._closed:
@@ -194,14 +207,36 @@ class Scheduler:
                 self._waiting.remove(work)
 
     def _call_next(self) -> None:
-        """Start the next call, if the model is idle and somebody waits."""
-        if self._calling is not None or self._closed:
-            return
-        self._count_behind()
-        if self._waiting:
+        """Start as many calls as there is room for, if somebody waits."""
+        while not self._closed and not self._hanging:
+            if self._has_room(Urgency.FINAL):
+                self._count_behind()
+            if not self._waiting or not any(map(self._has_room, Urgency)):
+                return
             group = self._chosen()
+            if not self._has_room(group[0].urgency):
+                return
             self._waiting = [work for work in self._waiting if work not in group]
-            self._calling = asyncio.get_running_loop().create_task(self._call(group), name="model call")
+            self._weigh()
+            calling = asyncio.get_running_loop().create_task(self._call(group), name="model call")
+            self._calling[calling] = group[0].urgency
+
+    def _has_room(self, urgency: Urgency) -> bool:
+        """Whether one more call of this urgency may be started."""
+        files = sum(one is Urgency.BATCH for one in self._calling.values())
+        if urgency is Urgency.BATCH:
+            return len(self._calling) < self._most_calls
+        # Files that are under way are on their way out: the core that was to be left free is so once they have ended.
+        return (
+            len(self._calling) - files < self._engine.replicas_amid_speech
+            and len(self._calling) < self._engine.replicas
+        )
+
+    @property
+    def _most_calls(self) -> int:
+        """How many may be under way at the same time."""
+        spoken = time.monotonic() - self._spoken_at < PAUSE_S
+        return self._engine.replicas_amid_speech if spoken else self._engine.replicas
 
     def _chosen(self) -> list[_Work]:
         """The most urgent work, and what may share its call, most urgent first."""
@@ -235,26 +270,28 @@ class Scheduler:
         if work.urgency is not Urgency.BATCH:
             return (work.urgency, 0.0, work.since)
         starving = now - max(work.since, self._fairness.last_batch) > STARVING_S
+        starving = starving and Urgency.BATCH not in self._calling.values()
         return (-1.0 if starving else work.urgency, self._fairness.used(work.tenant), work.since)
 
     async def _call(self, group: Sequence[_Work]) -> None:
         began = time.monotonic()
-        self._count_idle(began)
         items = [work.item for work in group]
-        answering = asyncio.get_running_loop().run_in_executor(self._thread, group[0].run, items)
+        answering = asyncio.get_running_loop().run_in_executor(self._threads, group[0].run, items)
         try:
             await asyncio.wait({answering}, timeout=self._longest_call_s)
             if not answering.done():
-                self._hanging = True
+                self._hanging += 1
                 for work in [*group, *self._waiting]:
                     _fail(work, EngineTimeout(f"the recogniser gave no answer in {self._longest_call_s:g} s"))
                 self._waiting.clear()
                 await asyncio.wait({answering})  # until it comes back, if ever, nothing else can be asked
-                self._hanging = False
+                self._hanging -= 1
             self._answer(group, answering)
         finally:
-            self._count_call(group, time.monotonic() - began)
-            self._calling = None
+            self._count_call(group, began)
+            calling = asyncio.current_task()
+            assert calling is not None
+            del self._calling[calling]
             self._call_next()
 
     def _answer(self, group: Sequence[_Work], answering: "asyncio.Future[Sequence[Any]]") -> None:
@@ -274,9 +311,10 @@ class Scheduler:
 
     @property
     def _utilisation(self) -> float:
-        """Up to now: a model that nobody asked since has been idle."""
-        idle_s = 0.0 if self._calling is not None else time.monotonic() - self._idle_since
-        return self._numbers.utilisation * math.exp(-idle_s / MEMORY_S)
+        """Up to now."""
+        busy = min(1.0, len(self._calling) / self._most_calls)
+        weight = 1 - math.exp(-(time.monotonic() - self._weighed_at) / MEMORY_S)
+        return self._numbers.utilisation + weight * (busy - self._numbers.utilisation)
 
     def _count_behind(self) -> None:
         """Finals go first, so who waits longest is heard last: his wait tells of the load, an average one does not."""
@@ -287,29 +325,27 @@ class Scheduler:
         more_s = time.monotonic() - min(since) - self._numbers.behind_s
         self._numbers.behind_s += (SMOOTHING if more_s > 0 else FORGETTING) * more_s
 
-    def _count_idle(self, now: float) -> None:
-        self._weigh(now - self._idle_since, working=False)
-
-    def _count_call(self, group: Sequence[_Work], took_s: float) -> None:
+    def _count_call(self, group: Sequence[_Work], began: float) -> None:
+        self._weigh()
+        now = time.monotonic()
         self._numbers.calls += 1
-        self._weigh(took_s, working=True)
-        self._idle_since = time.monotonic()
+        took_s = now - began
         for work in group:
             counts = self._numbers.work[work.urgency]
             counts.windows += 1
             counts.audio_s += work.audio_s
-            counts.waited_s += self._idle_since - took_s - work.since
+            counts.waited_s += began - work.since
             counts.busy_s += took_s / len(group)
             self._fairness.spend(work.tenant, took_s / len(group))
         if group[0].urgency is Urgency.BATCH:
-            self._fairness.last_batch = self._idle_since
+            self._fairness.last_batch = now
             weight = SMOOTHING if self._file_window_s else 1.0
             self._file_window_s += weight * (took_s / len(group) - self._file_window_s)
 
-    def _weigh(self, span_s: float, *, working: bool) -> None:
-        """Let a stretch of work or of idleness count in the utilisation, by its length."""
-        weight = 1 - math.exp(-span_s / MEMORY_S)
-        self._numbers.utilisation += weight * (working - self._numbers.utilisation)
+    def _weigh(self) -> None:
+        """Let the time since this was called last count in the utilisation: before calls begin and end."""
+        self._numbers.utilisation = self._utilisation
+        self._weighed_at = time.monotonic()
 
     def _detect(self, items: Sequence[Sequence[Samples]]) -> Sequence[tuple[str, float]]:
         return [self._engine.detect_language(windows) for windows in items]

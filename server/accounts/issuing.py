@@ -28,9 +28,15 @@ def issue_key(account_id: str, *, environment: str, name: str | None) -> Issued:
     """Make a key for an account. The caller stores it."""
     secret = make_key(environment, secrets.token_bytes(KEY_CHANCE_BYTES))
     key = ApiKey(
-        id=fresh_id(Prefix.KEY), account=account_id, environment=environment, name=name, hash=digest(secret),
-        prefix=display_prefix(secret), last4=last4(secret), created_at=now_ms(),
-    )  # fmt: skip
+        id=fresh_id(Prefix.KEY),
+        account=account_id,
+        environment=environment,
+        name=name,
+        hash=digest(secret),
+        prefix=display_prefix(secret),
+        last4=last4(secret),
+        created_at=now_ms(),
+    )
     return Issued(key, secret)
 
 

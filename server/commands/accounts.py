@@ -20,18 +20,25 @@ def add(commands: Any) -> None:
     plan.add_argument("account")
     plan.add_argument("plan")
     plan.add_argument(
-        "--limit", action="append", default=[], metavar="NAME=NUMBER",
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
         help="one of the plan's numbers for this account alone, as in limits.toml; may be repeated; 'unlimited' too",
-    )  # fmt: skip
+    )
     plan.set_defaults(run=run, act=_set_plan)
 
 
 async def _list(storage: Storage, _given: argparse.Namespace, _config: Config) -> Any:
     return [
-        {"account_id": account.id, "plan": account.plan, "limits": dict(account.limits),
-         "created_at": iso(account.created_at)}
+        {
+            "account_id": account.id,
+            "plan": account.plan,
+            "limits": dict(account.limits),
+            "created_at": iso(account.created_at),
+        }
         for account in await storage.accounts.accounts()
-    ]  # fmt: skip
+    ]
 
 
 async def _set_plan(storage: Storage, given: argparse.Namespace, config: Config) -> Any:

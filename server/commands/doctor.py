@@ -21,7 +21,7 @@ from pipeline.ingest.containers import FORMATS, DecodeLimits
 from pipeline.ingest.decode import missing_demuxers
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.load import load
+from pipeline.recognition.engines.load import at_once, choose, load
 from pipeline.recognition.engines.windows import bundled_speech
 from pipeline.words import written
 from server.capacity import measure, write
@@ -94,7 +94,7 @@ def _capacity(config: Config) -> Finding:
     """Measure how many live sessions this machine carries and write it down for the server, which refuses more."""
     try:
         with closing(load(settings(config))) as engine:
-            english = [sentence.samples for sentence in bundled_speech() if sentence.language == "en"]
+            english = [clip.samples for clip in bundled_speech() if clip.language == "en"]
             capacity = measure(engine, np.concatenate(english))
         make_private(config.data_dir)
         path = write(capacity, config.data_dir)
@@ -108,16 +108,19 @@ def _capacity(config: Config) -> Finding:
 
 
 def _windows(config: Config) -> Finding:
-    """Check whether the model hears short windows as well as full ones."""
+    """Tell how short the windows may be in which the model hears, and measure it here if nobody knows."""
     try:
-        with closing(load(settings(config))) as engine:
-            fit = getattr(engine, "fit", None)
+        loaded = choose(settings(config))
+        with closing(loaded.engine):
+            if loaded.unfitted is not None:
+                asyncio.run(loaded.unfitted.run(at_once))
+            fit = getattr(loaded.engine, "fit", None)
     except PipelineError as error:
         return Finding("windows", well=False, detail=str(error))
     if fit is None:
         return Finding("windows", well=True, detail="not of this engine's kind")
-    said = "as well in short windows as in full ones" if fit.windows == "short" else "best in full windows of 30 s"
-    return Finding("windows", well=True, detail=f"the model hears {said}; files are cut to about {fit.job_s} s")
+    live = f"at least {fit.partial_s} s for partials, {fit.final_s} s for finals"
+    return Finding("windows", well=True, detail=f"{live}; files are cut into jobs of at most {fit.job_s} s")
 
 
 def _network(config: Config) -> Finding:
@@ -176,5 +179,13 @@ def _machine(_config: Config) -> Finding:
 
 
 CHECKS: tuple[Callable[[Config], Finding], ...] = (
-    _machine, _data_folder, _codecs, _network, _proxy, _bundled, _engine, _windows, _capacity,
-)  # fmt: skip
+    _machine,
+    _data_folder,
+    _codecs,
+    _network,
+    _proxy,
+    _bundled,
+    _engine,
+    _windows,
+    _capacity,
+)

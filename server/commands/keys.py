@@ -67,10 +67,16 @@ async def _create(storage: Storage, given: argparse.Namespace, config: Config) -
 
 async def _list(storage: Storage, given: argparse.Namespace, _config: Config) -> Any:
     return [
-        {"key_id": key.id, "prefix": key.prefix, "name": key.name, "environment": key.environment,
-         "revoked_at": iso_or_none(key.revoked_at), "last_used_at": iso_or_none(key.last_used_at)}
+        {
+            "key_id": key.id,
+            "prefix": key.prefix,
+            "name": key.name,
+            "environment": key.environment,
+            "revoked_at": iso_or_none(key.revoked_at),
+            "last_used_at": iso_or_none(key.last_used_at),
+        }
         for key in await storage.accounts.keys(given.account)
-    ]  # fmt: skip
+    ]
 
 
 async def _revoke(storage: Storage, given: argparse.Namespace, _config: Config) -> Any:

@@ -70,9 +70,14 @@ async def _serve(config: Config, limits: Limits) -> None:
             estimator = await asyncio.to_thread(open_estimator, config)
             heard = await _self_check(engines["production"])
             service = build(
-                config, limits=limits, storage=storage, engines=engines, isolation=isolation, estimator=estimator,
+                config,
+                limits=limits,
+                storage=storage,
+                engines=engines,
+                isolation=isolation,
+                estimator=estimator,
                 public_base_url=public,
-            )  # fmt: skip
+            )
             await _tell_operator(storage, config)
             await _take_over(storage)
             async with service.running():

@@ -41,9 +41,15 @@ async def _work(config: Config, limits: Limits) -> None:
             open_engines(config, threads) as (engines, isolation),
         ):
             workers = build_workers(
-                f"worker {os.uname().nodename}:{os.getpid()}", config, limits=limits, storage=storage,
-                engines=engines, egress=egress, prober=Prober(isolation, storage.blobs), metrics=Metrics(),
-            )  # fmt: skip
+                f"worker {os.uname().nodename}:{os.getpid()}",
+                config,
+                limits=limits,
+                storage=storage,
+                engines=engines,
+                egress=egress,
+                prober=Prober(isolation, storage.blobs),
+                metrics=Metrics(),
+            )
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, workers.stop)
             log.info("working", extra={"data_dir": str(config.data_dir)})

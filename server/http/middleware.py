@@ -21,13 +21,32 @@ from server.metrics import Metrics
 
 ALLOWED_METHODS = ("GET", "HEAD", "POST", "DELETE")
 ALLOWED_HEADERS = (
-    "Authorization", "Content-Type", "Idempotency-Key", "Prefer", "Last-Event-ID", "X-Request-Id",
-)  # fmt: skip
+    "Authorization",
+    "Content-Type",
+    "Idempotency-Key",
+    "Prefer",
+    "Last-Event-ID",
+    "X-Request-Id",
+)
 EXPOSED_HEADERS = (
-    "Location", "Content-Location", "Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit",
-    "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Resource", "X-Request-Id", "Link", "ETag",
-    "Content-Disposition", "Preference-Applied", "Idempotent-Replayed", "Deprecation", "Sunset",
-)  # fmt: skip
+    "Location",
+    "Content-Location",
+    "Retry-After",
+    "RateLimit",
+    "RateLimit-Policy",
+    "X-RateLimit-Limit",
+    "X-RateLimit-Remaining",
+    "X-RateLimit-Reset",
+    "X-RateLimit-Resource",
+    "X-Request-Id",
+    "Link",
+    "ETag",
+    "Content-Disposition",
+    "Preference-Applied",
+    "Idempotent-Replayed",
+    "Deprecation",
+    "Sunset",
+)
 MIN_COMPRESSED = 1000  # bytes; gzip costs more than it saves on smaller answers
 
 PREFLIGHT_S = 600  # for which a browser may remember a preflight
@@ -147,11 +166,14 @@ class Envelope:
         log.info(
             "request",
             extra={
-                "request_id": state["request_id"], "method": scope["method"], "path": scope["path"],
-                "status": exchange.status, "duration_ms": round(exchange.took_s * 1000, 1),
+                "request_id": state["request_id"],
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": exchange.status,
+                "duration_ms": round(exchange.took_s * 1000, 1),
                 "account": state.get("account"),
             },
-        )  # fmt: skip
+        )
 
 
 class _Exchange:

@@ -248,9 +248,7 @@ SCHEMAS: Mapping[str, Any] = {
             "lag_ms": MAYBE_WHOLE,
         }
     ),
-    "KeyRequest": _object(
-        {}, {"name": {"type": ["string", "null"], "maxLength": 100}, "environment": ENVIRONMENT}
-    ),
+    "KeyRequest": _object({}, {"name": {"type": ["string", "null"], "maxLength": 100}, "environment": ENVIRONMENT}),
     "NewKey": _object(
         {
             "key_id": TEXT,
@@ -307,12 +305,16 @@ SCHEMAS: Mapping[str, Any] = {
     "Token": _object({"token": TEXT, "expires_at": INSTANT}),
     "WebhookSecret": _object({"created_at": INSTANT, "previous_expires_at": MAYBE_INSTANT}),
     "NewWebhookSecret": _object(
-        {"webhook_secret": {"type": "string", "description": "Shown once"}, "created_at": INSTANT,
-         "previous_expires_at": MAYBE_INSTANT}
+        {
+            "webhook_secret": {"type": "string", "description": "Shown once"},
+            "created_at": INSTANT,
+            "previous_expires_at": MAYBE_INSTANT,
+        }
     ),
     "WebhookUrl": _object({"url": URI}),
-    "WebhookTest": _object({"delivered": SWITCH, "status_code": MAYBE_WHOLE, "duration_ms": WHOLE,
-                            "error": MAYBE_TEXT, "webhook_id": TEXT}),
+    "WebhookTest": _object(
+        {"delivered": SWITCH, "status_code": MAYBE_WHOLE, "duration_ms": WHOLE, "error": MAYBE_TEXT, "webhook_id": TEXT}
+    ),
     "Delivery": _object(
         {
             "delivery_id": TEXT,
@@ -344,8 +346,12 @@ SCHEMAS: Mapping[str, Any] = {
     "EstimateRequest": _object(
         {"prompt": {"type": "string", "description": "Neither stored nor logged"}},
         {
-            "models": {"type": ["array", "null"], "items": TEXT, "maxItems": 100,
-                       "description": "Ids or provider/id; left out or empty: the default catalogue"},
+            "models": {
+                "type": ["array", "null"],
+                "items": TEXT,
+                "maxItems": 100,
+                "description": "Ids or provider/id; left out or empty: the default catalogue",
+            },
             "complexity": {"enum": ["low", "medium", "high", None], "default": "medium"},
             "agent_turns": {"type": ["integer", "null"], "minimum": 1, "maximum": 200, "default": 1},
             "cache": {"enum": ["auto", "off", None], "default": "auto"},
@@ -386,8 +392,12 @@ SCHEMAS: Mapping[str, Any] = {
             "usage": _object({"remaining": MAYBE_WHOLE, "resets_at": INSTANT}),
         }
     ),
-    "EstimateModelList": _list_of({"type": "object", "required": ["id", "provider", "cluster"]},
-                                  object={"const": "list"}, price_source={"type": "object"}, priced_at=INSTANT),
+    "EstimateModelList": _list_of(
+        {"type": "object", "required": ["id", "provider", "cluster"]},
+        object={"const": "list"},
+        price_source={"type": "object"},
+        priced_at=INSTANT,
+    ),
     "OpenAITranscriptionForm": _object(
         {"file": {"type": "string", "format": "binary"}, "model": {"type": "string", "examples": ["whisper-1"]}},
         {
@@ -418,4 +428,4 @@ SCHEMAS: Mapping[str, Any] = {
         },
     ),
     "service_v1": _embedded(service_v1_schema(""), at="#/components/schemas/service_v1"),
-}  # fmt: skip
+}

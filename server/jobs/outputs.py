@@ -30,7 +30,13 @@ def completed_outcome(
     transcript: Transcript, artifacts: Sequence[Artifact], *, warnings: Sequence[Mapping[str, str]] = ()
 ) -> Outcome:
     return Outcome(
-        state=State.COMPLETED, duration_s=seconds(transcript.duration), language=transcript.language,
-        language_probability=transcript.language_probability, engine=transcript.engine, model=transcript.model,
-        text=transcript.text, artifacts=tuple(artifacts), warnings=tuple(warnings),
-    )  # fmt: skip
+        state=State.COMPLETED,
+        duration_s=seconds(transcript.duration),
+        language=transcript.language,
+        language_probability=transcript.language_probability,
+        engine=transcript.engine,
+        model=transcript.model,
+        text=transcript.text,
+        artifacts=tuple(artifacts),
+        warnings=tuple(warnings),
+    )

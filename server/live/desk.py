@@ -169,10 +169,17 @@ class Desk:
             metrics=parts.metrics,
         )
         return LiveSession(
-            held, before, session, journal=journal, endings=self._endings, isolation=parts.isolation,
-            plan=await parts.plans.of_id(job.account, environment=job.environment), metrics=parts.metrics,
-            rules=self.rules, closing=parts.closing,
-        )  # fmt: skip
+            held,
+            before,
+            session,
+            journal=journal,
+            endings=self._endings,
+            isolation=parts.isolation,
+            plan=await parts.plans.of_id(job.account, environment=job.environment),
+            metrics=parts.metrics,
+            rules=self.rules,
+            closing=parts.closing,
+        )
 
     async def _live(self, live: LiveSession) -> None:
         try:

@@ -73,9 +73,14 @@ class Endings:
         if segment is None:
             return past
         chunk = Chunk(
-            index=len(past.chunks), jobs_done=0, start=past.end, end=segment.end, segments=(segment,),
-            language=past.language, language_probability=past.language_probability,
-        )  # fmt: skip
+            index=len(past.chunks),
+            jobs_done=0,
+            start=past.end,
+            end=segment.end,
+            segments=(segment,),
+            language=past.language,
+            language_probability=past.language_probability,
+        )
         event = NewEvent("segment", orjson.dumps(closed_segment(past.segments, segment, forced=True)))
         await held.checkpoint(chunk, [event])
         return replace(past, chunks=(*past.chunks, chunk), open_words=())
@@ -97,8 +102,12 @@ def _transcript(bodies: Sequence[bytes], duration: int, language: str | None, en
     chunks = [restored(body) for body in bodies]
     last = chunks[-1] if chunks else None
     rest = Chunk(
-        index=len(chunks), jobs_done=0, start=last.end if last else 0, end=duration, segments=(),
+        index=len(chunks),
+        jobs_done=0,
+        start=last.end if last else 0,
+        end=duration,
+        segments=(),
         language=last.language if last else language,
         language_probability=last.language_probability if last else None,
-    )  # fmt: skip
+    )
     return assemble([*chunks, rest], duration=duration, engine=engine.engine, model=engine.model)

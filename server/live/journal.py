@@ -75,10 +75,14 @@ class Journal:
     async def _checkpoint(self, batch: LogBatch, heard: int) -> None:
         """Store closed segments as one chunk, in one commit with their events."""
         chunk = Chunk(
-            index=self._chunks, jobs_done=0, start=self._closed,
-            end=max(self._closed, min(batch.segments[-1].end, heard)), segments=tuple(batch.segments),
-            language=self._language, language_probability=self._language_probability,
-        )  # fmt: skip
+            index=self._chunks,
+            jobs_done=0,
+            start=self._closed,
+            end=max(self._closed, min(batch.segments[-1].end, heard)),
+            segments=tuple(batch.segments),
+            language=self._language,
+            language_probability=self._language_probability,
+        )
         await self._held.checkpoint(chunk, batch.events)
         self._chunks += 1
         self._closed = chunk.end

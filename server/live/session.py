@@ -54,9 +54,19 @@ class LiveSession:
     """run() is its whole life, seat() lets a writer in. It belongs to one event loop."""
 
     def __init__(
-        self, held: HeldLease, past: Past, session: Session, *, journal: Journal, endings: Endings,
-        isolation: Isolation, plan: Plan, metrics: Metrics, rules: LiveRules, closing: asyncio.Event,
-    ) -> None:  # fmt: skip
+        self,
+        held: HeldLease,
+        past: Past,
+        session: Session,
+        *,
+        journal: Journal,
+        endings: Endings,
+        isolation: Isolation,
+        plan: Plan,
+        metrics: Metrics,
+        rules: LiveRules,
+        closing: asyncio.Event,
+    ) -> None:
         """Make a session that continues at the end of *past*, which must have no open words."""
         self.job = held.job
         assert self.job.order.live is not None

@@ -189,8 +189,19 @@ class JobFilter:
 
 
 JOB_CODES = (
-    "source_unreachable", "source_timeout", "source_http_error", "source_too_large", "source_not_allowed",
-    "unsupported_audio_format", "invalid_audio", "no_audio_stream", "audio_too_long", "decode_timeout",
-    "engine_error", "engine_timeout", "queue_timeout", "internal",
-)  # fmt: skip
+    "source_unreachable",
+    "source_timeout",
+    "source_http_error",
+    "source_too_large",
+    "source_not_allowed",
+    "unsupported_audio_format",
+    "invalid_audio",
+    "no_audio_stream",
+    "audio_too_long",
+    "decode_timeout",
+    "engine_error",
+    "engine_timeout",
+    "queue_timeout",
+    "internal",
+)
 """What job.error.code may say."""

@@ -85,10 +85,16 @@ def new_job(
     """A job of *caller*; *counted_s* seconds of audio are taken from the account's month, but none in the sandbox."""
     account, _, plan = caller.require_account()
     return NewJob(
-        id=job_id, account=account.id, environment=caller.environment, order=order, source=source,
-        weight=plan.weight, retention_ms=plan.retention_ms,
-        quotas=_quotas(plan, counted_s) if caller.environment == "production" else (), **more,
-    )  # fmt: skip
+        id=job_id,
+        account=account.id,
+        environment=caller.environment,
+        order=order,
+        source=source,
+        weight=plan.weight,
+        retention_ms=plan.retention_ms,
+        quotas=_quotas(plan, counted_s) if caller.environment == "production" else (),
+        **more,
+    )
 
 
 def _quotas(plan: Plan, audio_s: float | None) -> tuple[Quota, ...]:

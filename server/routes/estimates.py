@@ -37,9 +37,16 @@ MAX_BODY = 2_000_000
 MAX_FREE_BODY = 256_000
 MAX_WAITING = 32
 ESTIMATE_CODES = (
-    "invalid_json", "invalid_parameter", "unknown_models", "payload_too_large", "prompt_too_long",
-    "unsupported_media_type", "unsupported_encoding", "quota_exceeded", "queue_full",
-)  # fmt: skip
+    "invalid_json",
+    "invalid_parameter",
+    "unknown_models",
+    "payload_too_large",
+    "prompt_too_long",
+    "unsupported_media_type",
+    "unsupported_encoding",
+    "quota_exceeded",
+    "queue_full",
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,41 +63,77 @@ class Estimates:
 
     def operations(self) -> list[Operation]:
         body: dict[str, Any] = {
-            "media_types": (JSON,), "body_required": True, "bodies": {JSON: ref("EstimateRequest")},
+            "media_types": (JSON,),
+            "body_required": True,
+            "bodies": {JSON: ref("EstimateRequest")},
             "body_examples": {JSON: {"prompt": "Summarise this meeting.", "models": ["gpt-5-mini"], "agent_turns": 5}},
-            "codes": ESTIMATE_CODES, "tag": "estimates",
+            "codes": ESTIMATE_CODES,
+            "tag": "estimates",
             "answers": {200: Answer(description="The estimate", schema=ref("Estimate"))},
-        }  # fmt: skip
+        }
         return [
             Operation(
-                method="POST", path="/v1/estimate/free", handle=self.free, id="estimateFree", auth=Auth.OPEN,
-                max_body=MAX_FREE_BODY, summary="Price a prompt without a key",
-                description="Counted by address and day. An Authorization header is ignored.", **body,
+                method="POST",
+                path="/v1/estimate/free",
+                handle=self.free,
+                id="estimateFree",
+                auth=Auth.OPEN,
+                max_body=MAX_FREE_BODY,
+                summary="Price a prompt without a key",
+                description="Counted by address and day. An Authorization header is ignored.",
+                **body,
             ),
             Operation(
-                method="POST", path="/v1/estimate", handle=self.keyed, id="estimate", max_body=MAX_BODY,
-                summary="Price a prompt", description="Counted against the plan.", **body,
+                method="POST",
+                path="/v1/estimate",
+                handle=self.keyed,
+                id="estimate",
+                max_body=MAX_BODY,
+                summary="Price a prompt",
+                description="Counted against the plan.",
+                **body,
             ),
             Operation(
-                method="GET", path="/v1/estimate/models", handle=self.models, id="listEstimateModels",
-                auth=Auth.OPEN, tag="estimates", summary="The models that are priced by default",
+                method="GET",
+                path="/v1/estimate/models",
+                handle=self.models,
+                id="listEstimateModels",
+                auth=Auth.OPEN,
+                tag="estimates",
+                summary="The models that are priced by default",
                 answers={200: Answer(description="The catalogue", schema=ref("EstimateModelList"))},
             ),
             Operation(
-                method="GET", path="/v1/jobs/{job_id}/estimate", handle=self.of_job, id="estimateTranscript",
-                tag="estimates", summary="Price feeding a finished transcript to a model",
+                method="GET",
+                path="/v1/jobs/{job_id}/estimate",
+                handle=self.of_job,
+                id="estimateTranscript",
+                tag="estimates",
+                summary="Price feeding a finished transcript to a model",
                 description="Takes the members of an estimate request as query parameters; counted like one.",
                 parameters=(
                     JOB_ID,
-                    *(Parameter(name=name, place="query", schema={"type": "string"}, description=text)
-                      for name, text in (("models", "Comma list of model ids"), ("complexity", "low, medium or high"),
-                                         ("agent_turns", "1 to 200"))),
+                    *(
+                        Parameter(name=name, place="query", schema={"type": "string"}, description=text)
+                        for name, text in (
+                            ("models", "Comma list of model ids"),
+                            ("complexity", "low, medium or high"),
+                            ("agent_turns", "1 to 200"),
+                        )
+                    ),
                 ),
                 answers={200: Answer(description="The estimate", schema=ref("Estimate"))},
-                codes=("job_not_found", "job_not_completed", "invalid_parameter", "unknown_models",
-                       "prompt_too_long", "quota_exceeded", "queue_full"),
+                codes=(
+                    "job_not_found",
+                    "job_not_completed",
+                    "invalid_parameter",
+                    "unknown_models",
+                    "prompt_too_long",
+                    "quota_exceeded",
+                    "queue_full",
+                ),
             ),
-        ]  # fmt: skip
+        ]
 
     async def free(self, request: Request, caller: Caller) -> Response:
         asked = _parse(await body_of(request, most=MAX_FREE_BODY))

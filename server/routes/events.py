@@ -92,25 +92,48 @@ class EventStreams:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="GET", path="/v1/jobs/{job_id}/events", handle=self.stream, id="streamEvents", tag="jobs",
-                auth=Auth.OWN, summary="Follow a job as Server-Sent Events",
+                method="GET",
+                path="/v1/jobs/{job_id}/events",
+                handle=self.stream,
+                id="streamEvents",
+                tag="jobs",
+                auth=Auth.OWN,
+                summary="Follow a job as Server-Sent Events",
                 description="Takes the owner's key, or a stream token as `?token=`. Replays from the first event, or "
-                            "from behind Last-Event-ID; ends after the terminal event.",
+                "from behind Last-Event-ID; ends after the terminal event.",
                 parameters=(
                     JOB_ID,
-                    Parameter(name="Last-Event-ID", place="header", schema={"type": "integer"},
-                              description="Go on behind this event"),
-                    Parameter(name="last_event_id", place="query", schema={"type": "integer"},
-                              description="The same for clients that cannot set headers"),
+                    Parameter(
+                        name="Last-Event-ID",
+                        place="header",
+                        schema={"type": "integer"},
+                        description="Go on behind this event",
+                    ),
+                    Parameter(
+                        name="last_event_id",
+                        place="query",
+                        schema={"type": "integer"},
+                        description="The same for clients that cannot set headers",
+                    ),
                     Parameter(name="token", place="query", schema={"type": "string"}, description="A stream token"),
                 ),
-                answers={200: Answer(description="The events", media_type=MEDIA_TYPE, example=EXAMPLE),
-                         204: Answer(description="The job is over and everything was received: do not reconnect")},
-                codes=("job_not_found", "invalid_last_event_id", "not_acceptable", "missing_credentials",
-                       "invalid_key", "invalid_token", "insufficient_scope", "environment_mismatch",
-                       "too_many_connections"),
+                answers={
+                    200: Answer(description="The events", media_type=MEDIA_TYPE, example=EXAMPLE),
+                    204: Answer(description="The job is over and everything was received: do not reconnect"),
+                },
+                codes=(
+                    "job_not_found",
+                    "invalid_last_event_id",
+                    "not_acceptable",
+                    "missing_credentials",
+                    "invalid_key",
+                    "invalid_token",
+                    "insufficient_scope",
+                    "environment_mismatch",
+                    "too_many_connections",
+                ),
             )
-        ]  # fmt: skip
+        ]
 
     async def stream(self, request: Request, _caller: Caller) -> Response:
         job, caller = await admitted(request, Scope.EVENTS, door=self.door, jobs=self.jobs)

@@ -69,56 +69,110 @@ class Jobs:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="GET", path="/v1/jobs", handle=self.list, id="listJobs", tag="jobs",
+                method="GET",
+                path="/v1/jobs",
+                handle=self.list,
+                id="listJobs",
+                tag="jobs",
                 summary="List the account's jobs, newest first",
                 parameters=LIST_PARAMETERS,
-                answers={200: Answer(description="One page", schema={"$ref": "#/components/schemas/JobList"},
-                                     headers=("Link",))},
+                answers={
+                    200: Answer(
+                        description="One page", schema={"$ref": "#/components/schemas/JobList"}, headers=("Link",)
+                    )
+                },
                 codes=("invalid_cursor", "invalid_parameter"),
             ),
             Operation(
-                method="GET", path="/v1/jobs/{job_id}", handle=self.get, id="getJob", tag="jobs",
+                method="GET",
+                path="/v1/jobs/{job_id}",
+                handle=self.get,
+                id="getJob",
+                tag="jobs",
                 summary="Look at a job, or wait for it",
                 parameters=(JOB_ID, WAIT, URL_TTL),
-                answers={200: Answer(description="The job", schema=JOB, headers=("ETag", "Retry-After")),
-                         304: Answer(description="Unchanged")},
+                answers={
+                    200: Answer(description="The job", schema=JOB, headers=("ETag", "Retry-After")),
+                    304: Answer(description="Unchanged"),
+                },
                 codes=("job_not_found", "invalid_parameter"),
             ),
             Operation(
-                method="POST", path="/v1/jobs/{job_id}/cancel", handle=self.cancel, id="cancelJob", tag="jobs",
+                method="POST",
+                path="/v1/jobs/{job_id}/cancel",
+                handle=self.cancel,
+                id="cancelJob",
+                tag="jobs",
                 summary="Cancel a job",
                 parameters=(JOB_ID,),
-                answers={200: Answer(description="Canceled", schema=JOB),
-                         202: Answer(description="Will be canceled at its next chunk", schema=JOB)},
+                answers={
+                    200: Answer(description="Canceled", schema=JOB),
+                    202: Answer(description="Will be canceled at its next chunk", schema=JOB),
+                },
                 codes=("job_not_found", "job_not_cancelable"),
             ),
             Operation(
-                method="DELETE", path="/v1/jobs/{job_id}", handle=self.delete, id="deleteJob", tag="jobs",
+                method="DELETE",
+                path="/v1/jobs/{job_id}",
+                handle=self.delete,
+                id="deleteJob",
+                tag="jobs",
                 summary="Delete a job with its outputs and events",
-                parameters=(JOB_ID, Parameter(name="force", place="query", schema={"type": "boolean"},
-                                              description="Delete it even while it is active")),
+                parameters=(
+                    JOB_ID,
+                    Parameter(
+                        name="force",
+                        place="query",
+                        schema={"type": "boolean"},
+                        description="Delete it even while it is active",
+                    ),
+                ),
                 answers={204: Answer(description="Deleted")},
                 codes=("job_not_found", "job_active", "invalid_parameter"),
             ),
             Operation(
-                method="GET", path="/v1/jobs/{job_id}/outputs/{name}", handle=self.download, id="downloadOutput",
-                tag="jobs", auth=Auth.OWN, summary="Download an output",
+                method="GET",
+                path="/v1/jobs/{job_id}/outputs/{name}",
+                handle=self.download,
+                id="downloadOutput",
+                tag="jobs",
+                auth=Auth.OWN,
+                summary="Download an output",
                 description="Takes the owner's key, or a signed link from the job's `formats`.",
                 parameters=(
                     JOB_ID,
-                    Parameter(name="name", place="path", schema={"enum": [*DOWNLOADS]}, description="The format",
-                              required=True),
-                    *(Parameter(name=part, place="query", schema={"type": "string"},
-                                description="Part of a signed link") for part in ("exp", "kid", "sig")),
+                    Parameter(
+                        name="name",
+                        place="path",
+                        schema={"enum": [*DOWNLOADS]},
+                        description="The format",
+                        required=True,
+                    ),
+                    *(
+                        Parameter(
+                            name=part, place="query", schema={"type": "string"}, description="Part of a signed link"
+                        )
+                        for part in ("exp", "kid", "sig")
+                    ),
                 ),
-                answers={200: Answer(description="The file", media_type="*/*", headers=("ETag",)),
-                         206: Answer(description="A range of it", media_type="*/*", headers=("Content-Range",)),
-                         304: Answer(description="Unchanged")},
-                codes=("job_not_found", "output_not_found", "job_not_completed", "range_not_satisfiable",
-                       "invalid_signature", "url_expired", "missing_credentials", "invalid_key",
-                       "environment_mismatch"),
+                answers={
+                    200: Answer(description="The file", media_type="*/*", headers=("ETag",)),
+                    206: Answer(description="A range of it", media_type="*/*", headers=("Content-Range",)),
+                    304: Answer(description="Unchanged"),
+                },
+                codes=(
+                    "job_not_found",
+                    "output_not_found",
+                    "job_not_completed",
+                    "range_not_satisfiable",
+                    "invalid_signature",
+                    "url_expired",
+                    "missing_credentials",
+                    "invalid_key",
+                    "environment_mismatch",
+                ),
             ),
-        ]  # fmt: skip
+        ]
 
     async def get(self, request: Request, caller: Caller) -> Response:
         wait_s = query_seconds(request, "wait", most=self.wait_max_s) or 0
@@ -242,23 +296,39 @@ def _etag(job: Job, ttl_s: int, live: object) -> str:
 # --- queries ---------------------------------------------------------------------------------------------------------
 
 LIST_PARAMETERS = (
-    Parameter(name="limit", place="query", schema={"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
-              description="Most jobs in one page"),
+    Parameter(
+        name="limit",
+        place="query",
+        schema={"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
+        description="Most jobs in one page",
+    ),
     Parameter(name="cursor", place="query", schema={"type": "string"}, description="next_cursor of the page before"),
     Parameter(name="status", place="query", schema={"type": "string"}, description="Comma list of statuses"),
-    Parameter(name="created_after", place="query", schema={"type": "string", "format": "date-time"},
-              description="Only jobs created after this instant"),
-    Parameter(name="created_before", place="query", schema={"type": "string", "format": "date-time"},
-              description="Only jobs created before this instant"),
+    Parameter(
+        name="created_after",
+        place="query",
+        schema={"type": "string", "format": "date-time"},
+        description="Only jobs created after this instant",
+    ),
+    Parameter(
+        name="created_before",
+        place="query",
+        schema={"type": "string", "format": "date-time"},
+        description="Only jobs created before this instant",
+    ),
     Parameter(name="source", place="query", schema={"enum": ["upload", "url", "live"]}, description="Kind of source"),
     Parameter(name="language", place="query", schema={"type": "string"}, description="Language that was heard"),
-    Parameter(name="metadata", place="query",
-              schema={"type": "object", "additionalProperties": {"type": "string"}},
-              description="Only jobs with this metadata: `metadata[key]=value`"),
+    Parameter(
+        name="metadata",
+        place="query",
+        schema={"type": "object", "additionalProperties": {"type": "string"}},
+        description="Only jobs with this metadata: `metadata[key]=value`",
+    ),
     Parameter(name="q", place="query", schema={"type": "string"}, description="Text that the transcript contains"),
-    Parameter(name="order", place="query", schema={"enum": ["asc", "desc"], "default": "desc"},
-              description="By creation"),
-)  # fmt: skip
+    Parameter(
+        name="order", place="query", schema={"enum": ["asc", "desc"], "default": "desc"}, description="By creation"
+    ),
+)
 
 
 def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFilter, int]:

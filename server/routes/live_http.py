@@ -37,10 +37,21 @@ PIECE_BYTES = 256 * 1024  # of an HTTP body, taken at once
 MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
 TOKEN_MARGIN_S = 3600  # a session's link for its audio is valid for this much longer than the longest session
 AUDIO_TYPES = (
-    "application/octet-stream", "audio/webm", "audio/ogg", "audio/mpeg", "audio/flac", "audio/wav", "audio/x-wav",
-    "audio/aac", "audio/mp4", "audio/l16", "audio/basic", "video/webm", "video/mp2t",
+    "application/octet-stream",
+    "audio/webm",
+    "audio/ogg",
+    "audio/mpeg",
+    "audio/flac",
+    "audio/wav",
+    "audio/x-wav",
+    "audio/aac",
+    "audio/mp4",
+    "audio/l16",
+    "audio/basic",
+    "video/webm",
+    "video/mp2t",
     "application/x-www-form-urlencoded",  # curl's media type for any --data-binary
-)  # fmt: skip
+)
 TOKEN = Parameter(name="token", place="query", schema={"type": "string"}, description="A stream token of scope ingest")
 
 
@@ -63,47 +74,108 @@ class LiveRequests:
             "tag": "live",
             "answers": {200: Answer(description="What has arrived", schema=ref("Received"))},
         }
-        codes = ("job_not_found", "not_found", "missing_credentials", "invalid_key", "invalid_token",
-                 "insufficient_scope", "environment_mismatch", "ingest_busy", "ingest_finished", "queue_full",
-                 "shutting_down")  # fmt: skip
+        codes = (
+            "job_not_found",
+            "not_found",
+            "missing_credentials",
+            "invalid_key",
+            "invalid_token",
+            "insufficient_scope",
+            "environment_mismatch",
+            "ingest_busy",
+            "ingest_finished",
+            "queue_full",
+            "shutting_down",
+        )
         return [
             Operation(
-                method="POST", path="/v1/live", handle=self.create, id="createLive", tag="live",
+                method="POST",
+                path="/v1/live",
+                handle=self.create,
+                id="createLive",
+                tag="live",
                 summary="Start a live session",
                 description="Answers where to send the audio: by WebSocket, or in any number of HTTP requests. The "
-                            "session is a job: it has a record, events, outputs and a webhook like any other.",
-                media_types=(JSON,), max_body=MAX_BODY,
-                bodies={JSON: ref("LiveRequest")}, body_examples={JSON: {"encoding": "pcm_s16le"}},
+                "session is a job: it has a record, events, outputs and a webhook like any other.",
+                media_types=(JSON,),
+                max_body=MAX_BODY,
+                bodies={JSON: ref("LiveRequest")},
+                body_examples={JSON: {"encoding": "pcm_s16le"}},
                 parameters=(
-                    Parameter(name="Idempotency-Key", place="header", schema={"type": "string", "maxLength": 257},
-                              description="Makes repeats of this request answer with the same session, for 24 h"),
+                    Parameter(
+                        name="Idempotency-Key",
+                        place="header",
+                        schema={"type": "string", "maxLength": 257},
+                        description="Makes repeats of this request answer with the same session, for 24 h",
+                    ),
                 ),
-                answers={201: Answer(description="The session", schema=JOB,
-                                     headers=("Location", "Idempotent-Replayed"))},
-                codes=("invalid_json", "invalid_parameter", "invalid_idempotency_key", "payload_too_large",
-                       "unsupported_media_type", "unsupported_encoding", "url_not_allowed", "idempotency_key_reused",
-                       "idempotency_in_progress", "quota_exceeded", "concurrency_limited", "queue_full",
-                       "disk_full", "shutting_down"),
+                answers={
+                    201: Answer(description="The session", schema=JOB, headers=("Location", "Idempotent-Replayed"))
+                },
+                codes=(
+                    "invalid_json",
+                    "invalid_parameter",
+                    "invalid_idempotency_key",
+                    "payload_too_large",
+                    "unsupported_media_type",
+                    "unsupported_encoding",
+                    "url_not_allowed",
+                    "idempotency_key_reused",
+                    "idempotency_in_progress",
+                    "quota_exceeded",
+                    "concurrency_limited",
+                    "queue_full",
+                    "disk_full",
+                    "shutting_down",
+                ),
             ),
             Operation(
-                method="POST", path="/v1/jobs/{job_id}/audio", handle=self.send_audio, id="sendAudio", **ingest,
+                method="POST",
+                path="/v1/jobs/{job_id}/audio",
+                handle=self.send_audio,
+                id="sendAudio",
+                **ingest,
                 summary="Send a live session's audio",
                 description="The body is the next part of the stream, of any length and at the speed of speech; "
-                            "chunked bodies are heard as they arrive. The same path takes a WebSocket.",
+                "chunked bodies are heard as they arrive. The same path takes a WebSocket.",
                 media_types=AUDIO_TYPES,
                 bodies={AUDIO_TYPES[0]: {"type": "string", "format": "binary"}},
-                parameters=(JOB_ID, TOKEN, Parameter(name="final", place="query", schema={"type": "boolean"},
-                                                     description="This was all: finish, and wait for the result")),
-                codes=(*codes, "invalid_parameter", "ingest_idle", "audio_too_long", "payload_too_large",
-                       "unsupported_media_type", "unsupported_encoding", "unsupported_audio_format", "invalid_audio",
-                       "no_audio_stream", "decode_timeout"),
+                parameters=(
+                    JOB_ID,
+                    TOKEN,
+                    Parameter(
+                        name="final",
+                        place="query",
+                        schema={"type": "boolean"},
+                        description="This was all: finish, and wait for the result",
+                    ),
+                ),
+                codes=(
+                    *codes,
+                    "invalid_parameter",
+                    "ingest_idle",
+                    "audio_too_long",
+                    "payload_too_large",
+                    "unsupported_media_type",
+                    "unsupported_encoding",
+                    "unsupported_audio_format",
+                    "invalid_audio",
+                    "no_audio_stream",
+                    "decode_timeout",
+                ),
             ),
             Operation(
-                method="POST", path="/v1/jobs/{job_id}/finish", handle=self.finish, id="finishLive", **ingest,
-                summary="End a live session", description="Waits for the result. May be repeated.",
-                parameters=(JOB_ID, TOKEN), codes=codes,
+                method="POST",
+                path="/v1/jobs/{job_id}/finish",
+                handle=self.finish,
+                id="finishLive",
+                **ingest,
+                summary="End a live session",
+                description="Waits for the result. May be repeated.",
+                parameters=(JOB_ID, TOKEN),
+                codes=codes,
             ),
-        ]  # fmt: skip
+        ]
 
     # --- making one --------------------------------------------------------------------------------------------------
 
@@ -119,9 +191,16 @@ class LiveRequests:
             warnings = await self.accepting.warnings(caller, order, warnings)
             said = orjson.dumps(order, option=orjson.OPT_SORT_KEYS)
             new = new_job(
-                fresh_id(Prefix.JOB), caller, order, Source(type="live"), counted_s=MIN_AUDIO_S, audio_s=None,
-                blob=None, max_active=plan.live_sessions, warnings=tuple(warnings),
-            )  # fmt: skip
+                fresh_id(Prefix.JOB),
+                caller,
+                order,
+                Source(type="live"),
+                counted_s=MIN_AUDIO_S,
+                audio_s=None,
+                blob=None,
+                max_active=plan.live_sessions,
+                warnings=tuple(warnings),
+            )
             submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said))
         job = submitted.job
         expires_s = now_ms() // 1000 + plan.audio_s_per_file + TOKEN_MARGIN_S

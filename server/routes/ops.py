@@ -85,8 +85,17 @@ class Description:
 def _free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> Operation:
     """A GET operation that needs no key and is not counted."""
     answers = {200: Answer(description=summary, schema=more.pop("schema", {"type": "object"}))}
-    return Operation(method="GET", path=path, handle=handle, id=name, tag="service", summary=summary,
-                     auth=Auth.FREE, answers=answers, **more)  # fmt: skip
+    return Operation(
+        method="GET",
+        path=path,
+        handle=handle,
+        id=name,
+        tag="service",
+        summary=summary,
+        auth=Auth.FREE,
+        answers=answers,
+        **more,
+    )
 
 
 PLACES = {

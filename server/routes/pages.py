@@ -62,8 +62,17 @@ class Pages:
     def operations(self) -> list[Operation]:
         def page(path: str, handle: Handler, name: str, summary: str) -> Operation:
             answers = {200: Answer(description=summary, media_type="text/html")}
-            return Operation(method="GET", path=path, handle=handle, id=name, summary=summary, tag="service",
-                             auth=Auth.FREE, answers=answers, hidden=True)  # fmt: skip
+            return Operation(
+                method="GET",
+                path=path,
+                handle=handle,
+                id=name,
+                summary=summary,
+                tag="service",
+                auth=Auth.FREE,
+                answers=answers,
+                hidden=True,
+            )
 
         return [
             page("/", self.front, "front", "The page, or the main addresses for programs"),

@@ -63,34 +63,80 @@ class Transcriptions:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="POST", path="/v1/transcribe", handle=self.create, id="transcribe", tag="transcription",
+                method="POST",
+                path="/v1/transcribe",
+                handle=self.create,
+                id="transcribe",
+                tag="transcription",
                 summary="Transcribe an audio file or an address",
                 description="Holds the answer until the job is over or the wait is; the job goes on either way.",
-                media_types=MEDIA_TYPES, body_required=True,
-                bodies={MULTIPART: ref("TranscriptionForm"), JSON: ref("TranscriptionRequest"),
-                        URLENCODED: ref("TranscriptionUrlForm")},
+                media_types=MEDIA_TYPES,
+                body_required=True,
+                bodies={
+                    MULTIPART: ref("TranscriptionForm"),
+                    JSON: ref("TranscriptionRequest"),
+                    URLENCODED: ref("TranscriptionUrlForm"),
+                },
                 body_examples={JSON: {"url": "https://example.org/talk.mp3", "output_formats": ["json", "srt"]}},
                 parameters=(
-                    Parameter(name="wait", place="query", schema={"type": "integer", "minimum": 0},
-                              description="Seconds to hold the answer; clamped"),
-                    Parameter(name="Prefer", place="header", schema={"type": "string"},
-                              description="`wait=N` or `respond-async` (RFC 7240)"),
-                    Parameter(name="Idempotency-Key", place="header", schema={"type": "string", "maxLength": 257},
-                              description="Makes repeats of this request answer with the same job, for 24 h"),
+                    Parameter(
+                        name="wait",
+                        place="query",
+                        schema={"type": "integer", "minimum": 0},
+                        description="Seconds to hold the answer; clamped",
+                    ),
+                    Parameter(
+                        name="Prefer",
+                        place="header",
+                        schema={"type": "string"},
+                        description="`wait=N` or `respond-async` (RFC 7240)",
+                    ),
+                    Parameter(
+                        name="Idempotency-Key",
+                        place="header",
+                        schema={"type": "string", "maxLength": 257},
+                        description="Makes repeats of this request answer with the same job, for 24 h",
+                    ),
                 ),
-                answers={200: Answer(description="The job is over", schema=JOB,
-                                     headers=("Content-Location", "Preference-Applied", "Idempotent-Replayed")),
-                         202: Answer(description="The job goes on", schema=JOB,
-                                     headers=("Location", "Retry-After", "Preference-Applied",
-                                              "Idempotent-Replayed"))},
-                codes=("invalid_json", "invalid_multipart", "invalid_idempotency_key", "payload_too_large",
-                       "audio_too_long", "unsupported_media_type", "unsupported_encoding",
-                       "unsupported_audio_format", "missing_input", "ambiguous_input", "empty_file",
-                       "invalid_parameter", "invalid_audio", "no_audio_stream", "url_not_allowed",
-                       "decode_timeout", "idempotency_key_reused", "idempotency_in_progress", "quota_exceeded",
-                       "concurrency_limited", "queue_full", "disk_full", "shutting_down"),
+                answers={
+                    200: Answer(
+                        description="The job is over",
+                        schema=JOB,
+                        headers=("Content-Location", "Preference-Applied", "Idempotent-Replayed"),
+                    ),
+                    202: Answer(
+                        description="The job goes on",
+                        schema=JOB,
+                        headers=("Location", "Retry-After", "Preference-Applied", "Idempotent-Replayed"),
+                    ),
+                },
+                codes=(
+                    "invalid_json",
+                    "invalid_multipart",
+                    "invalid_idempotency_key",
+                    "payload_too_large",
+                    "audio_too_long",
+                    "unsupported_media_type",
+                    "unsupported_encoding",
+                    "unsupported_audio_format",
+                    "missing_input",
+                    "ambiguous_input",
+                    "empty_file",
+                    "invalid_parameter",
+                    "invalid_audio",
+                    "no_audio_stream",
+                    "url_not_allowed",
+                    "decode_timeout",
+                    "idempotency_key_reused",
+                    "idempotency_in_progress",
+                    "quota_exceeded",
+                    "concurrency_limited",
+                    "queue_full",
+                    "disk_full",
+                    "shutting_down",
+                ),
             )
-        ]  # fmt: skip
+        ]
 
     async def create(self, request: Request, caller: Caller) -> Response:
         wish = preference(request.headers.getlist("prefer"))
@@ -149,9 +195,16 @@ class Transcriptions:
         source, audio_s = await self._source(asked, received, plan)
         blob = received.file.blob if received.file else None
         return new_job(
-            job_id, caller, asked.order, source, counted_s=audio_s, audio_s=audio_s, blob=blob, warnings=warnings,
+            job_id,
+            caller,
+            asked.order,
+            source,
+            counted_s=audio_s,
+            audio_s=audio_s,
+            blob=blob,
+            warnings=warnings,
             max_active=plan.active_jobs,
-        )  # fmt: skip
+        )
 
     async def _source(self, asked: Asked, received: Received, plan: Plan) -> tuple[Source, float | None]:
         """Where the audio is and its stated length. Audio that cannot be decoded is refused here."""

@@ -29,9 +29,13 @@ from server.webhooks.courier import Courier, signing_secrets
 
 MAX_BODY = 10_000
 BODY_CODES = (
-    "invalid_json", "invalid_parameter", "url_not_allowed", "payload_too_large", "unsupported_media_type",
+    "invalid_json",
+    "invalid_parameter",
+    "url_not_allowed",
+    "payload_too_large",
+    "unsupported_media_type",
     "unsupported_encoding",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,36 +50,67 @@ class Webhooks:
 
     def operations(self) -> list[Operation]:
         takes_url: dict[str, Any] = {
-            "media_types": (JSON,), "max_body": MAX_BODY, "body_required": True, "codes": BODY_CODES,
-            "bodies": {JSON: ref("WebhookUrl")}, "body_examples": {JSON: {"url": "https://example.org/hook"}},
-        }  # fmt: skip
+            "media_types": (JSON,),
+            "max_body": MAX_BODY,
+            "body_required": True,
+            "codes": BODY_CODES,
+            "bodies": {JSON: ref("WebhookUrl")},
+            "body_examples": {JSON: {"url": "https://example.org/hook"}},
+        }
         return [
             Operation(
-                method="GET", path="/v1/jobs/{job_id}/deliveries", handle=self.list, id="listDeliveries",
-                tag="webhooks", summary="The webhooks of a job and every attempt to deliver them",
-                parameters=(JOB_ID,), codes=("job_not_found",),
+                method="GET",
+                path="/v1/jobs/{job_id}/deliveries",
+                handle=self.list,
+                id="listDeliveries",
+                tag="webhooks",
+                summary="The webhooks of a job and every attempt to deliver them",
+                parameters=(JOB_ID,),
+                codes=("job_not_found",),
                 answers={200: Answer(description="The deliveries", schema=ref("DeliveryList"))},
             ),
             Operation(
-                method="POST", path="/v1/jobs/{job_id}/deliveries/{delivery_id}/redeliver", handle=self.redeliver,
-                id="redeliver", tag="webhooks", summary="Deliver once more, with the same webhook-id",
-                parameters=(JOB_ID, Parameter(name="delivery_id", place="path", schema={"type": "string"},
-                                              description="A delivery's id", required=True)),
+                method="POST",
+                path="/v1/jobs/{job_id}/deliveries/{delivery_id}/redeliver",
+                handle=self.redeliver,
+                id="redeliver",
+                tag="webhooks",
+                summary="Deliver once more, with the same webhook-id",
+                parameters=(
+                    JOB_ID,
+                    Parameter(
+                        name="delivery_id",
+                        place="path",
+                        schema={"type": "string"},
+                        description="A delivery's id",
+                        required=True,
+                    ),
+                ),
                 answers={202: Answer(description="It is due now", schema=ref("Delivery"))},
                 codes=("job_not_found", "delivery_not_found"),
             ),
             Operation(
-                method="POST", path="/v1/webhooks/enable", handle=self.enable, id="enableWebhook", tag="webhooks",
+                method="POST",
+                path="/v1/webhooks/enable",
+                handle=self.enable,
+                id="enableWebhook",
+                tag="webhooks",
                 summary="Call an address again that was given up",
-                answers={200: Answer(description="It will be called", schema=ref("WebhookUrl"))}, **takes_url,
+                answers={200: Answer(description="It will be called", schema=ref("WebhookUrl"))},
+                **takes_url,
             ),
             Operation(
-                method="POST", path="/v1/webhooks/test", handle=self.test, id="testWebhook", tag="webhooks",
+                method="POST",
+                path="/v1/webhooks/test",
+                handle=self.test,
+                id="testWebhook",
+                tag="webhooks",
                 summary="Send a signed example to an address now",
                 description='A `job.completed` with `"test": true`. The answer tells how the receiver took it.',
-                answers={200: Answer(description="How it went", schema=ref("WebhookTest"))}, **takes_url,
+                answers={200: Answer(description="How it went", schema=ref("WebhookTest"))},
+                **takes_url,
             ),
-        ]  # fmt: skip
+        ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
         job = await own_job(self.jobs, caller, request.path_params["job_id"])

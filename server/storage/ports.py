@@ -71,8 +71,15 @@ class JobStore(Protocol):
         """Append events under the lease; None if it is lost. Many logs may share one commit."""
         ...
 
-    async def note(self, lease: Lease, *, stage: str | None = None, source: Source | None = None,
-                   duration_s: float | None = None, blob: str | None = None) -> bool:  # fmt: skip
+    async def note(
+        self,
+        lease: Lease,
+        *,
+        stage: str | None = None,
+        source: Source | None = None,
+        duration_s: float | None = None,
+        blob: str | None = None,
+    ) -> bool:
         """Record what became known while working: stage, format, length, the blob of the fetched audio."""
         ...
 

@@ -112,9 +112,13 @@ class Deliveries:
             )
         at = now_ms()
         attempt = Attempt(
-            n=number, at=at, status_code=reply.status_code, duration_ms=reply.duration_ms, error=reply.error,
+            n=number,
+            at=at,
+            status_code=reply.status_code,
+            duration_ms=reply.duration_ms,
+            error=reply.error,
             next_attempt_at=None if delay_s is None else at + round(delay_s * 1000),
-        )  # fmt: skip
+        )
         state = "delivered" if reply.error is None else "pending" if delay_s is not None else "failed"
         if reply.status_code == GONE:
             state = "disabled"

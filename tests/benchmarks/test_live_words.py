@@ -19,7 +19,7 @@ from tests.pipeline.sounds import read
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    engine = load(EngineSettings(engine="whisper", model=MODEL, windows="short", device="cpu", threads=1))
+    engine = load(EngineSettings(engine="whisper", model=MODEL, device="cpu", threads=1))
     yield engine
     engine.close()
 

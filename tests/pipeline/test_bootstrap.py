@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.bootstrap import MOST_THREADS, polite_threads, thread_count
+from pipeline.recognition.engines.bootstrap import (
+    MOST_REPLICAS,
+    MOST_THREADS,
+    polite_threads,
+    replica_count,
+    thread_count,
+)
 from tests.processes import printed
 
 
@@ -42,7 +48,7 @@ def test_large_buffers_come_from_memory_that_is_kept() -> None:
         "before = libc.mallinfo2().f4; libc.malloc(ctypes.c_size_t(64 << 20)); print(libc.mallinfo2().f4 - before)"
     )
     assert int(printed(mapped)) >= 64 << 20
-    assert int(printed(PREPARED + mapped)) == 0
+    assert int(printed(PREPARED + "bootstrap.keep_memory()\n" + mapped)) == 0
 
 
 def test_preparing_again_does_nothing_more() -> None:
@@ -50,19 +56,34 @@ def test_preparing_again_does_nothing_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "granted", "threads"),
-    [(1, 99, 1), (2, 99, 1), (6, 99, 5), (64, 99, MOST_THREADS), (64, 3, 2)],
+    ("machine", "megabytes", "threads", "replicas"),
+    [
+        ((1, 99), 75, 1, 1),
+        ((2, 99), 75, 1, 2),
+        ((4, 99), 145, 1, 4),
+        ((16, 99), 75, 1, MOST_REPLICAS),
+        ((2, 99), 484, 1, 2),
+        ((6, 99), 484, 2, 3),
+        ((4, 99), 1530, 3, 1),
+        ((16, 99), 1530, 4, 4),
+        ((6, 99), 3090, 5, 1),
+        ((64, 99), 3090, MOST_THREADS, MOST_REPLICAS),
+        ((64, 3), 3090, 2, 1),
+    ],
 )
-def test_one_core_is_left_to_everything_else(
-    cores: int, granted: int, threads: int, monkeypatch: pytest.MonkeyPatch
+def test_small_models_answer_several_calls_and_large_ones_use_several_threads(
+    machine: tuple[int, int], megabytes: int, threads: int, replicas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    usable, granted = machine
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(usable)), raising=False)
     monkeypatch.setattr(bootstrap, "_quota", lambda: granted)
-    assert (thread_count(None), thread_count(3)) == (threads, 3)
+    assert thread_count(None, megabytes * 10**6) == threads
+    assert replica_count(bootstrap.cores(), threads) == replicas
+    assert thread_count(3, megabytes * 10**6) == 3
 
 
 @pytest.mark.parametrize(
-    ("text", "cores"), [("max 100000", MOST_THREADS + 1), ("250000 100000", 3), ("", MOST_THREADS + 1)]
+    ("text", "cores"), [("max 100000", bootstrap._NO_LIMIT), ("250000 100000", 3), ("", bootstrap._NO_LIMIT)]
 )
 def test_a_containers_share_of_the_cores_is_known(
     text: str, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -79,7 +100,7 @@ def test_inference_threads_give_way_and_ours_do_not() -> None:
     program = (
         "import os, threading, pathlib\n"
         "from pipeline.recognition.engines.load import EngineSettings, load\n"
-        "wanted = EngineSettings(engine='whisper', model='tests/speech/tiny-whisper', windows='short', threads=2)\n"
+        "wanted = EngineSettings(engine='whisper', model='tests/speech/tiny-whisper', threads=2)\n"
         "engine = load(wanted)\n"
         "import numpy as np\n"
         "from pipeline.recognition.engine import DecodeRequest\n"

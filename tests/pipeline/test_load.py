@@ -1,70 +1,142 @@
 """Which engine the settings give, and what is remembered of a model."""
 
+import asyncio
+import hashlib
 import json
-import logging
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipeline.audio import position
 from pipeline.errors import ModelUnavailable
+from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.load import EngineSettings, Loaded, choose, load
+from pipeline.recognition.engines import windows as fits
+from pipeline.recognition.engines.load import EngineSettings, Fitting, Loaded, at_once, choose, load
 from pipeline.recognition.engines.models import KNOWN, pull
-from pipeline.recognition.engines.windows import FULL, SHORTER
+from pipeline.recognition.engines.windows import FULL, Fit, Trial
 from tests.hubs import put_into_cache
 from tests.pipeline.sounds import SPEECH
 
 MODEL = str(SPEECH / "tiny-whisper")
 
 
-def whisper(cache: Path, *, windows: str = "auto", engine: str = "whisper") -> tuple[str, str, int]:
-    engine_ = load(EngineSettings(engine=engine, model=MODEL, windows=windows, cache_dir=cache))
-    engine_.close()
-    return engine_.name, engine_.model, engine_.job
-
-
-def test_the_named_engine_is_loaded(tmp_path: Path) -> None:
+def test_the_named_engine_is_loaded() -> None:
     assert load(EngineSettings(engine="scripted")).name == "scripted"
-    assert whisper(tmp_path, windows="short") == ("whisper", "tiny-whisper", SHORTER[0].job)
-    assert whisper(tmp_path, windows="full") == ("whisper", "tiny-whisper", FULL.job)
     with pytest.raises(ValueError, match="whisprr"):
         load(EngineSettings(engine="whisprr"))
 
 
-def test_the_windows_of_a_model_are_measured_once_and_noted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with caplog.at_level(logging.INFO, logger=loading.__name__):
-        assert whisper(tmp_path)[2] == SHORTER[0].job
-    assert "measuring which windows suit the model" in caplog.messages
-    (notes,) = tmp_path.iterdir()
-    assert list(json.loads(notes.read_text()).values()) == ["short 3"]
+# --- which windows suit a model --------------------------------------------------------------------------------------
 
-    monkeypatch.setattr(loading, "measured_fit", lambda _: pytest.fail("it was measured already"))
-    assert whisper(tmp_path)[2] == SHORTER[0].job
-    notes.write_text(notes.read_text().replace("short 3", "full 28"))
-    assert whisper(tmp_path)[2] == FULL.job
+QUICK = Fit(7, 10, 14)
+
+
+def windows(cache: Path, model: str = MODEL, *, wanted: Any = "auto") -> tuple[Fit, Fitting | None]:
+    loaded = choose(EngineSettings(engine="whisper", model=model, windows=wanted, cache_dir=cache))
+    loaded.engine.close()
+    return loaded.engine.fit, loaded.unfitted  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def strange(tmp_path: Path) -> str:
+    """A model that nobody knows: the test model with a byte more."""
+    folder = tmp_path / "strange"
+    shutil.copytree(MODEL, folder)
+    with (folder / "model.bin").open("ab") as weights:
+        weights.write(b"\0")
+    return str(folder)
+
+
+def measuring(monkeypatch: pytest.MonkeyPatch, found: Fit) -> list[Heard]:
+    """Stands in for what takes minutes: hears one request, and finds *found*."""
+    heard: list[Heard] = []
+
+    async def fitting(hear: Any, clips: Any) -> tuple[Fit, list[Trial]]:
+        request = DecodeRequest(samples=clips[0].samples[: position(2)], start=0, language=clips[0].language)
+        heard.append(await hear(Fit(20, 20, 19), request))
+        return found, [Trial("final", found, {"people": 1}, {"people": 100})]
+
+    monkeypatch.setattr(loading, "fitting", fitting)
+    return heard
+
+
+def test_known_models_need_no_measuring(tmp_path: Path) -> None:
+    assert windows(tmp_path) == (Fit(5, 5, 4), None)
+    assert windows(tmp_path, "tiny.en") == (Fit(10, 15, 19), None)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("model", ["tiny.en", MODEL])
+def test_a_model_of_the_same_size_as_a_known_one_is_not_taken_for_it(tmp_path: Path, model: str) -> None:
+    [known] = [fit for digest, (_, fit) in fits.KNOWN.items() if digest == digest_of(model)]
+    assert loading._known(folder_of(model)) == known
+    weights = bytearray((folder_of(model) / "model.bin").read_bytes())
+    weights[-1] ^= 1
+    (tmp_path / "model.bin").write_bytes(weights)
+    assert loading._known(tmp_path) is None
+
+
+def test_windows_can_be_given(tmp_path: Path, strange: str) -> None:
+    assert windows(tmp_path, wanted="full") == (FULL, None)
+    assert windows(tmp_path, strange, wanted=QUICK) == (QUICK, None)
+
+
+def test_an_unknown_model_hears_in_full_windows_until_it_was_measured_once(
+    tmp_path: Path, strange: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = measuring(monkeypatch, QUICK)
+    loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
+    assert loaded.engine.fit == FULL  # type: ignore[attr-defined]
+    assert loaded.unfitted is not None
+    assert asyncio.run(loaded.unfitted.run(at_once)) == QUICK
+    assert (len(heard), loaded.engine.fit) == (1, QUICK)  # type: ignore[attr-defined]
+    loaded.engine.close()
+    assert windows(tmp_path, strange) == (QUICK, None)
 
 
 @pytest.mark.parametrize("notes", ["", "[]", "{", '{"x": 3}', "\udcff"])
-def test_notes_that_cannot_be_read_are_made_again(tmp_path: Path, notes: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "measured_fit", lambda _: (SHORTER[1], []))
+def test_notes_that_cannot_be_read_are_made_again(
+    tmp_path: Path, strange: str, notes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measuring(monkeypatch, QUICK)
     path = tmp_path / "scribewire-windows.json"
     path.write_bytes(notes.encode("utf-8", "surrogateescape"))
-    assert whisper(tmp_path)[2] == SHORTER[1].job
-    assert "short 10" in json.loads(path.read_text()).values()
+    loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
+    assert loaded.unfitted is not None
+    asyncio.run(loaded.unfitted.run(at_once))
+    loaded.engine.close()
+    assert "7 10 14" in json.loads(path.read_text()).values()
+
+
+@pytest.mark.parametrize("noted", ["short 3", "7 10", "7 10 140", "6 10 14", "7 10 1", 3, None])
+def test_a_note_that_is_no_fit_counts_as_none(noted: object) -> None:
+    assert loading._parsed(noted) is None
 
 
 def test_notes_that_cannot_be_written_are_no_reason_to_fail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, strange: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(loading, "measured_fit", lambda _: (SHORTER[0], []))
+    measuring(monkeypatch, QUICK)
     (tmp_path / "cache").write_text("a file where the folder should be")
-    assert whisper(tmp_path / "cache")[2] == SHORTER[0].job
+    loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path / "cache"))
+    assert loaded.unfitted is not None
+    assert asyncio.run(loaded.unfitted.run(at_once)) == QUICK
+    loaded.engine.close()
     assert "could not note" in caplog.text
+
+
+def folder_of(model: str) -> Path:
+    return models.locate(model, cache_dir=None, download_wait_s=0.0).folder
+
+
+def digest_of(model: str) -> str:
+    return hashlib.sha256((folder_of(model) / "model.bin").read_bytes()).hexdigest()
 
 
 # --- which model -----------------------------------------------------------------------------------------------------

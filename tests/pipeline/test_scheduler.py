@@ -23,6 +23,8 @@ class Model:
     model: str = "script"
     languages: frozenset[str] = frozenset({"en"})
     job: int = RATE
+    replicas: int = 1
+    replicas_amid_speech: int = 1
     fail: Callable[[], Exception | None] = lambda: None
     calls: list[list[int]] = field(default_factory=list)
     gate: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -376,12 +378,121 @@ def test_more_windows_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch)
     run(body, most=1)
 
 
-def test_the_language_is_asked_of_as_many_windows_as_one_call_takes() -> None:
+def test_the_language_is_asked_of_a_few_windows() -> None:
     async def body(_model: Model, scheduler: Scheduler) -> None:
         windows = [np.zeros(10, np.float32)] * 9
-        assert await scheduler.detect_language(windows, tenant="a") == ("en", 0.4)
+        assert await scheduler.detect_language(windows, tenant="a") == ("en", 0.8)
 
     run(body, most=4)
+
+
+def test_two_replicas_hear_two_windows_at_the_same_time() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        tasks = await asked(scheduler, *((n, "a", Urgency.BATCH) for n in range(4)))
+        await begun(model, 2)
+        await asyncio.sleep(0.02)
+        assert sorted(model.calls) == [[0], [1]], "no more than there are replicas"
+        model.gate.release(4)
+        answers = await asyncio.gather(*tasks)
+        assert [-heard.avg_logprob for heard in answers] == [0, 1, 2, 3]
+        assert scheduler.statistics().calls == len(tasks)
+
+    run(body, most=1, replicas=2)
+
+
+def test_while_people_speak_files_leave_a_core_free() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        tasks = await asked(scheduler, *((n, "f", Urgency.BATCH) for n in range(6)))
+        await begun(model, 2)
+        tasks += await asked(scheduler, (10, "a", Urgency.FINAL), (11, "a", Urgency.FINAL))
+        model.gate.release()
+        await begun(model, 3)
+        assert model.calls[2] == [10], "a live window takes the place of the first file that ends"
+        model.gate.release()
+        await asyncio.sleep(0.02)
+        model.gate.release()
+        await begun(model, 4)
+        assert model.calls[3] == [11]
+        for number in range(5, 9):
+            assert under_way(scheduler) == 1, "one call at a time, until people have been silent for long"
+            model.gate.release()
+            await begun(model, number)
+        model.gate.release()
+        await asyncio.gather(*tasks)
+
+    run(body, most=1, replicas=2)
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_the_whole_machine_is_used_again_some_time_after_the_last_word() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        model.gate.release()
+        await asyncio.gather(*await asked(scheduler, (0, "a", Urgency.FINAL)))
+        tasks = await asked(scheduler, *((n, "f", Urgency.BATCH) for n in range(1, 6)))
+        await begun(model, 2)
+        assert under_way(scheduler) == 1
+        clock.now += 60.0
+        model.gate.release()
+        await begun(model, 4)
+        assert under_way(scheduler) == 2
+        model.gate.release(9)
+        await asyncio.gather(*tasks)
+
+    run(body, most=1, replicas=2)
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        tasks = await asked(scheduler, *((n, "a", Urgency.PARTIAL) for n in range(5)))
+        await begun(model, 3)
+        assert under_way(scheduler) == 3
+        clock.now += 0.4
+        assert scheduler.statistics().utilisation == pytest.approx(1 - np.exp(-0.04))
+        model.gate.release(5)
+        await asyncio.gather(*tasks)
+
+    run(body, most=1, replicas=4, replicas_amid_speech=3)
+
+
+def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        scheduler._longest_call_s = 0.05
+        tasks = await asked(scheduler, *((n, "a", Urgency.BATCH) for n in range(4)))
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(answer, EngineTimeout) for answer in answers)
+        assert not scheduler.healthy
+        scheduler._longest_call_s = 60.0
+        model.gate.release(1)
+        await asyncio.sleep(0.05)
+        assert not scheduler.healthy, "the other one still hangs"
+        model.gate.release(2)
+        while not scheduler.healthy:  # noqa: ASYNC110  it tells nobody
+            await asyncio.sleep(0.01)
+        assert (await scheduler.hear(window(5), tenant="a")).avg_logprob == -5
+
+    run(body, most=1, replicas=2)
+
+
+def test_other_work_of_the_model_has_its_turn_too() -> None:
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        tasks = await asked(scheduler, (0, "a", Urgency.BATCH), (1, "a", Urgency.BATCH))
+        turn = asyncio.create_task(scheduler.take_turn(lambda: len(model.calls), tenant="other"))
+        model.gate.release(2)
+        assert await turn == 1
+        await asyncio.gather(*tasks)
+
+    run(body, most=1)
+
+
+async def begun(model: Model, calls: int) -> None:
+    """Until so many calls have begun."""
+    while len(model.calls) < calls:  # noqa: ASYNC110  it tells nobody
+        await asyncio.sleep(0.001)
+
+
+def under_way(scheduler: Scheduler) -> int:
+    return len(scheduler._calling)
 
 
 def test_closing_fails_whoever_waits() -> None:

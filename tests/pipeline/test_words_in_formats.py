@@ -32,7 +32,7 @@ class Ears:
     """The batch pipeline on the small real model."""
 
     def __init__(self) -> None:
-        self.engine = load(EngineSettings(engine="whisper", model=str(SPEECH / "tiny-whisper"), windows="short"))
+        self.engine = load(EngineSettings(engine="whisper", model=str(SPEECH / "tiny-whisper")))
         self.isolation = Isolation()
         self.voice = VoiceDetector()
         self.threads = ThreadPoolExecutor(2)

@@ -31,6 +31,8 @@ class Slow:
     model: str = "slow"
     languages: frozenset[str] = frozenset({"en"})
     job: int = LONGEST_JOB
+    replicas: int = 1
+    replicas_amid_speech: int = 1
 
     def bucket(self, request: DecodeRequest) -> Hashable:
         return request.final

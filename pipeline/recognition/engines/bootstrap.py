@@ -15,6 +15,15 @@ from pathlib import Path
 MOST_THREADS = 8
 """CTranslate2's small matrices do not fill more."""
 
+MOST_REPLICAS = 4
+"""Each keeps the memory of its calls."""
+
+_THREADS = (
+    (200 * 10**6, 1),
+    (600 * 10**6, 2),
+    (1_700 * 10**6, 4),
+)  # of a call, for a model.bin of less than so many bytes
+_NO_LIMIT = 1024  # cores
 _POLITE = 10  # nice value of inference threads: the event loop goes first
 
 # glibc's <malloc.h>. CTranslate2's CPU allocator is bare posix_memalign: by default every large buffer is mapped and
@@ -29,22 +38,46 @@ _AVX512 = frozenset({"avx512f", "avx512cd", "avx512vl", "avx512bw", "avx512dq"})
 
 
 def prepare() -> None:
-    """Memory and instruction set are chosen for CTranslate2. Calling it again does nothing more."""
-    _keep_memory()
+    """The instruction set is chosen for CTranslate2. Calling it again does nothing more."""
     if _cpu_flags() >= _AVX512:
         os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")  # never chosen by itself
 
 
-def thread_count(wanted: int | None) -> int:
-    """*wanted*, or as many threads as this process may use cores, less one, MOST_THREADS at most.
+def keep_memory() -> None:
+    """From now on memory that CTranslate2 frees is kept for its next call. To be called after a model was loaded.
 
-    One core is left to the event loop, voice detection and decoding: the threads of a call wait for each other, and one
-    that has to share its core holds them all up.
+    Loading frees large buffers between others that stay: they would be kept for good.
+    """
+    if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
+        return
+    library = ctypes.CDLL(None)
+    library.malloc_trim(0)
+    for parameter, value in _MALLOC:
+        library.mallopt(parameter, value)  # answers 0 where it is refused: then memory is only handled more slowly
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    return max(1, min(affinity, _quota()))
+
+
+def thread_count(wanted: int | None, model_bytes: int) -> int:
+    """*wanted*, or as many threads as a call of a model of this size can use well.
+
+    Small matrices gain little from a second thread, so a small model rather answers several calls at once. One core is
+    left to the event loop, voice detection and decoding: the threads of a call wait for each other, and one that has to
+    share its core holds them all up.
     """
     if wanted is not None:
         return wanted
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    return max(1, min(min(affinity, _quota()) - 1, MOST_THREADS))
+    most = next((threads for below, threads in _THREADS if model_bytes < below), MOST_THREADS)
+    return max(1, min(cores() - 1, most))
+
+
+def replica_count(cores: int, threads: int) -> int:
+    """How many calls of so many threads each can run at the same time."""
+    return max(1, min(cores // threads, MOST_REPLICAS))
 
 
 def load_cuda() -> bool:
@@ -81,14 +114,6 @@ def polite_threads() -> Iterator[None]:
             continue  # it has already ended
 
 
-def _keep_memory() -> None:
-    if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
-        return
-    mallopt = ctypes.CDLL(None).mallopt
-    for parameter, value in _MALLOC:
-        mallopt(parameter, value)  # answers 0 where it is refused: then memory is only handled more slowly
-
-
 def _cpu_flags() -> frozenset[str]:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -105,9 +130,9 @@ def _thread_ids() -> set[int]:
 
 
 def _quota() -> int:
-    """Cores that the control group (a container) grants, rounded up; more than enough where it sets no limit."""
+    """Cores that the control group (a container) grants, rounded up; very many where it sets no limit."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
     except (OSError, ValueError):
-        return MOST_THREADS + 1
-    return MOST_THREADS + 1 if quota == "max" else -(-int(quota) // int(period))
+        return _NO_LIMIT
+    return _NO_LIMIT if quota == "max" else -(-int(quota) // int(period))

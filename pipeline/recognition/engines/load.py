@@ -3,16 +3,17 @@
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, Engine, Heard
 from pipeline.recognition.engines import bootstrap
+from pipeline.recognition.engines.prompts import WINDOWS_S
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.engines.windows import FULL, SHORTER, SPEECH, Fit, Trial, bundled_speech, fitting
+from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN, SPEECH, Fit, Trial, bundled_speech, fitting
 
 if TYPE_CHECKING:
     from pipeline.recognition.engines.whisper import WhisperEngine
@@ -33,7 +34,7 @@ class EngineSettings:
     device: str = AUTO  # cpu or cuda
     compute_type: str = AUTO  # CTranslate2's; auto: int8 on a CPU, float16 on CUDA
     threads: int = 0  # of one model call
-    windows: str = AUTO  # short or full; auto: measured for this model when it is first loaded, see windows.py
+    windows: Literal["auto", "full"] | Fit = "auto"  # auto: what suits the model, see windows.py
     download_wait_s: float = 900.0
     cache_dir: Path | None = None  # where downloads and measurements go; None: Hugging Face's own folder
 
@@ -45,6 +46,44 @@ class Loaded:
     engine: Engine
     bundled: bool = False  # it has the small model that comes with the installation
     instead_of: str | None = None  # the model that was to be used and could not be had
+    unfitted: "Fitting | None" = None  # where it is not known yet which windows suit the model, how to find out
+
+
+Turn: TypeAlias = Callable[[Callable[[], Heard]], Awaitable[Heard]]
+"""Makes one call of a model when it is its turn, and gives the answer."""
+
+
+class Fitting:
+    """Finds out which windows suit a model that hears in full ones meanwhile. It takes minutes of the model's time."""
+
+    def __init__(self, engine: "WhisperEngine", key: str, notes: Path) -> None:
+        self._engine = engine
+        self._key = key
+        self._notes = notes
+
+    async def run(self, turn: Turn) -> Fit:
+        """Measure, let the engine hear accordingly from now on, and note it for the next start."""
+        log.info("measuring which windows suit the model", extra={"model": self._engine.model})
+        clips = [clip for clip in bundled_speech() if clip.language in self._engine.languages]
+
+        async def hear(fit: Fit, request: DecodeRequest) -> Heard:
+            return await turn(lambda: self._engine.hear([request], fit=fit)[0])
+
+        self._engine.fit, trials = await fitting(hear, clips)
+        for trial in trials:
+            log.info("measured windows", extra=_shown(trial))
+        fit = self._engine.fit
+        try:
+            self._notes.parent.mkdir(parents=True, exist_ok=True)
+            self._notes.write_text(json.dumps(_read(self._notes) | {self._key: _noted(fit)}, indent=1))
+        except OSError as error:
+            log.warning("could not note the measurement, it will be made again at the next start: %s", error)
+        return fit
+
+
+async def at_once(call: Callable[[], Heard]) -> Heard:
+    """A turn of somebody who has the model alone."""
+    return call()
 
 
 def load(settings: EngineSettings) -> Engine:
@@ -70,20 +109,6 @@ def choose(settings: EngineSettings) -> Loaded:
 def preferred(settings: EngineSettings) -> str:
     """The name of the Whisper model that choose() tries first. Raises ModelUnavailable where there is none."""
     return _names(settings)[0][0]
-
-
-def measured_fit(engine: "WhisperEngine") -> tuple[Fit, list[Trial]]:
-    """The cheapest windows in which *engine* hears the bundled speech as well as in full ones. Seconds to minutes."""
-
-    def hear(fit: Fit, requests: Sequence[DecodeRequest]) -> list[Heard]:
-        engine.fit = fit
-        return [heard for request in requests for heard in engine.hear([request])]
-
-    kept = engine.fit
-    try:
-        return fitting(hear, [sentence for sentence in bundled_speech() if sentence.language in engine.languages])
-    finally:
-        engine.fit = kept
 
 
 def _names(settings: EngineSettings) -> tuple[list[str], str]:
@@ -125,38 +150,50 @@ def _whisper(settings: EngineSettings) -> Loaded:
             log.warning("the model cannot be had, another one takes its place: %s", unavailable)
         else:
             break
+    unfitted = None
     match settings.windows:
-        case "short":
-            engine.fit = SHORTER[0]
+        case Fit():
+            engine.fit = settings.windows
         case "full":
             engine.fit = FULL
         case _:
-            engine.fit = _fit(engine, model.folder, cache_folder(settings.cache_dir) / _NOTES)
-    return Loaded(engine, bundled=model.bundled, instead_of=None if name == names[0] else Path(names[0]).name)
+            key, notes = _fingerprint(engine, model.folder), cache_folder(settings.cache_dir) / _NOTES
+            fit = _known(model.folder) or _parsed(_read(notes).get(key))
+            engine.fit = fit or FULL
+            unfitted = None if fit else Fitting(engine, key, notes)
+    instead_of = None if name == names[0] else Path(names[0]).name
+    return Loaded(engine, bundled=model.bundled, instead_of=instead_of, unfitted=unfitted)
 
 
-def _fit(engine: "WhisperEngine", folder: Path, notes: Path) -> Fit:
-    """What was measured for this model, from *notes*; measured now, and noted, where it never was."""
-    key = _fingerprint(engine, folder)
-    known = _read(notes)
-    for fit in (FULL, *SHORTER):
-        if known.get(key) == _noted(fit):
-            return fit
-    log.info("measuring which windows suit the model", extra={"model": engine.model})
-    fit, trials = measured_fit(engine)
-    for trial in trials:
-        extra = {"windows": trial.fit.windows, "job_s": trial.fit.job_s, "word_error_rates": trial.errors}
-        log.info("measured windows", extra=extra)
-    try:
-        notes.parent.mkdir(parents=True, exist_ok=True)
-        notes.write_text(json.dumps(known | {key: _noted(fit)}, indent=1))
-    except OSError as error:
-        log.warning("could not note the measurement, it will be made again at the next start: %s", error)
+def _known(folder: Path) -> Fit | None:
+    """What suits the model in *folder*, if it is one of KNOWN. Only a file that has the size of one is read."""
+    weights = folder / "model.bin"
+    size = weights.stat().st_size
+    if size not in {known for known, _ in KNOWN.values()}:
+        return None
+    with weights.open("rb") as file:
+        _, fit = KNOWN.get(hashlib.file_digest(file, "sha256").hexdigest(), (0, None))
     return fit
 
 
+def _shown(trial: Trial) -> dict[str, object]:
+    fit = trial.fit
+    windows = {"partial_s": fit.partial_s, "final_s": fit.final_s, "job_s": fit.job_s}
+    return {"what": trial.kind, **windows, "errors": trial.errors, "words": trial.words}
+
+
 def _noted(fit: Fit) -> str:
-    return f"{fit.windows} {fit.job_s}"
+    return f"{fit.partial_s} {fit.final_s} {fit.job_s}"
+
+
+def _parsed(noted: object) -> Fit | None:
+    """What _noted() wrote; None where it is anything else."""
+    if not isinstance(noted, str):
+        return None
+    match [int(part) for part in noted.split() if part.isdecimal()]:
+        case [partial_s, final_s, job_s] if {partial_s, final_s} <= set(WINDOWS_S) and job_s in JOBS_S:
+            return Fit(partial_s, final_s, job_s)
+    return None
 
 
 def _read(notes: Path) -> dict[str, object]:

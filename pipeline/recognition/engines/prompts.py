@@ -39,9 +39,13 @@ class Shape:
         return min(_SAID_AT_MOST, (12 if self.final else 8) * self.window_s + 8)
 
 
-def window_for(samples: int) -> int:
-    """The shortest of WINDOWS_S, in seconds, that holds so many samples and PAD_S of silence; else the longest."""
-    return next((window for window in WINDOWS_S if samples + PAD_S * RATE <= window * RATE), WINDOWS_S[-1])
+def window_for(samples: int, least_s: int = WINDOWS_S[0]) -> int:
+    """The shortest of WINDOWS_S, in seconds, that holds so many samples and PAD_S of silence; else the longest.
+
+    It is never below *least_s*.
+    """
+    needed = max(samples + PAD_S * RATE, least_s * RATE)
+    return next((window for window in WINDOWS_S if needed <= window * RATE), WINDOWS_S[-1])
 
 
 def prefix_tokens(hint: Sequence[int], previous: Sequence[int]) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ class ScriptedEngine:
     model = "scripted"
     languages = frozenset({"en"})
     most = 8
+    replicas = replicas_amid_speech = 1
     job = LONGEST_JOB
 
     def __init__(self, text: Sequence[str] = TEXT) -> None:

@@ -22,19 +22,26 @@ from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines.alignment import Piece, words_of
-from pipeline.recognition.engines.bootstrap import load_cuda, polite_threads, thread_count
+from pipeline.recognition.engines.bootstrap import (
+    cores,
+    keep_memory,
+    load_cuda,
+    polite_threads,
+    replica_count,
+    thread_count,
+)
 from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, failed_gate, is_no_speech, without_echo
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
-from pipeline.recognition.engines.prompts import WINDOWS_S, Shape, max_length, prefix_tokens, window_for
+from pipeline.recognition.engines.prompts import Shape, max_length, prefix_tokens, window_for
 from pipeline.recognition.engines.windows import FULL, Fit
 from pipeline.recognition.scoring import spoken
 from pipeline.words import Word
 
 log = logging.getLogger(__name__)
 
-_FULL_S = WINDOWS_S[-1]
+_SECOND_S = 20  # the least window of a second look
 _BEAM = 5  # of a final; partials are greedy
-_MOST = {"cpu": 8, "cuda": 24}
+_MOST = {"cpu": 1, "cuda": 24}  # on a CPU windows that share a call cost as much as alone, and wait for each other
 _TEXTS_REMEMBERED = 1024  # encoded prompts kept: each is asked for twice, by the scheduler and by the decoder
 _NO_REPEAT = 4  # tokens: what a loop is cut at when there is no other way left to look at it
 _ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding that word times may be sought in: the last word's end
@@ -103,8 +110,9 @@ class WhisperEngine:
     ) -> None:
         """Load the model in *folder*; raises ModelUnavailable when its files are not a Whisper model's.
 
-        *compute_type* None is int8 on a CPU, float16 on CUDA. *threads* None takes all cores but one. What *fit*
-        suits the model is measured in windows.py; full windows suit every Whisper.
+        *compute_type* None is int8 on a CPU, float16 on CUDA. *threads* None lets a call have as many as the
+        size of the model calls for. Which *fit* suits the model is measured in windows.py; full windows suit every
+        Whisper.
         """
         self.model = model
         self.fit = fit
@@ -112,17 +120,22 @@ class WhisperEngine:
         self.compute_type = compute_type or ("float16" if self.device == "cuda" else "int8")
         self.most = _MOST[self.device]
         try:
+            per_call = thread_count(threads, (folder / "model.bin").stat().st_size)
+            on_cpu = self.device == "cpu"
+            self.replicas = replica_count(cores(), per_call) if on_cpu else 1
+            self.replicas_amid_speech = min(self.replicas, max(1, (cores() - 1) // per_call)) if on_cpu else 1
             with polite_threads():
                 loaded = WhisperModel(
                     str(folder),
                     device=self.device,
                     compute_type=self.compute_type,
-                    cpu_threads=thread_count(threads),
-                    num_workers=1,
+                    cpu_threads=per_call,
+                    num_workers=self.replicas,
                     local_files_only=True,
                 )
         except (RuntimeError, ValueError, OSError) as error:
             raise ModelUnavailable(f"the Whisper model in {folder} could not be loaded: {error}") from error
+        keep_memory()
         self._model = loaded.model
         self._mel = LogMel(loaded.feature_extractor.mel_filters)
         self._multilingual = bool(self._model.is_multilingual)
@@ -141,27 +154,30 @@ class WhisperEngine:
 
     def bucket(self, request: DecodeRequest) -> Hashable:
         """The request's Shape: equal window, equal prompt length, equal search."""
-        return Shape(self._window_s(request.samples), len(self._prefix(request)), request.final)
+        return self._shape(request, self.fit)
 
-    def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
-        """See Engine. Finals that fail a gate or are doubtful are heard once more, and so is speech without words."""
+    def hear(self, requests: Sequence[DecodeRequest], *, fit: Fit | None = None) -> list[Heard]:
+        """See Engine. Finals that fail a gate or are doubtful are heard once more, and so is speech without words.
+
+        *fit* says in which windows; None: in those that suit the model.
+        """
+        fit = fit or self.fit  # another thread may set it meanwhile
         try:
-            answers = self._heard(requests)
+            answers = self._heard(requests, fit)
             return [
-                self._completed(request, heard) if request.final else heard
+                self._completed(request, heard, fit) if request.final else heard
                 for request, heard in zip(requests, answers, strict=True)
             ]
         except RuntimeError as error:
             raise EngineFailed(f"CTranslate2 failed: {error}") from error
 
-    def _heard(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
-        shape = self.bucket(requests[0])
-        assert isinstance(shape, Shape)
+    def _heard(self, requests: Sequence[DecodeRequest], fit: Fit) -> list[Heard]:
+        # The windows of requests that were put together before the fit changed may differ: the longest holds them all.
+        shape = max((self._shape(request, fit) for request in requests), key=lambda shape: shape.window_s)
         hypotheses = self._decode(requests, shape)
-        again = [row for row, said in enumerate(hypotheses) if requests[row].final and _worth_another_look(said, shape)]
-        if again:
-            for row, second in zip(again, self._second_look([requests[row] for row in again], shape), strict=True):
-                hypotheses[row] = _better(hypotheses[row], second)
+        for row, (request, first) in enumerate(zip(requests, hypotheses, strict=True)):
+            if request.final and _worth_another_look(first):
+                hypotheses[row] = self._second_look(request, first, shape)
         words = self._aligned(requests, hypotheses)
         return [
             Heard(
@@ -175,7 +191,7 @@ class WhisperEngine:
             for said, its_words in zip(hypotheses, words, strict=True)
         ]
 
-    def _completed(self, request: DecodeRequest, heard: Heard) -> Heard:
+    def _completed(self, request: DecodeRequest, heard: Heard, fit: Fit) -> Heard:
         """*heard* with the words of speech that it has none for, where a look at that speech alone gives them."""
         given_up = request.start
         while stretch := next((one for one in unheard(heard.words, request.voiced) if one[0] >= given_up), None):
@@ -189,7 +205,7 @@ class WhisperEngine:
                 language=heard.language or request.language,
                 previous="",
             )
-            [missed] = self._heard([part])
+            [missed] = self._heard([part], fit)
             fresh = [word for word in missed.words if stretch[0] <= (word.start + word.end) // 2 < stretch[1]]
             if fresh:
                 heard = replace(heard, words=_merged(heard.words, fresh), rejected=None)
@@ -203,7 +219,7 @@ class WhisperEngine:
         sums: dict[str, float] = {}
         try:
             for window in windows:
-                encoded = self._encode([window], self._window_s(window))
+                encoded = self._encode([window], self.fit.window_s(len(window), final=True))
                 for language, probability in self._languages(encoded)[0].items():
                     sums[language] = sums.get(language, 0.0) + probability * len(window)
         except RuntimeError as error:
@@ -272,12 +288,20 @@ class WhisperEngine:
             return tokens
         return tuple(token for part in parts[: at[kept]] for token in part)
 
-    def _second_look(self, requests: Sequence[DecodeRequest], shape: Shape) -> list[_Hypothesis]:
-        """The same audio a moment later, in the longest window, without text before it, the usual seed of a loop."""
-        unaided = Shape(_FULL_S, 0, final=True)
-        lead = min(_MOMENT, *(_FULL_S * RATE - len(request.samples) for request in requests))
-        cure = {"no_repeat_ngram_size": _NO_REPEAT} if shape == unaided else {}
-        return self._decode(requests, unaided, lead=lead, **cure)
+    def _second_look(self, request: DecodeRequest, first: _Hypothesis, shape: Shape) -> _Hypothesis:
+        """The better of *first* and a look at the same audio a moment later, without text before it.
+
+        It is a longer look, unless the first was as long already. A loop that is looked at in the same way again may
+        not repeat itself. What was merely doubtful may: people do repeat words.
+        """
+        length = len(request.samples)
+        unaided = Shape(max(shape.window_s, window_for(length, _SECOND_S)), 0, final=True)
+        lead = min(_MOMENT, unaided.window_s * RATE - length)
+        cure = {"no_repeat_ngram_size": _NO_REPEAT} if shape == unaided and first.failed else {}
+        if shape == unaided and not lead and not cure:
+            return first  # it would be the same
+        [second] = self._decode([request], unaided, lead=lead, **cure)
+        return _better(first, second)
 
     def _aligned(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[_Hypothesis]) -> list[tuple[Word, ...]]:
         """The words of each hypothesis that may stand, one align() for each encoder output and language in it."""
@@ -338,8 +362,9 @@ class WhisperEngine:
             for row in self._model.detect_language(encoded.states)
         ]
 
-    def _window_s(self, samples: Samples) -> int:
-        return window_for(len(samples)) if self.fit.windows == "short" else _FULL_S
+    def _shape(self, request: DecodeRequest, fit: Fit) -> Shape:
+        window_s = fit.window_s(len(request.samples), final=request.final)
+        return Shape(window_s, len(self._prefix(request)), request.final)
 
     def _prefix(self, request: DecodeRequest) -> tuple[int, ...]:
         return prefix_tokens(self._tokens_of(request.hint), self._tokens_of(request.previous))
@@ -358,11 +383,11 @@ def _likeliest(probabilities: dict[str, float]) -> tuple[str, float]:
     return language, round(probabilities[language], 3)
 
 
-def _worth_another_look(said: _Hypothesis, shape: Shape) -> bool:
-    """Loops always; doubtful answers only where the first look was a cheaper one than the second will be."""
+def _worth_another_look(said: _Hypothesis) -> bool:
+    """Loops and doubtful answers are."""
     if said.failed is not None:
         return said.failed in ("repetition", "too_fast")
-    return said.avg_logprob < DOUBT and shape != Shape(_FULL_S, 0, final=True)
+    return said.avg_logprob < DOUBT
 
 
 def _better(first: _Hypothesis, second: _Hypothesis) -> _Hypothesis:

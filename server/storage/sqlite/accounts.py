@@ -12,9 +12,18 @@ TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a mi
 MAX_TOUCHED = 10_000  # keys whose last write is remembered; beyond it all are forgotten and written once more
 
 KEY_COLUMNS = (
-    "id", "account", "environment", "name", "hash", "prefix", "last4", "created_at", "last_used_at", "expires_at",
+    "id",
+    "account",
+    "environment",
+    "name",
+    "hash",
+    "prefix",
+    "last4",
+    "created_at",
+    "last_used_at",
+    "expires_at",
     "revoked_at",
-)  # fmt: skip
+)
 
 
 class SqliteAccounts:

@@ -97,8 +97,15 @@ class SqliteJobs:
     async def log(self, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
         return await self._database.write(lambda tx: leases.log(tx, lease, events))
 
-    async def note(self, lease: Lease, *, stage: str | None = None, source: Source | None = None,
-                   duration_s: float | None = None, blob: str | None = None) -> bool:  # fmt: skip
+    async def note(
+        self,
+        lease: Lease,
+        *,
+        stage: str | None = None,
+        source: Source | None = None,
+        duration_s: float | None = None,
+        blob: str | None = None,
+    ) -> bool:
         return await self._database.write(
             partial(leases.note, lease=lease, stage=stage, source=source, duration_s=duration_s, blob=blob)
         )

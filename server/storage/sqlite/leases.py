@@ -56,9 +56,15 @@ def next_due(tx: Transaction) -> int | None:
 
 
 def checkpoint(
-    tx: Transaction, lease: Lease, *, index: int, body: bytes, events: Sequence[NewEvent], progress: float,
+    tx: Transaction,
+    lease: Lease,
+    *,
+    index: int,
+    body: bytes,
+    events: Sequence[NewEvent],
+    progress: float,
     lease_s: float,
-) -> bool:  # fmt: skip
+) -> bool:
     row = _held(tx, lease)
     if row is None:
         return False
@@ -78,9 +84,14 @@ def log(tx: Transaction, lease: Lease, events: Sequence[NewEvent]) -> list[Event
 
 
 def note(
-    tx: Transaction, lease: Lease, *, stage: str | None, source: Source | None, duration_s: float | None,
+    tx: Transaction,
+    lease: Lease,
+    *,
+    stage: str | None,
+    source: Source | None,
+    duration_s: float | None,
     blob: str | None,
-) -> bool:  # fmt: skip
+) -> bool:
     if _held(tx, lease) is None:
         return False
     tx.run(

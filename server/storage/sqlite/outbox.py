@@ -16,8 +16,18 @@ from server.storage.sqlite.database import Database, Row, Transaction
 TOPIC = "outbox"
 UNBOUNDED = 2**62
 PLAIN = (
-    "id", "webhook_id", "account", "environment", "event", "url", "host", "state", "created_at", "next_at", "tried",
-)  # fmt: skip
+    "id",
+    "webhook_id",
+    "account",
+    "environment",
+    "event",
+    "url",
+    "host",
+    "state",
+    "created_at",
+    "next_at",
+    "tried",
+)
 """Columns that are members of Delivery under the same name."""
 EVENTS = {State.COMPLETED: "job.completed", State.FAILED: "job.failed"}  # a canceled job sends nothing
 

@@ -11,10 +11,25 @@ from server.model.orders import LiveOptions, Order, Source
 LIVE, BATCH = 0, 1  # the column `class`
 
 PLAIN = (
-    "id", "account", "environment", "created_at", "started_at", "finished_at", "expires_at", "cancel_requested_at",
-    "attempt", "epoch", "progress", "stage", "duration_s", "language", "language_probability", "engine", "model",
+    "id",
+    "account",
+    "environment",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "expires_at",
+    "cancel_requested_at",
+    "attempt",
+    "epoch",
+    "progress",
+    "stage",
+    "duration_s",
+    "language",
+    "language_probability",
+    "engine",
+    "model",
     "text",
-)  # fmt: skip
+)
 """Columns that are members of Job under the same name."""
 
 
