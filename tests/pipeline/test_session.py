@@ -158,7 +158,7 @@ def test_words_come_while_the_speaker_speaks_and_each_knows_its_lag():
         _, happened = await streamed(in_real_time(), Listener(SPOKEN))
         lags = [lag for one in happened for lag in one.lags_s]
         assert len(lags) == len(SPOKEN)
-        assert min(lags) >= 0.3
+        assert min(lags) >= StreamOptions().pause / RATE
         assert max(lags) <= 1.5
         first = next(one.at_s for one in happened if isinstance(one.event, Partial))
         started = first - happened[0].at_s
