@@ -15,7 +15,6 @@ class DecodeRequest:
     samples: Samples  # 1..LONGEST_JOB samples
     start: int  # position of samples[0]
     language: str | None = None  # None: detect it in this window
-    previous: str = ""  # text already said before this window; steers spelling and style
     hint: str = ""  # vocabulary the user expects
     final: bool = True  # True: best search. False: a quick greedy partial that will be asked again
     voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: not known

@@ -81,3 +81,9 @@ def test_what_is_not_repeated_is_left_however_fast() -> None:
 
 def test_a_short_word_said_twice_is_left() -> None:
     assert kept("no no", 0.1) == "no no"
+
+
+def test_a_word_is_believed_sooner_where_somebody_is_known_to_speak() -> None:
+    doubtful = {"seconds": 1.1, "avg_logprob": -0.7, "no_speech_prob": 0.55, "cut_off": False}
+    assert failed_gate(" In short.", **doubtful) == "no_speech"
+    assert failed_gate(" In short.", **doubtful, voiced_s=0.6) is None

@@ -67,7 +67,7 @@ def test_whatever_it_says_is_words_in_order_inside_the_window(
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
     languages = sorted({"en", "ja"} & engine.languages)
     requests = [
-        DecodeRequest(samples=samples, start=RATE, language=language, previous="so they said", final=final)
+        DecodeRequest(samples=samples, start=RATE, language=language, hint="so they said", final=final)
         for language in (*languages, None)
     ]
     for heard in engine.hear(requests):

@@ -187,13 +187,9 @@ def test_buckets_part_what_cannot_share_a_call(engine: WhisperEngine) -> None:
     plain = engine.bucket(request(second))
     assert engine.bucket(request(np.zeros(3 * RATE, np.float32))) == plain
     assert engine.bucket(request(second, language="es")) == plain
-    assert engine.bucket(request(second, previous="too short")) == plain
     assert engine.bucket(request(np.zeros(4 * RATE + 1, np.float32))) != plain
     assert engine.bucket(request(second, final=False)) != plain
     assert engine.bucket(request(second, hint="Scribewire")) != plain
-    said = "the captain wanted twenty ticket at seven " * 20
-    assert engine.bucket(request(second, previous=said)) != plain
-    assert engine.bucket(request(second, previous=said)) == engine.bucket(request(second, previous=said[9:]))
 
 
 def test_the_least_windows_of_partials_and_finals_are_the_fits(
@@ -234,9 +230,9 @@ def test_a_doubtful_final_is_heard_anew(engine: WhisperEngine) -> None:
         assert abs(word.end / RATE - end) < 0.25
 
 
-def test_previous_text_and_a_hint_leave_words_and_times_in_order(engine: WhisperEngine) -> None:
+def test_a_hint_leaves_words_and_times_in_order(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_02.flac")  # One simple engine across my black orange.
-    asked = request(samples, hint="engine, orange", previous="The captain wanted twenty ticket at seven. " * 6)
+    asked = request(samples, hint="engine, orange")
     (heard,) = engine.hear([asked])
     assert word_errors(spoken("One simple engine across my black orange."), spoken(written(heard.words))) <= 2
     assert all(0 <= word.start < word.end <= len(samples) for word in heard.words)

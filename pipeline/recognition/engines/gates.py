@@ -10,7 +10,8 @@ from collections.abc import Sequence
 NO_SPEECH = 0.6  # the model's own doubt ...
 UNLIKELY = -1.0  # ... counts together with a mean log-probability below this (openai/whisper)
 FEW_LETTERS = 12  # the word or two that noise and music are given ...
-NO_SPEECH_IN_FEW, UNLIKELY_FEW = 0.5, -0.5  # ... need less doubt
+NO_SPEECH_IN_FEW, UNLIKELY_FEW = 0.5, -0.5  # ... need less doubt ...
+VOICE_S = 0.4  # ... unless the voice detector heard somebody speak for so long
 REPETITION = 2.4  # zlib ratio above which a text is a loop (openai/whisper)
 LETTERS_PER_S = 30.0  # faster than anybody speaks, in any script; English at 8 tokens a second
 HURRIED = 16.0  # letters a second of voice; people who repeat a phrase speak more slowly, a model that does is faster
@@ -23,16 +24,24 @@ def compression_ratio(text: str) -> float:
     return len(data) / len(zlib.compress(data))
 
 
-def failed_gate(text: str, *, seconds: float, avg_logprob: float, no_speech_prob: float, cut_off: bool) -> str | None:
+def failed_gate(
+    text: str,
+    *,
+    seconds: float,
+    avg_logprob: float,
+    no_speech_prob: float,
+    cut_off: bool,
+    voiced_s: float = 0.0,
+) -> str | None:
     """The first gate that this answer fails, by name; None when it may stand.
 
     *seconds* is the length of the real audio without padding, *cut_off* says that the decoder was stopped by its
-    length cap rather than by its own end token.
+    length cap rather than by its own end token, *voiced_s* what is known of how long somebody speaks in it.
     """
     letters = _letters(text)
     if not letters:
         return "no_words"
-    if is_no_speech(text, avg_logprob=avg_logprob, no_speech_prob=no_speech_prob):
+    if is_no_speech(text, avg_logprob=avg_logprob, no_speech_prob=no_speech_prob, voiced_s=voiced_s):
         return "no_speech"
     if cut_off or compression_ratio(text) > REPETITION:
         return "repetition"
@@ -60,9 +69,9 @@ def without_echo(words: Sequence[str], *, voiced_s: float) -> int:
     return kept
 
 
-def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float) -> bool:
+def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:
     """The model doubts that anybody spoke, and does not believe its own text either."""
-    few = _letters(text) <= FEW_LETTERS
+    few = _letters(text) <= FEW_LETTERS and voiced_s < VOICE_S
     most, least = (NO_SPEECH_IN_FEW, UNLIKELY_FEW) if few else (NO_SPEECH, UNLIKELY)
     return no_speech_prob > most and avg_logprob < least
 

@@ -1,10 +1,9 @@
 """What is put before the decoder's first token, and how much it may say.
 
-CTranslate2 decodes a batch in one pass only when all its prompts have equal length, so the text before
-<|startoftranscript|> is cut to one of few lengths; it is read in one step and costs almost nothing.
+CTranslate2 decodes a batch in one pass only when all its prompts have equal length. The text before
+<|startoftranscript|>, a hint of the user's, is read in one step and costs almost nothing.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.audio import RATE
@@ -15,9 +14,6 @@ CTranslate2 takes for features and encodes a second time, without a word."""
 
 PAD_S = 1
 """Silence that a window shorter than the longest has at its end at least: Whisper learned that speech ends."""
-
-CONTEXT_TOKENS = (64, 32, 16)
-"""How much of the previous text may be shown, largest first."""
 
 HINT_TOKENS = 128
 """The most of a vocabulary hint that is shown: prompt and answer share 448 positions."""
@@ -46,12 +42,6 @@ def window_for(samples: int, least_s: int = WINDOWS_S[0]) -> int:
     """
     needed = max(samples + PAD_S * RATE, least_s * RATE)
     return next((window for window in WINDOWS_S if needed <= window * RATE), WINDOWS_S[-1])
-
-
-def prefix_tokens(hint: Sequence[int], previous: Sequence[int]) -> tuple[int, ...]:
-    """The first tokens of the hint, then the last 64, 32, 16 or 0 of the previous text: as many as there are."""
-    kept = next((length for length in CONTEXT_TOKENS if len(previous) >= length), 0)
-    return (*hint[:HINT_TOKENS], *previous[len(previous) - kept :])
 
 
 def max_length(prompt: int, said: int) -> int:

@@ -19,7 +19,7 @@ from faster_whisper.transcribe import get_suppressed_tokens
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
-from pipeline.recognition.coverage import unheard
+from pipeline.recognition.coverage import UNHEARD, unheard
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines.alignment import Piece, words_of
 from pipeline.recognition.engines.bootstrap import (
@@ -30,9 +30,9 @@ from pipeline.recognition.engines.bootstrap import (
     replica_count,
     thread_count,
 )
-from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, failed_gate, is_no_speech, without_echo
+from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, VOICE_S, failed_gate, is_no_speech, without_echo
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
-from pipeline.recognition.engines.prompts import Shape, max_length, prefix_tokens, window_for
+from pipeline.recognition.engines.prompts import HINT_TOKENS, Shape, max_length, window_for
 from pipeline.recognition.engines.windows import FULL, Fit
 from pipeline.recognition.scoring import spoken
 from pipeline.words import Word
@@ -203,13 +203,12 @@ class WhisperEngine:
                 samples=request.samples[first - request.start : last - request.start],
                 start=first,
                 language=heard.language or request.language,
-                previous="",
             )
             [missed] = self._heard([part], fit)
             fresh = [word for word in missed.words if stretch[0] <= (word.start + word.end) // 2 < stretch[1]]
             if fresh:
                 heard = replace(heard, words=_merged(heard.words, fresh), rejected=None)
-                given_up = fresh[-1].end
+                given_up = max(fresh[-1].end, stretch[0] + UNHEARD)
         return heard
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
@@ -274,16 +273,17 @@ class WhisperEngine:
             avg_logprob=avg_logprob,
             no_speech_prob=result.no_speech_prob,
             cut_off=len(tokens) >= shape.most_tokens,
+            voiced_s=_voiced_s(request),
         )
         return _Hypothesis(tokens, text, *language, avg_logprob, result.no_speech_prob, failed, *place)
 
     def _without_echo(self, tokens: tuple[int, ...], request: DecodeRequest) -> tuple[int, ...]:
         """*tokens* without the last phrase said over and over in less time than anybody needs for it."""
-        voiced = sum(last - first for first, last in request.voiced) if request.voiced else len(request.samples)
+        voiced_s = _voiced_s(request) if request.voiced else len(request.samples) / RATE
         texts, parts = self._tokenizer.split_to_word_tokens([*tokens, self._tokenizer.eot])
         words = [" ".join(spoken(text)) for text in texts[:-1]]
         at = [index for index, word in enumerate(words) if word]  # marks are words of their own
-        kept = without_echo([words[index] for index in at], voiced_s=voiced / RATE)
+        kept = without_echo([words[index] for index in at], voiced_s=voiced_s)
         if kept == len(at):
             return tokens
         return tuple(token for part in parts[: at[kept]] for token in part)
@@ -301,7 +301,7 @@ class WhisperEngine:
         if shape == unaided and not lead and not cure:
             return first  # it would be the same
         [second] = self._decode([request], unaided, lead=lead, **cure)
-        return _better(first, second)
+        return _better(first, second, _voiced_s(request))
 
     def _aligned(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[_Hypothesis]) -> list[tuple[Word, ...]]:
         """The words of each hypothesis that may stand, one align() for each encoder output and language in it."""
@@ -367,7 +367,7 @@ class WhisperEngine:
         return Shape(window_s, len(self._prefix(request)), request.final)
 
     def _prefix(self, request: DecodeRequest) -> tuple[int, ...]:
-        return prefix_tokens(self._tokens_of(request.hint), self._tokens_of(request.previous))
+        return self._tokens_of(request.hint)[:HINT_TOKENS]
 
     def _prompt(self, prefix: tuple[int, ...], language: str) -> list[int]:
         tokenizer = self._tokenizers[language]
@@ -390,21 +390,28 @@ def _worth_another_look(said: _Hypothesis) -> bool:
     return said.avg_logprob < DOUBT
 
 
-def _better(first: _Hypothesis, second: _Hypothesis) -> _Hypothesis:
+def _better(first: _Hypothesis, second: _Hypothesis, voiced_s: float) -> _Hypothesis:
     """Of two looks at the same audio the one that may stand, then the likelier one; the greater doubt counts for both.
 
-    Where the model doubts that there is speech and the two have no word in common, neither is believed.
+    Where the model doubts that there is speech and the two have no word in common, neither is believed, unless the
+    voice detector heard somebody.
     """
     if second.failed is not None or first.failed is not None:
         return second if second.failed is None else first
     likelier = max(first, second, key=lambda said: said.avg_logprob)
     no_speech_prob = max(first.no_speech_prob, second.no_speech_prob)
     apart = not set(first.text.casefold().split()) & set(second.text.casefold().split())
-    if is_no_speech(likelier.text, avg_logprob=likelier.avg_logprob, no_speech_prob=no_speech_prob) or (
-        apart and no_speech_prob > NO_SPEECH
+    doubted = apart and no_speech_prob > NO_SPEECH and voiced_s < VOICE_S
+    if doubted or is_no_speech(
+        likelier.text, avg_logprob=likelier.avg_logprob, no_speech_prob=no_speech_prob, voiced_s=voiced_s
     ):
         return replace(likelier, failed="no_speech")
     return likelier
+
+
+def _voiced_s(request: DecodeRequest) -> float:
+    """Seconds in which somebody is known to speak."""
+    return sum(last - first for first, last in request.voiced) / RATE
 
 
 def _merged(words: Sequence[Word], fresh: Sequence[Word]) -> tuple[Word, ...]:
