@@ -29,7 +29,7 @@ _POLITE = 10  # nice value of inference threads: the event loop goes first
 # glibc's <malloc.h>. CTranslate2's CPU allocator is bare posix_memalign: by default every large buffer is mapped and
 # unmapped again, 78,000 page faults for one 30 s encode. So: one arena, no mmap, never trim, grow in large steps.
 _M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD = -8, -4, -1, -2
-_MALLOC = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, 64 * 2**20))
+_MALLOC = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, 8 * 2**20))
 
 _CUDA_PACKAGES = {"nvidia-cublas-cu12": "libcublas", "nvidia-cudnn-cu12": "libcudnn"}  # and how their libraries begin
 _CUDA_LIBRARIES = ("libcublas.so.12", "libcudnn.so.9")  # what CTranslate2 asks for

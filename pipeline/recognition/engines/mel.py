@@ -15,6 +15,7 @@ _FFT = 400  # 25 ms
 _FLOOR = 1e-10  # the power that counts as silence
 _RANGE = 8.0  # decades below the loudest value that are kept
 _BLOCK = 16  # frames a matrix product: small enough that BLAS does not wake a second thread, which then spins
+_STRETCH = 10 * _BLOCK  # frames transformed at a time: 20 s at once would take 25 MB
 _HANN = np.hanning(_FFT + 1)[:-1].astype(np.float32)
 
 
@@ -32,11 +33,13 @@ class LogMel:
         """
         heard = min(frames, -(-(len(samples) + _FFT // 2) // HOP))
         power = np.full((frames, self._filters.shape[1]), _FLOOR, dtype=np.float32)
-        spectrum = np.fft.rfft(_framed(samples, heard) * _HANN)
-        squared = spectrum.real**2 + spectrum.imag**2
-        for first in range(0, heard, _BLOCK):
-            block = slice(first, min(first + _BLOCK, heard))
-            np.matmul(squared[block], self._filters, out=power[block])
+        framed = _framed(samples, heard)
+        for start in range(0, heard, _STRETCH):
+            spectrum = np.fft.rfft(framed[start : start + _STRETCH] * _HANN)
+            squared = spectrum.real**2 + spectrum.imag**2
+            for first in range(0, len(squared), _BLOCK):
+                block = slice(start + first, min(start + first + _BLOCK, heard))
+                np.matmul(squared[first : first + _BLOCK], self._filters, out=power[block])
         log = np.log10(np.maximum(power, _FLOOR))
         return np.ascontiguousarray(((np.maximum(log, log.max() - _RANGE) + 4.0) / 4.0).T)
 
