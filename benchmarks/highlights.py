@@ -1,4 +1,4 @@
-"""What the front page says of all that was measured: a few figures, taken from results/*.json."""
+"""The most telling figures of results/*.json. benchmarks/tables.py writes them into the two pages of figures."""
 
 import math
 import re
@@ -12,7 +12,22 @@ FINAL_AFTER = "a live word is final after its end"
 
 
 def rows(results: Mapping[str, Result]) -> Iterator[tuple[str, str, str]]:
-    """(what, figure, where and when): of people, and of the small test model only what was not measured on people."""
+    """Yield (what, figure, where and when) of every result that TOLD names, for benchmarks/README.md.
+
+    Results on people come first. Results of the small test model are left out where the same was measured on people.
+    """
+    for _, row in _told(results):
+        yield row
+
+
+def front(results: Mapping[str, Result]) -> Iterator[tuple[str, str, str]]:
+    """Yield the first row of each result that FRONT names, in the order of FRONT, for the README of the repository."""
+    told = list(_told(results))
+    for wanted in FRONT:
+        yield from [row for name, row in told if name == wanted][:1]
+
+
+def _told(results: Mapping[str, Result]) -> Iterator[tuple[str, tuple[str, str, str]]]:
     for kind, mark in (("", ""), ("-made", " (small test model)")):
         for name, told in TOLD.items():
             if name + kind in results and not (kind and name in results):
@@ -20,7 +35,7 @@ def rows(results: Mapping[str, Result]) -> Iterator[tuple[str, str, str]]:
                 machine = result["machine"]
                 for what, figure in told(result):
                     cpu = machine["cpu"].replace("(R)", "")
-                    yield what + mark, figure, f"{machine['cores']} cores, {cpu}, {machine['date']}"
+                    yield name, (what + mark, figure, f"{machine['cores']} cores, {cpu}, {machine['date']}")
 
 
 def _peers(result: Result) -> Figures:
@@ -142,3 +157,6 @@ TOLD: Mapping[str, Callable[[Result], Figures]] = {
     "load": _load,
 }
 """Names of results of people, and what is told of each; those of the small test model have "-made" behind it."""
+
+FRONT = ("peers", "accuracy", "throughput", "crowd")
+"""The results that the README of the repository shows one figure of."""

@@ -1,8 +1,8 @@
 """The results as tables: python -m benchmarks.tables writes benchmarks/README.md from benchmarks/results/*.json.
 
-It also puts the highlights into the front page. No number in these pages is typed by hand. Whatever a benchmark writes
-is shown: numbers of a group as one line of a table, groups of groups as tables of their own. Of live words, which are
-measured in sixty ways, it shows LIVE. Results on people come first, those of the small test model last.
+It also writes four figures into the README of the repository. No number in these tables is typed by hand. Whatever a
+benchmark writes is shown: the numbers of a group as one line of a table, groups of groups as tables of their own. Live
+words are measured in sixty ways, of which LIVE is shown. Results on people come first, then the small test model's.
 """
 
 import ast
@@ -65,24 +65,26 @@ LIVE = {
 }
 """Of a table of live words, the columns that are shown, and what they mean."""
 
+COLUMNS = ("what", "figure", "measured on")
 BEGIN, END = "<!-- made by python -m benchmarks.tables -->", "<!-- end -->"
 
 ABOUT = ("machine",)
 
 
 def page(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """All results: those of the small test model under a heading of their own."""
+    """Return benchmarks/README.md: the highlights, all results, and the small test model's under their own heading."""
     made = {name for name, result in results.items() if result.get("speech") == "made"}
     first = "".join(section(name, result) for name, result in results.items() if name not in made)
     last = "".join(section(name, result) for name, result in results.items() if name in made)
-    return HEAD + meanings() + first + (MADE + last if last else "")
+    short = "\n".join(("\n## In short\n", *table(COLUMNS, highlights.rows(results)), ""))
+    return HEAD + short + meanings() + first + (MADE + last if last else "")
 
 
 def front_page(text: str, results: Mapping[str, Mapping[str, Any]]) -> str:
-    """The front page with the highlights between their marks."""
+    """Return *text*, the README of the repository, with the figures of highlights.front() between BEGIN and END."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
-    lines = table(("what", "figure", "measured on"), highlights.rows(results))
+    lines = table(COLUMNS, highlights.front(results))
     return "\n".join((before + begin, *lines, end + after))
 
 

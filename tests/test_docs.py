@@ -1,6 +1,6 @@
 """The READMEs are true: what the code has is documented, and what they tell to run runs."""
 
-import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -18,14 +18,48 @@ from server.model.jobs import JOB_CODES, TERMINAL
 from tests.server.running import ROOT, Server, environment, running
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+SETTINGS = (ROOT / "server" / "settings.md").read_text(encoding="utf-8")
 WIRE = (ROOT / "server" / "api.md").read_text(encoding="utf-8")
+GUIDES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "server").glob("*.md")),
+    ROOT / "estimator" / "README.md",
+]
+"""The pages for users. Every sh block and every python block in them is run."""
+
 NOT_TRIED = ("scripts/serve", "scripts/test")
 """What serves until it is stopped, and what runs this very test."""
 
+JFK = "And so my fellow Americans ask not what your country can do for you, ask what you can do for your country."
+
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    """Return every block of *language* in GUIDES."""
+    pattern = re.compile(rf"^```{language}\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    return [block for page in GUIDES for block in pattern.findall(page.read_text(encoding="utf-8"))]
+
+
+def told(block: str, server: Server) -> str:
+    """Return *block* with the address, the key and the commands of the test server in place of those of a user."""
+    block = block.replace("http://127.0.0.1:8000", server.base)
+    block = block.replace("data/operator-key", str(server.data_dir / "operator-key"))
+    block = block.replace("scribewire live ", f"scribewire live --server {server.base} ")
+    return block.replace(".venv/bin/scribewire", f"{sys.executable} -m server")
+
+
+def done(command: list[str], server: Server) -> str:
+    """Run *command* as a user of *server* would, and return what it prints."""
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment(server.data_dir, WHISPER_MODEL="tiny.en"),
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def words(text: str) -> list[str]:
+    """Return the words alone: punctuation may differ from one processor to another."""
+    return re.findall(r"[a-z]+", text.lower())
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +71,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_every_variable_is_documented_with_its_default() -> None:
     for variable in VARIABLES:
         default = f"`{variable.default}`" if variable.default else ""
-        assert f"| {variable.name} | {default} | {variable.meaning} |" in README
+        assert f"| {variable.name} | {default} | {variable.meaning} |" in SETTINGS
 
 
 def test_every_error_code_is_documented_with_its_status() -> None:
@@ -68,33 +102,47 @@ def test_the_plans_are_documented() -> None:
     row = "| requests per minute | 30 per address | " + " | ".join(
         str(plan.requests_per_minute) for plan in plans.values()
     )
-    assert row in README
-    assert f"| transcriptions per month | | {plans['free'].transcriptions_per_month} |" in README
-    assert f"| audio per file | | {plans['free'].audio_minutes_per_file} min |" in README
+    assert row in SETTINGS
+    assert f"| transcriptions per month | | {plans['free'].transcriptions_per_month} |" in SETTINGS
+    assert f"| audio per file | | {plans['free'].audio_minutes_per_file} min |" in SETTINGS
 
 
 @pytest.mark.parametrize("block", [block for block in blocks("sh") if not any(word in block for word in NOT_TRIED)])
-def test_every_command_of_the_readme_runs(block: str, server: Server) -> None:
-    script = block.replace("http://127.0.0.1:8000", server.base)
-    script = script.replace("data/operator-key", str(server.data_dir / "operator-key"))
-    script = script.replace("scribewire live ", f"scribewire live --server {server.base} ")
-    script = script.replace(".venv/bin/scribewire", f"{sys.executable} -m server")
-    done = subprocess.run(
-        ["sh", "-euc", script], cwd=ROOT, env=environment(server.data_dir, WHISPER_MODEL="tiny.en"),
-        capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
-    assert not re.search(r'"status":[45][0-9][0-9]', done.stdout)
+def test_every_command_of_the_guides_runs(block: str, server: Server) -> None:
+    printed = done(["sh", "-euc", told(block, server)], server)
+    assert printed.strip()
+    assert not re.search(r'"status":[45][0-9][0-9]', printed)
 
 
 @pytest.mark.parametrize("block", blocks("python"))
-def test_the_python_of_the_readme_runs(block: str, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, object] = {}
-    exec(compile(block, "README.md", "exec"), names)
-    key = (server.data_dir / "operator-key").read_text().strip()
-    asyncio.run(names["main"](server.base, key))  # type: ignore[operator]
-    assert "1 2 3 4 5" in capsys.readouterr().out
+def test_the_python_of_the_guides_runs(block: str, server: Server) -> None:
+    assert done([sys.executable, "-W", "error", "-c", told(block, server)], server).strip()
+
+
+def test_the_python_of_the_readme_prints_the_text(server: Server) -> None:
+    own = [block for block in blocks("python") if "jfk.flac" in block]
+    assert len(own) == 2
+    for block in own:
+        assert words(JFK) == words(done([sys.executable, "-c", told(block, server)], server))
+
+
+def test_the_answer_that_the_readme_prints_is_the_one_that_comes(server: Server) -> None:
+    [(command, shown)] = re.findall(
+        r"^```sh\n([^`]*?)^```[^`]*?^```json\n(.*?)^```",
+        GUIDES[0].read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    expected, answer = json.loads(shown), json.loads(done(["sh", "-euc", told(command, server)], server))
+    assert expected.keys() <= answer.keys()
+    assert expected["formats"].keys() == answer["formats"].keys()
+    assert words(expected["text"]) == words(answer["text"]) == words(JFK)
+    for member in ("status", "duration", "language", "model"):
+        assert expected[member] == answer[member]
+
+
+def test_the_subtitles_that_the_api_page_prints_are_the_ones_that_come(server: Server) -> None:
+    [(command, shown)] = re.findall(r"^```sh\n([^`]*?)^```\s*^```text\n(.*?)^```", WIRE, re.MULTILINE | re.DOTALL)
+    assert words(shown) == words(done(["sh", "-euc", told(command, server)], server)) == words(JFK)
 
 
 PAGES = [ROOT / "README.md", *(page for place in PLACES for page in sorted((ROOT / place).rglob("*.md")))]

@@ -44,3 +44,17 @@ def test_the_front_page_tells_of_the_small_test_model_only_where_people_were_not
     assert where == "2 cores, Some CPU, 2026-01-01"
     [(what, figure, _)] = highlights.rows({"page-made": made})
     assert (what, figure) == ("first text on the page after speech began (small test model)", "0.10 s")
+
+
+def test_the_front_page_has_one_figure_of_each_of_four_benchmarks(results: dict[str, dict[str, object]]) -> None:
+    front, every = list(highlights.front(results)), list(highlights.rows(results))
+    assert len(front) == len(highlights.FRONT) == 4
+    assert set(front) <= set(every)
+
+
+def test_the_front_page_says_of_whisper_live_what_was_measured(results: dict[str, dict[str, object]]) -> None:
+    rows = [row for row in results["peers-made"]["systems"] if row["sessions"] == 8]  # type: ignore[index,attr-defined]
+    ours = next(row["commit_s"]["p95"] for row in rows if row["system"] == "scribewire")
+    best = min(row["commit_s"]["p95"] for row in rows if row["system"].startswith("whisper-live,"))
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"within {best:.1f} s of being spoken at best, and within {ours:.1f} s here" in text
