@@ -1,4 +1,4 @@
-"""What a prompt will cost, before it is run: prompt -> tokens -> a run of turns -> money, over many models.
+"""Estimates what a prompt will cost before it is run: prompt -> tokens -> a run of turns -> money, for many models.
 
 estimator = Estimator()
 request = parse_request({"prompt": "...", "models": ["gpt-5-mini"], "agent_turns": 5})

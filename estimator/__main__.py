@@ -1,6 +1,6 @@
-"""The command line: python -m estimator "prompt" --models gpt-5-mini,claude-haiku-5-5 --turns 5.
+"""The command line of the estimator: python -m estimator "prompt" --models gpt-5-mini,claude-haiku-5-5 --turns 5.
 
-`scribewire estimate` is the same command: it calls add_arguments() and run().
+`scribewire estimate` is the same command: server/commands/estimate.py calls add_arguments() and run().
 """
 
 import argparse
@@ -23,18 +23,18 @@ from estimator.request import CACHES, COMPLEXITIES, MOST_TURNS, REASONINGS, Esti
 from estimator.result import estimate_id
 
 _NOT_IN_TABLE = {"no_batch_price", "batch_cache_at_standard_price"}  # notes on a price the table does not show
-FAILED = 2  # exit status for anything the caller can correct, as argparse has it
+FAILED = 2  # the exit status of argparse too: the caller can correct this
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m estimator", description="Estimate what a prompt will cost.")
     add_arguments(parser)
     return run(parser.parse_args(argv), environ)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `estimate` takes, for a parser or a subparser."""
+    """Add the arguments of `estimate` to *parser*, which may be a subparser."""
     parser.add_argument("prompt", nargs="?", help="the prompt; @FILE reads a file, - or nothing reads standard input")
     parser.add_argument("--models", metavar="A,B", help="model ids, or provider/id (default: the whole catalogue)")
     parser.add_argument("--turns", metavar="N", help=f"calls of the run, 1 to {MOST_TURNS} (default 1)")
@@ -50,7 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    """Do what *args* ask; the exit status. Of *environ*, the three variables of estimator_from() are read."""
+    """Run the command that *args* describe and return its exit status.
+
+    Only the three variables that estimator_from() names are read from *environ*.
+    """
     now = datetime.now(UTC)
     try:
         estimator = estimator_from(environ, now=now)
@@ -66,9 +69,9 @@ def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def estimator_from(environ: Mapping[str, str], *, now: datetime) -> Estimator:
-    """An Estimator as the variables ESTIMATOR_RANKS_DIR, TIKTOKEN_CACHE_DIR and ESTIMATOR_PRICE_FEED set it.
+    """Return an Estimator that uses ESTIMATOR_RANKS_DIR, TIKTOKEN_CACHE_DIR and ESTIMATOR_PRICE_FEED of *environ*.
 
-    Raises BadPriceFeed or OSError where the price file cannot be taken.
+    Raises BadPriceFeed or OSError if the price file cannot be used.
     """
     ranks, cache = environ.get("ESTIMATOR_RANKS_DIR"), environ.get("TIKTOKEN_CACHE_DIR")
     estimator = Estimator(ranks_dir=Path(ranks) if ranks else None, cache_dir=Path(cache) if cache else None)
@@ -179,7 +182,7 @@ def _price_cells(model: Mapping[str, Any]) -> Iterator[str]:
 
 
 def short_usd(amount: str) -> str:
-    """The amount with at least cents and four significant digits: a small price never shows as nothing."""
+    """Return *amount* with at least cents and four significant digits, so that a small price never shows as 0."""
     exact = Decimal(amount)
     decimals = max(2, 3 - exact.adjusted()) if exact else 2
     return f"${exact:,.{decimals}f}"

@@ -1,7 +1,7 @@
-"""Which models there are and what they cost when: genai-prices' table, and beside it our dated rows (catalog.toml).
+"""The models that can be priced, and their prices at any time: the table of genai-prices and our rows in catalog.toml.
 
-The table's own updating over the network is never started. Importing this module costs about a second, because
-genai-prices builds its 2,330 entries; import it where prices are needed, not where they may be.
+The network updates of genai-prices are never started. Importing this module takes about a second, because genai-prices
+builds 2,330 entries. Import it inside the function that needs prices.
 """
 
 import hashlib
@@ -37,17 +37,17 @@ BATCH = {"processing": "batch"}
 TEXT_PRICES = ("input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok")
 PER_MILLION, PER_THOUSAND = 1_000_000, 1000
 LARGEST_JUMP = 100
-"""A default model's price may change by this factor in one refresh, no more; a mistaken unit changes it by 1000."""
+"""The largest factor by which a refresh may change a default model's price. A mistaken unit changes it by 1000."""
 
 
 class BadPriceFeed(EstimateError):
-    """The price file is not what it should be and was not taken; the prices before it stay in force."""
+    """The price file is invalid and is not used; the earlier prices stay in force."""
 
     code = "bad_price_feed"
 
 
 class PriceHistory:
-    """All prices that a model had, has, or is announced to get. Every answer depends on the time asked for."""
+    """All prices of one model: past, present and announced. Every answer depends on the time that is asked for."""
 
     def __init__(self, entry: ModelInfo, *, batch: bool = True) -> None:
         self._entry = entry
@@ -55,30 +55,33 @@ class PriceHistory:
         self._cards: dict[int, RateCard | None] = {}  # by id of the entry's own ModelPrice, which lives as long
 
     def at(self, moment: datetime) -> RateCard | None:
-        """The standard rates; None where the table has no price for both input and output tokens: never a 0."""
+        """Return the standard rates, or None if the table has no price for input or output tokens; never a 0."""
         price = self._entry.get_prices(moment)
         if id(price) not in self._cards:
             self._cards[id(price)] = rate_card(price)
         return self._cards[id(price)]
 
     def batch_at(self, moment: datetime) -> RateCard | None:
-        """The rates of the provider's batch API; None where the table has none and would quietly give standard ones."""
+        """Return the rates of the provider's batch API, or None if the table has none.
+
+        genai-prices itself would return the standard rates in that case.
+        """
         if not any(price.get("input_mtok") or price.get("output_mtok") for price in self._batch_prices(moment)):
             return None
         return rate_card(self._entry.get_prices(moment, BATCH))
 
     def batch_covers_cache(self, moment: datetime) -> bool:
-        """Whether reading the cache is discounted in batch too."""
+        """Return whether the batch API also discounts reading the cache."""
         return any(price.get("cache_read_mtok") for price in self._batch_prices(moment))
 
     def next_change(self, moment: datetime) -> date | None:
-        """The first announced day after *moment* on which the rates of that time of day are others."""
+        """Return the first announced day after *moment* on which the rates at that time of day differ, or None."""
         card = self.at(moment)
         days = sorted({start for start in self.starts() if start > moment.date()})
         return next((day for day in days if self.at(datetime.combine(day, moment.timetz())) != card), None)
 
     def off_peak(self, moment: datetime) -> tuple[datetime, RateCard] | None:
-        """When within a day input is cheapest, and the card of then, where that is cheaper than at *moment*."""
+        """Return the time of day when input is cheapest, with its rate card, or None if *moment* is no dearer."""
         now = self.at(moment)
         if now is None:
             return None
@@ -94,13 +97,13 @@ class PriceHistory:
         return any(True for _ in self._hours())
 
     def starts(self) -> Iterator[date]:
-        """The days on which a standard price starts."""
+        """Yield the days on which a standard price starts."""
         for _, constraint in self._conditional():
             if isinstance(constraint, StartDateConstraint):
                 yield constraint.start_date
 
     def check(self) -> None:
-        """Raise ValueError if any price of any time cannot be used."""
+        """Raise ValueError if any price, past or future, cannot be used."""
         for price, _ in self._conditional():
             rate_card(price)
         for variant in self._entry.price_variants or ():
@@ -124,9 +127,9 @@ class PriceHistory:
 
 
 def rate_card(price: ModelPrice) -> RateCard | None:
-    """The text prices of one table entry; None unless input and output both cost something.
+    """Return the text prices of one table entry, or None unless input and output both cost more than 0.
 
-    Raises ValueError for a negative, infinite or overlong price.
+    Raises ValueError for a price that is negative, infinite, or has too many decimals.
     """
     values = vars(price)
     reads, writes = values.get("cache_read_mtok"), values.get("cache_write_mtok")
@@ -142,7 +145,7 @@ def rate_card(price: ModelPrice) -> RateCard | None:
 
 
 def _band(values: Mapping[str, object], tokens: int) -> Rates:
-    """The rates of a call with *tokens* of input. What has no price of its own is billed as plain input."""
+    """Return the rates of a call with *tokens* of input. A part without a price of its own is billed as plain input."""
 
     def units(key: str, *, per: int = PER_MILLION) -> int | None:
         value = values.get(key)
@@ -165,7 +168,7 @@ def _band(values: Mapping[str, object], tokens: int) -> Rates:
 class Model:
     """One model of one provider."""
 
-    name: str  # how answers call it; asking for it again finds the same model
+    name: str  # as answers name it; asking for this name finds the same model
     provider: str
     cluster: str  # one of the six of the default catalogue, or "other"
     family: str  # a key of FAMILIES
@@ -188,12 +191,12 @@ class PriceSource:
     overlay: date  # when our own rows were checked
 
     def newest(self, moment: datetime) -> date | None:
-        """The latest day up to *moment* on which the table knows a new price."""
+        """Return the latest day up to *moment* on which any price of the table starts, or None."""
         return max((start for start in self.starts if start <= moment.date()), default=None)
 
 
 class Catalog:
-    """Every model that can be priced, and the default ones in order. Nothing in it changes after it is made."""
+    """Every model that can be priced, and the default models in order. It is immutable."""
 
     def __init__(self, overlay: str, providers: Iterable[Provider], *, version: str) -> None:
         rows = tomllib.loads(overlay)
@@ -214,7 +217,10 @@ class Catalog:
         )
 
     def find(self, requested: str) -> Model | None:
-        """The model a caller means: a default id or alias, a listed provider's own id, or `provider/id`."""
+        """Return the model that *requested* names, or None.
+
+        A name is a default id or alias, an id of a provider in catalog.toml, or `provider/id`.
+        """
         asked = requested.strip().lower()
         if (model := self._default_names.get(asked)) is not None:
             return model
@@ -227,15 +233,15 @@ class Catalog:
         return None
 
     def suggest(self, requested: str, most: int = 3) -> list[str]:
-        """Up to *most* names that *requested* may be a misspelling of, likeliest first."""
+        """Return up to *most* names that *requested* may be a misspelling of, the likeliest first."""
         asked = requested.strip().lower()
         names = self._full_names if "/" in asked else self._short_names
         return names.like(asked, most)
 
     def check_against(self, before: "Catalog", moment: datetime) -> None:
-        """Raise BadPriceFeed unless every price can be used and every default model is priced, none absurdly.
+        """Raise BadPriceFeed unless every price can be used and every default model has a plausible price at *moment*.
 
-        A price of 0, or one that differs from *before* by more than LARGEST_JUMP, is taken for a mistake.
+        A price of 0 counts as a mistake, and so does one that differs from *before* by more than LARGEST_JUMP.
         """
         for (provider, name), entry in self._entries.items():
             try:
@@ -307,14 +313,14 @@ class Catalog:
 
 
 def bundled_catalog(overlay: str) -> Catalog:
-    """The catalogue of *overlay*'s rows and the prices that genai-prices was published with."""
+    """Return the catalogue of the rows in *overlay*, with the prices of the installed genai-prices."""
     return Catalog(overlay, get_snapshot().providers, version=genai_prices.__version__)
 
 
 def catalog_from_feed(overlay: str, feed: bytes, *, before: Catalog, moment: datetime) -> Catalog:
-    """The catalogue with the prices of *feed*, a JSON file in genai-prices' data format (its prices/data.json).
+    """Return the catalogue with the prices of *feed*, a JSON file in genai-prices' data format (its prices/data.json).
 
-    Raises BadPriceFeed, saying what is wrong, unless check_against(before) passes.
+    Raises BadPriceFeed, with the reason, if *feed* cannot be read or fails check_against(before).
     """
     try:
         raw = json.loads(feed, parse_float=Decimal, parse_constant=_refuse_constant)
@@ -323,7 +329,7 @@ def catalog_from_feed(overlay: str, feed: bytes, *, before: Catalog, moment: dat
     if not isinstance(raw, list) or not all(isinstance(provider, dict) for provider in raw):
         raise BadPriceFeed("the price file must be a list of providers")
     for provider in raw:
-        provider.pop("extractors", None)  # they read providers' answers, which an estimate never sees
+        provider.pop("extractors", None)  # they parse answers of providers, which an estimate never has
     try:
         providers = _providers_from_raw(raw)
         version = f"feed {hashlib.sha256(feed).hexdigest()[:12]}"
@@ -335,7 +341,7 @@ def catalog_from_feed(overlay: str, feed: bytes, *, before: Catalog, moment: dat
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no price")
+    raise ValueError(f"{name} is not a price")
 
 
 def _first_line(error: Exception) -> str:
@@ -362,7 +368,7 @@ _REASONS = re.compile(r"(^|/)o[1-9]\b|gpt-[5-9]|gpt-oss|reason|think|deepseek-r\
 
 
 def family_of(model_id: str) -> str:
-    """The tokenizer family that a model's id gives away; "unmeasured" where it does not."""
+    """Return the tokenizer family that a model's id implies, or "unmeasured"."""
     name = model_id.lower()
     if "claude" in name:
         version = _CLAUDE.search(name)
@@ -372,7 +378,7 @@ def family_of(model_id: str) -> str:
 
 
 class _Names:
-    """Names to suggest from, found by shared letter triples, so that a hundred misspellings cost milliseconds."""
+    """Finds similar names by the letter triples that they share; a hundred misspellings take milliseconds."""
 
     _CANDIDATES = 8
     _LIKE_ENOUGH = 0.6

@@ -1,4 +1,4 @@
-"""The door of the package: a request in, the whole answer out."""
+"""The entry point of the package: turns a request into the whole answer."""
 
 import threading
 from collections.abc import Callable
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 
 
 class Estimator:
-    """Holds the prices and the encodings; every method may be called from any thread, and blocks.
+    """Holds the prices and the encodings, and makes estimates. All methods are thread-safe, and they block.
 
-    Making one is free. The first estimate loads the price table and an encoding, about two seconds together, unless
-    warm() did so before. The environment is not read: what an operator sets comes as arguments.
+    The constructor loads nothing. The first estimate, or warm(), loads the price table and an encoding, which takes
+    about two seconds. The environment is not read; settings come as arguments.
     """
 
     def __init__(self, *, ranks_dir: Path | None = None, cache_dir: Path | None = None) -> None:
-        """*ranks_dir* and *cache_dir* are where TokenCounter looks for rank files first."""
+        """*ranks_dir* and *cache_dir* are the folders in which TokenCounter looks for rank files first."""
         self._counter = TokenCounter(ranks_dir=ranks_dir, cache_dir=cache_dir)
         self._catalog: Catalog | None = None
         self._loading = threading.Lock()
 
     def warm(self) -> None:
-        """Load all that the first estimate would. Raises BadRankFile."""
+        """Load everything that the first estimate would load. Raises BadRankFile."""
         self._prices()
         for family in FAMILIES.values():
             self._counter.count("", family.encoding)
 
     def estimate(self, request: EstimateRequest, *, now: datetime, estimate_id: str) -> Json:
-        """The answer to *request*, ready for JSON. Raises UnknownModels, BadRankFile."""
+        """Return the answer to *request*, as JSON values. Raises UnknownModels, BadRankFile."""
         return estimate(request, self._prices(), self._counter, now=now, estimate_id=estimate_id)
 
     def models(self, *, now: datetime) -> Json:
-        """The default catalogue, ready for JSON."""
+        """Return the default catalogue, as JSON values."""
         catalog = self._prices()
         return listing(catalog.defaults, catalog.source, now)
 
     def refresh(self, feed: Path, *, now: datetime) -> None:
-        """Take the prices of the file *feed* from the next estimate on.
+        """Use the prices of the file *feed* from the next estimate on.
 
-        Raises BadPriceFeed or OSError, and then all stays as it was.
+        Raises BadPriceFeed or OSError; the prices then stay as they were.
         """
         from estimator.catalog import catalog_from_feed  # noqa: PLC0415  costs a second to import
 
@@ -68,7 +68,7 @@ class Estimator:
 def estimate(
     request: EstimateRequest, catalog: "Catalog", counter: TokenCounter, *, now: datetime, estimate_id: str
 ) -> Json:
-    """The answer to *request* by these prices and counts. Raises UnknownModels, BadRankFile."""
+    """Return the answer to *request* by *catalog* and *counter*. Raises UnknownModels, BadRankFile."""
     moment = request.priced_at or now
     warnings = list(_warnings(request))
 

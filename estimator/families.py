@@ -1,7 +1,7 @@
-"""How each family of tokenizers counts a prompt, relative to the encodings we can count exactly.
+"""How many tokens each family of tokenizers makes of a prompt, relative to the encodings that can be counted here.
 
-Factors and framing come from the usage that providers reported for recorded requests, divided by our own o200k count
-(README, "Token counts"). *low* and *high* bound what was seen; they are not confidence limits.
+Factors and framing come from recorded requests: the usage that the provider reported, divided by the o200k count
+(README, "Token counts"). *low* and *high* bound the recordings; they are not confidence limits.
 """
 
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 O200K = "o200k_base"
 CL100K = "cl100k_base"
 
-HEURISTIC_LOW, HEURISTIC_HIGH = 60, 160  # percent of the truth that counting characters was seen to give
-FOREIGN_LOW, FOREIGN_HIGH = 70, 160  # percent of the point, for text the factors were not fitted on
-FOREIGN_SHARE = 0.2  # of non-ASCII characters, above which a text counts as such
+HEURISTIC_LOW, HEURISTIC_HIGH = 60, 160  # counting characters gave this many percent of the truth
+FOREIGN_LOW, FOREIGN_HIGH = 70, 160  # percent of the point, for text unlike the recordings
+FOREIGN_SHARE = 0.2  # of non-ASCII characters; a text with more counts as foreign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ FAMILIES = {
 
 @dataclass(frozen=True, slots=True)
 class TextCount:
-    """Tokens of a text in one encoding; *exact* is False when they were only guessed from its characters."""
+    """The tokens of a text in one encoding; *exact* is False if they were guessed from its characters."""
 
     tokens: int
     exact: bool
@@ -54,20 +54,20 @@ class TextCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptTokens:
-    """What a model will count for the prompt's text alone."""
+    """The tokens that a model will count for the text of the prompt alone."""
 
     low: int
     expected: int
     high: int
     method: str
     encoding: str | None
-    widened: bool = False  # mostly foreign to what the family's factors were fitted on
+    widened: bool = False  # the text is unlike the recordings, so the bounds are wider
 
     @property
     def in_runs(self) -> tuple[int, int, int]:
-        """The prompt that the low, expected and high scenario send.
+        """The prompt tokens of the low, the expected and the high scenario.
 
-        An exact count is the same in all three: its small bound is a remark on providers, not a different prompt.
+        An exact count is the same in all three: its bound describes what providers add, not another prompt.
         """
         if self.method == "exact_text":
             return self.expected, self.expected, self.expected
@@ -75,7 +75,7 @@ class PromptTokens:
 
 
 def prompt_tokens(family: Family, count: TextCount) -> PromptTokens:
-    """The family's view of a text whose tokens in family.encoding are *count*; the point is rounded half up."""
+    """Return what *family* makes of a text that has *count* tokens in family.encoding. The point is rounded half up."""
     low, high = family.low, family.high
     widened = count.non_ascii_share > FOREIGN_SHARE and not family.exact
     if widened:

@@ -1,7 +1,7 @@
-"""What tokens cost: exact money, and one model's rate card at one moment.
+"""Exact money, and the rate card of one model at one moment.
 
-Money is a whole number of UNITS, 10**-30 USD each, so every sum and product is exact; it becomes Decimal or text
-only at the edge. A price table gives USD per million tokens, hence 24 decimals of a price fit.
+Money is a whole number of UNITS of 10**-30 USD, so every sum and product is exact. It becomes Decimal or text only in
+answers. Price tables give USD per million tokens, so prices may have 24 decimals.
 """
 
 from bisect import bisect_left
@@ -15,17 +15,17 @@ _EXACT = Context(prec=200, traps=[Inexact, InvalidOperation, Overflow])  # round
 
 
 def usd(units: int) -> Decimal:
-    """The amount in USD, exactly."""
+    """Return the amount in USD, exactly."""
     return Decimal(units).scaleb(-SCALE, _EXACT)
 
 
 def usd_text(amount: Decimal) -> str:
-    """The amount as a plain decimal: no exponent, no trailing zeros, nothing rounded."""
+    """Return the amount as a plain decimal: no exponent, no trailing zeros, no rounding."""
     return format(amount.normalize(_EXACT), "f")
 
 
 def units_per(price: Decimal, *, per: int) -> int:
-    """The UNITS that one thing costs when *per* of them cost *price* USD; *per* is a power of ten.
+    """Return the UNITS that one token or call costs if *per* of them cost *price* USD; *per* is a power of ten.
 
     Raises ValueError for a price that is negative, not finite, or has more decimals than SCALE can hold.
     """
@@ -50,7 +50,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """UNITS per token, and *request* per call, as long as no tier boundary is crossed."""
+    """UNITS per token, and *request* UNITS per call, within one tier."""
 
     input: int
     cached: int
@@ -63,20 +63,20 @@ class Rates:
 class RateCard:
     """One model's prices at one moment.
 
-    A call whose input is longer than thresholds[i] is billed wholly at bands[i + 1]: tiers are cliffs, not slices.
+    A call whose input is longer than thresholds[i] is billed at bands[i + 1] for all of its tokens.
     """
 
     bands: tuple[Rates, ...]
     thresholds: tuple[int, ...] = ()  # ascending; one fewer than bands
     reads_cache: bool = False  # a price for cached input is known
-    bills_writes: bool = False  # writing the cache has a price of its own, and not one below plain input
+    bills_writes: bool = False  # writing the cache has its own price, not below plain input
 
     def band(self, input_tokens: int) -> Rates:
-        """The rates of a call with so many input tokens."""
+        """Return the rates of a call with *input_tokens* tokens of input."""
         return self.bands[bisect_left(self.thresholds, input_tokens)]
 
     def cost(self, usage: Usage) -> Decimal:
-        """USD of one call."""
+        """Return the cost of one call in USD."""
         rates = self.band(usage.input)
         plain = usage.input - usage.cached - usage.written
         return usd(
@@ -88,5 +88,5 @@ class RateCard:
         )
 
     def below_tiers(self) -> "RateCard":
-        """The same card as if no call were ever long enough for a higher tier."""
+        """Return the same card without its higher tiers."""
         return RateCard(bands=self.bands[:1], reads_cache=self.reads_cache, bills_writes=self.bills_writes)

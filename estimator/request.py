@@ -1,4 +1,4 @@
-"""What a caller may ask for, parsed once at the door into a frozen value."""
+"""The estimate request: its members, its bounds, and how JSON or a query string is parsed into it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ MOST_TURNS = 200
 MOST_MODELS = 100
 MOST_PROMPT_BYTES = 2_000_000
 MOST_TOKENS = 10_000_000
-"""Tokens a caller may declare as output or system prompt; ten times the largest window on the market."""
+"""The most tokens that a caller may declare as output or system prompt: ten times the largest known window."""
 LONGEST_ID = 200
-"""Characters of a model id; the longest of the price table has 72, its provider included."""
+"""The most characters of a model id; the longest in the price table has 72, with its provider."""
 
 COMPLEXITIES = ("low", "medium", "high")
 CACHES = ("auto", "off")
@@ -29,7 +29,7 @@ Choice = TypeVar("Choice")
 
 
 class EstimateError(Exception):
-    """Base of everything this package raises about a request or its price table."""
+    """The base of all errors that this package raises about a request or a price table."""
 
     code: ClassVar[str] = "internal"
 
@@ -45,7 +45,7 @@ class Problem:
 
 
 class InvalidRequest(EstimateError):
-    """Members are missing or not allowed. Correct what *problems* names, all of it, and ask again."""
+    """The request has missing or invalid members; *problems* names all of them."""
 
     code = "invalid_parameter"
 
@@ -55,7 +55,7 @@ class InvalidRequest(EstimateError):
 
 
 class UnknownModels(InvalidRequest):
-    """None of the models asked for has a price. *problems* says for each why, and what it may have meant."""
+    """None of the requested models has a price; *problems* gives a reason and suggestions for each."""
 
     code = "unknown_models"
 
@@ -73,7 +73,7 @@ class PromptTooLong(EstimateError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateRequest:
-    """A valid request. Which models exist is the catalogue's business, not checked here."""
+    """A valid request. Whether its models exist is checked later, by the catalogue."""
 
     prompt: str
     models: tuple[str, ...] = ()  # empty: the whole default catalogue
@@ -85,7 +85,7 @@ class EstimateRequest:
     system_tokens: int = 0  # sent with every call beside the prompt, in the provider's own count
     priced_at: datetime | None = None  # aware, UTC; None: when the estimate is made
     budget_usd: Decimal | None = None  # > 0
-    unknown_members: tuple[str, ...] = ()  # ignored, but worth a warning: they may be misspelt
+    unknown_members: tuple[str, ...] = ()  # ignored with a warning, because they may be misspelt
 
 
 _MEMBERS = frozenset(one.name for one in fields(EstimateRequest)) - {"unknown_members"}
@@ -94,9 +94,9 @@ _MEMBERS = frozenset(one.name for one in fields(EstimateRequest)) - {"unknown_me
 def parse_request(
     body: object, *, most_prompt_bytes: int = MOST_PROMPT_BYTES, most_models: int = MOST_MODELS
 ) -> EstimateRequest:
-    """The request in a decoded JSON *body*, null members taken as absent.
+    """Return the request in *body*, a decoded JSON value. A member that is null counts as absent.
 
-    Raises InvalidRequest naming every fault at once, and PromptTooLong. No message holds any part of the prompt.
+    Raises InvalidRequest, which names every fault at once, and PromptTooLong. No message contains any of the prompt.
     """
     if not isinstance(body, Mapping):
         raise InvalidRequest([Problem("", "", "wrong_type", f"the body must be a JSON object, got {_kind(body)}")])
@@ -125,9 +125,9 @@ def parse_request(
 def parse_query(
     query: Mapping[str, str], prompt: str, *, most_prompt_bytes: int = MOST_PROMPT_BYTES
 ) -> EstimateRequest:
-    """The request in a URL's query or a command line's options, where all is text and *models* is a comma list.
+    """Return the request in *query*: a URL's query or a command line's options, all text, *models* separated by commas.
 
-    Raises what parse_request raises.
+    Raises the same errors as parse_request().
     """
     body: dict[str, object] = {**query, "prompt": prompt}
     if (models := query.get("models")) is not None:
@@ -139,7 +139,7 @@ def parse_query(
 
 
 class _Members:
-    """Reads one member after the other; what is wrong is collected, and a harmless value stands in for it."""
+    """Reads the members one by one. It collects problems, and returns a harmless value for a member that has one."""
 
     def __init__(self, body: Mapping[object, object]) -> None:
         self._body = body
@@ -218,7 +218,7 @@ class _Members:
 
 
 def _moment(text: str) -> datetime | None:
-    """The time in UTC that RFC 3339 writes so; None if it is none."""
+    """Return the UTC time that *text* is in RFC 3339, or None if it is not a time."""
     if not _TIME.fullmatch(text):
         return None
     try:
@@ -257,7 +257,7 @@ def _kind(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """The value where it is short and harmless, else what kind it is."""
+    """Return the value if it is short and harmless, else only its kind."""
     if isinstance(value, str) and len(value) <= 40:  # noqa: PLR2004  longer is noise in a message
         return ascii(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**15:

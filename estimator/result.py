@@ -1,4 +1,4 @@
-"""The whole answer: ranking, overlaps, and the JSON that HTTP and the command line share."""
+"""Builds the answer: the ranking, the overlaps, and the JSON that HTTP and the command line share."""
 
 import hashlib
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from estimator.row import PARTIAL, PRICED, UNKNOWN, Costs, Note, Row, Saving
 from estimator.turns import CACHE_HIT, Run, Spread
 
 if TYPE_CHECKING:
-    from estimator.catalog import Model, PriceSource  # importing them for real costs a second
+    from estimator.catalog import Model, PriceSource  # importing them at run time takes a second
 
 Json = dict[str, object]
 
 ASSUMPTIONS_VERSION = "1"
-"""Changes whenever the same request and prices would give other numbers."""
+"""Changed whenever the same request and prices would give different numbers."""
 
 ASSUMPTIONS = (
     Note("envelope", "low and high are scenarios of how a run may go, an envelope, not percentiles or limits."),
@@ -42,12 +42,12 @@ ASSUMPTIONS = (
 
 
 def ranked(rows: Sequence[Row]) -> list[Row]:
-    """The rows with a price for all turns, cheapest expected cost first; equal costs in the order of their names."""
+    """Return the rows with a price for all turns, by their expected cost, then by name."""
     return sorted((row for row in rows if row.status == PRICED), key=lambda row: (_costs(row).run.expected, _name(row)))
 
 
 def overlaps(ranking: Sequence[Row]) -> list[list[str]]:
-    """The pairs, cheaper one first, whose envelopes cross: their order is expected, not certain."""
+    """Return the pairs of models whose envelopes overlap, the cheaper one first. Their order is likely, not certain."""
     return [
         [_name(cheaper), _name(dearer)]
         for cheaper, dearer in combinations(ranking, 2)
@@ -56,7 +56,7 @@ def overlaps(ranking: Sequence[Row]) -> list[list[str]]:
 
 
 def check_priced(rows: Sequence[Row]) -> None:
-    """Raise UnknownModels, with a reason for each row, unless at least one of them has a known price."""
+    """Raise UnknownModels, with a reason for each row, unless at least one row has a known price."""
     if any(row.status in {PRICED, PARTIAL} for row in rows):
         return
     raise UnknownModels(
@@ -81,7 +81,7 @@ def document(
     created_at: datetime,
     priced_at: datetime,
 ) -> Json:
-    """The answer as JSON values: money and ratios are strings, times RFC 3339 in UTC."""
+    """Return the answer as JSON values. Money and ratios are strings, times are RFC 3339 in UTC."""
     ranking = ranked(rows)
     rank = {id(row): place for place, row in enumerate(ranking, 1)}
     cheapest = ranking[0] if ranking else None
@@ -105,7 +105,7 @@ def document(
 
 
 def listing(models: Sequence["Model"], source: "PriceSource", moment: datetime) -> Json:
-    """The default catalogue with the prices of *moment*."""
+    """Return the default catalogue with its prices at *moment*."""
     return {
         "object": "list",
         "price_source": source_json(source, moment),
@@ -122,7 +122,7 @@ _BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's, as in ULIDs
 
 
 def estimate_id(moment: datetime, entropy: bytes) -> str:
-    """`est_` and a ULID: sortable by *moment*, unique by 10 bytes of *entropy*."""
+    """Return `est_` and a ULID, which sorts by *moment* and is unique by 10 bytes of *entropy*."""
     value = int(moment.timestamp() * 1000) << 80 | int.from_bytes(entropy[:10])
     return "est_" + "".join(_BASE32[value >> shift & 31] for shift in range(125, -1, -5))
 
@@ -238,7 +238,7 @@ def _model(model: "Model", source: "PriceSource", moment: datetime) -> Json:
 
 
 def _card(card: RateCard) -> Json:
-    """USD per million tokens, and what holds for the whole of a call with more input than each tier says."""
+    """Return USD per million tokens, and for each tier the rates of a whole call with more input than that."""
 
     def rates(band: Rates) -> Json:
         return {
@@ -253,7 +253,9 @@ def _card(card: RateCard) -> Json:
 
 
 def _times(row: Row, cheapest: Row) -> str:
-    ratio = Decimal(_costs(row).run.expected) / Decimal(_costs(cheapest).run.expected)  # a price of 0 is no price
+    ratio = Decimal(_costs(row).run.expected) / Decimal(
+        _costs(cheapest).run.expected
+    )  # never 0: a price of 0 counts as unknown
     return str(ratio.quantize(Decimal("0.1"), ROUND_HALF_EVEN))
 
 

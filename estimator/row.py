@@ -1,4 +1,4 @@
-"""One model's part of an estimate: tokens, costs, what would make it cheaper, and what a reader should know."""
+"""One model's part of an estimate: its tokens, costs, possible savings, and notes for the reader."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,14 +11,14 @@ from estimator.request import EstimateRequest
 from estimator.turns import CACHE_HIT, Run, Scenario, Spread, run, scenarios, turns_within
 
 if TYPE_CHECKING:
-    from estimator.catalog import Model, PriceHistory  # importing them for real costs a second
+    from estimator.catalog import Model, PriceHistory  # importing them at run time takes a second
 
 PRICED, PARTIAL, UNPRICED, UNKNOWN = "priced", "partial", "unpriced", "unknown_model"
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something a reader should know. Clients switch on *code*."""
+    """A note for the reader. Clients switch on *code*."""
 
     code: str
     message: str
@@ -27,7 +27,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """A change that would make the expected run cheaper, by how many UNITS, and what the change is about."""
+    """A change that would make the expected run cheaper by *units* UNITS, with details of the change."""
 
     change: str
     units: int
@@ -36,24 +36,24 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What a run costs, in UNITS: low <= expected <= high."""
+    """The cost of a run in UNITS; low <= expected <= high."""
 
     run: Spread[int]
-    multiplied: Spread[int]  # the literal reading: turns times the cost of one turn
+    multiplied: Spread[int]  # the number of turns times the cost of one turn
     batch: int | None  # the expected run at the batch API's rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One model's answer. Fields that its status cannot have are None."""
+    """The answer for one model. Fields that do not apply to its status are None."""
 
     requested: str
     status: str
     model: "Model | None" = None
     did_you_mean: tuple[str, ...] = ()
     prompt: PromptTokens | None = None
-    runs: Spread[Run] | None = None  # of equal length, as far as each fits the model
-    costs: Costs | None = None  # None where not one call fits or no price is known
+    runs: Spread[Run] | None = None  # as many turns as the expected run, or fewer where they do not fit
+    costs: Costs | None = None  # None if not one call fits, or no price is known
     price_changes_on: date | None = None
     turns_within_budget: Spread[int] | None = None
     savings: tuple[Saving, ...] = ()
@@ -61,7 +61,7 @@ class Row:
 
 
 def row_of(requested: str, model: "Model", request: EstimateRequest, count: TextCount, moment: datetime) -> Row:
-    """The row of a known model. *count* is of request.prompt in the encoding of the model's family."""
+    """Return the row of a known model. *count* is the count of request.prompt in the encoding of the model's family."""
     family = FAMILIES[model.family]
     prompt = prompt_tokens(family, count)
     card = model.prices.at(moment) if model.prices else None
@@ -105,7 +105,7 @@ def unknown_row(requested: str, did_you_mean: tuple[str, ...]) -> Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pricing:
-    """All that is known about one request on one priced model."""
+    """Everything that is known about one request on one priced model."""
 
     request: EstimateRequest
     model: "Model"
@@ -135,7 +135,7 @@ class _Pricing:
         return self.ways.map(lambda way: turns_within(budget, way, self.card, self.model.limits))
 
     def savings(self) -> list[Saving]:
-        """What would make the expected run cheaper, largest saving first."""
+        """Return the changes that would make the expected run cheaper, the largest saving first."""
         way, spent, turns = self.ways.expected, self.runs.expected, self.request.agent_turns
         cached = CACHE_HIT.expected if self.request.cache == "off" else 0
 
@@ -193,10 +193,10 @@ class _Pricing:
 
 
 def _envelope(runs: Spread[Run]) -> Spread[int]:
-    """Low and high as seen from the expected run.
+    """Return the costs of *runs*, with low and high widened to include the expected run.
 
-    A scenario with fewer tokens can cost more (too short to be cached) and one with more can cost less (it runs full
-    earlier), so each end takes the expected run in.
+    A run with fewer tokens can cost more, because it is too short to be cached. A run with more tokens can cost less,
+    because it fills the context window earlier.
     """
     units = runs.map(lambda one: one.units)
     return Spread(min(units.low, units.expected), units.expected, max(units.expected, units.high))

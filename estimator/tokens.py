@@ -1,6 +1,6 @@
-"""Counting a prompt's tokens with OpenAI's encodings, from rank files on this disk: nothing is ever downloaded.
+"""Counts the tokens of a prompt in OpenAI's encodings, from rank files on this disk. Nothing is downloaded.
 
-Counting blocks, and lets other threads run while it does. A server calls it in a thread.
+Counting blocks but lets other threads run. A server calls it in a thread.
 """
 
 import base64
@@ -20,14 +20,14 @@ from estimator.families import CL100K, O200K, TextCount
 from estimator.request import EstimateError
 
 LONGEST_PIECE = 100_000
-"""Characters encoded at once. tiktoken panics on 1,000,000 spaces, and its panic is no Exception; 200,000 pass."""
+"""The most characters encoded at once. tiktoken panics on 1,000,000 spaces, with a BaseException; 200,000 pass."""
 
-_NEAR = 1000  # characters before a forced cut in which a harmless one is looked for
+_NEAR = 1000  # characters before a forced cut that are searched for a harmless one
 _HARMLESS_CUT = re.compile(r"(?<=[a-z0-9])(?= [A-Za-z])", re.ASCII)  # both encodings always cut before such a space
 
 
 class BadRankFile(EstimateError):
-    """A rank file that the operator put in place is not the published one. Replace or remove it."""
+    """A rank file in the operator's folder is not the published one. Replace or remove it."""
 
     code = "bad_rank_file"
 
@@ -37,7 +37,7 @@ class _Ranks:
     """One published encoding."""
 
     sha256: str  # of the rank file, the value tiktoken pins too
-    cached_as: str  # the name tiktoken's own cache gives the file: SHA-1 of its URL
+    cached_as: str  # the file's name in tiktoken's own cache: the SHA-1 of its URL
     pattern: str  # how text is split before merging
 
 
@@ -68,10 +68,10 @@ _RANKS = {
 
 
 class TokenCounter:
-    """Counts text in an encoding. Rank files are looked for once, in this order:
+    """Counts the tokens of texts in an encoding. It is thread-safe.
 
-    *ranks_dir* (o200k_base.tiktoken, plain or .gz), *cache_dir* (tiktoken's own cache), the bpe-openai distribution.
-    With none of them a count is a guess from the characters, and says so.
+    Rank files are looked for once, in this order: *ranks_dir* (o200k_base.tiktoken, plain or .gz), *cache_dir*
+    (tiktoken's own cache), the installed bpe-openai. Without any, counts are guesses and say so.
     """
 
     def __init__(self, *, ranks_dir: Path | None = None, cache_dir: Path | None = None, bundled: bool = True) -> None:
@@ -79,16 +79,16 @@ class TokenCounter:
         self._cache_dir = cache_dir
         self._bundled = bundled
         self._encodings: dict[str, tiktoken.Encoding | None] = {}
-        self._loading = threading.Lock()  # two first callers shall not both build 200,000 ranks
+        self._loading = threading.Lock()  # so that two first callers do not both build 200,000 ranks
 
     def count(self, text: str, encoding: str = O200K) -> TextCount:
-        """How many tokens *text* has; special tokens in it count as the text they are. Raises BadRankFile."""
+        """Return how many tokens *text* has. Special tokens in it count as plain text. Raises BadRankFile."""
         encoder = self._encoding(encoding)
         foreign = len(text) - _ascii_characters(text)
         share = foreign / len(text) if text else 0.0
         if encoder is None:
             return TextCount(guess(text), exact=False, non_ascii_share=share)
-        # encode_ordinary, because encode() refuses a text that names a special token.
+        # encode() would refuse a text that names a special token.
         tokens = sum(len(encoder.encode_ordinary(piece)) for piece in pieces(text))
         return TextCount(tokens, exact=True, non_ascii_share=share)
 
@@ -116,13 +116,13 @@ class TokenCounter:
         if self._cache_dir is not None:
             yield self._cache_dir / _RANKS[name].cached_as
         if self._bundled:
-            # Only its data is wanted: importing bpe_openai would load 74 MB of machine code.
+            # Only the data is needed: importing bpe_openai would load 74 MB of machine code.
             for package in metadata.distributions(name="bpe-openai"):
                 yield Path(str(package.locate_file(f"bpe_openai/data/{name}.tiktoken.gz")))
 
 
 def _content(path: Path) -> bytes:
-    """The file's bytes, unpacked; empty where it cannot be unpacked, which no checksum will take for a rank file."""
+    """Return the file's bytes, unpacked, or no bytes if it cannot be unpacked; the checksum then fails."""
     data = path.read_bytes()
     if path.suffix != ".gz":
         return data
@@ -138,9 +138,9 @@ def _built(name: str, data: bytes) -> tiktoken.Encoding:
 
 
 def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
-    """The text in pieces of at most *longest* characters, cut where no token spans the cut if there is such a place.
+    """Yield the text in pieces of at most *longest* characters, cut between two tokens if possible.
 
-    Where there is none, as in a million spaces, a cut adds a token or two to the count.
+    If it is not possible, as in a million spaces, a cut adds a token or two to the count.
     """
     start = 0
     while len(text) - start > longest:
@@ -153,7 +153,7 @@ def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
 
 
 def guess(text: str) -> int:
-    """Tokens judged by characters alone: four ASCII characters or three bytes of anything else each, rounded up."""
+    """Guess the tokens of *text*: one for four ASCII characters or three bytes of anything else, rounded up."""
     plain = _ascii_characters(text)
     other = len(text.encode()) - plain
     return -(-(3 * plain + 4 * other) // 12)

@@ -1,4 +1,4 @@
-"""From a prompt to a run of T calls: what each call sends, reads from the cache, answers, and bills.
+"""The formulas of a run of T calls: what each call sends, reads from the cache, answers, and bills.
 
 With v visible and r reasoning tokens per answer, g tokens of tool results, h the share of the previous call that the
 cache still holds, and d = 1 where reasoning stays in the context, call k = 1..T sends and bills
@@ -9,8 +9,8 @@ cache still holds, and d = 1 where reasoning stays in the context, call k = 1..T
     W_k = I_k - C_k where cache writes have a price and caching is on, else 0
     cost_k = (I_k - C_k - W_k) p_in + C_k p_read + W_k p_write + (v + r) p_out, prices of the tier of I_k alone
 
-I_k grows by a constant, so the run falls into a few segments of equal prices, and each sum has a closed form: 200 calls
-cost as much to price as 2. A test holds this against the loop above, call by call.
+I_k grows by a constant, so a run consists of a few segments of equal prices, and each sum has a closed form. Pricing
+200 calls takes as long as pricing 2. A test compares the closed forms with the formulas above, call by call.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,7 @@ U = TypeVar("U")
 
 @dataclass(frozen=True, slots=True)
 class Spread(Generic[T]):
-    """The same thing in the three scenarios. low and high are an envelope of scenarios, not percentiles."""
+    """One value in each of the three scenarios. low and high are an envelope of scenarios, not percentiles."""
 
     low: T
     expected: T
@@ -40,21 +40,21 @@ class Spread(Generic[T]):
 
 
 VISIBLE = {"low": Spread(80, 200, 600), "medium": Spread(200, 500, 1500), "high": Spread(500, 1200, 4000)}
-"""Tokens of an answer that the caller sees, by complexity. An assumption."""
+"""Visible tokens of an answer, by complexity. An assumption."""
 
 TOOL_GROWTH = {"low": Spread(100, 250, 1000), "medium": Spread(200, 560, 2000), "high": Spread(500, 1500, 6000)}
 """Tokens that tools and follow-up questions add between two calls, by complexity. An assumption."""
 
 CACHE_HIT = Spread(98, 92, 50)
-"""Percent of the previous call that the cache still holds, with caching on. An assumption."""
+"""How many percent of the previous call the cache still holds, with caching on. An assumption."""
 
 DEFAULT_CACHE_MINIMUM = 1024
-"""Tokens below which providers cache nothing, where a model's row says nothing else."""
+"""Providers cache nothing shorter than this many tokens, unless a model's row says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a model takes; None is unknown and never a reason to stop a run."""
+    """The limits of a model. None means unknown, and never ends a run."""
 
     context_window: int | None = None  # input + output of one call
     max_input: int | None = None
@@ -69,7 +69,7 @@ class Scenario:
     first_input: int  # F + P
     visible: int
     reasoning: int
-    growth: int  # G, what each call's input has more than the one before
+    growth: int  # G: how much longer each call's input is than the one before
     hit_percent: int  # 0 = caching off
 
     @property
@@ -80,13 +80,13 @@ class Scenario:
         return self.first_input + (turn - 1) * self.growth
 
     def first_turn_above(self, tokens: int) -> int | None:
-        """The first turn whose input is longer than *tokens*; None if there is none."""
+        """Return the first turn whose input is longer than *tokens*, or None."""
         if self.first_input > tokens:
             return 1
         return (tokens - self.first_input) // self.growth + 2 if self.growth else None
 
     def overflow(self, limits: Limits) -> int | None:
-        """The first turn that does not fit the model."""
+        """Return the first turn that does not fit the model, or None."""
         turns = []
         if limits.context_window is not None:
             turns.append(self.first_turn_above(limits.context_window - self.output))
@@ -96,9 +96,9 @@ class Scenario:
 
 
 def reasoning_tokens(visible: int, request: EstimateRequest, *, reasons: bool | None) -> Spread[int]:
-    """Reasoning billed per call beside *visible* expected tokens; *reasons* None: nobody told us if the model does.
+    """Return the reasoning tokens billed per call with *visible* expected tokens; *reasons* None means unknown.
 
-    100 + 1.5 v was fitted on 548 replies with reported reasoning; 0.3x and 4x span them.
+    100 + 1.5 v was fitted on 548 replies with reported reasoning; 0.3 and 4 times that span them.
     """
     if request.reasoning == "off" or reasons is False:
         return Spread(0, 0, 0)
@@ -112,7 +112,7 @@ def reasoning_tokens(visible: int, request: EstimateRequest, *, reasons: bool | 
 def scenarios(
     request: EstimateRequest, prompt: PromptTokens, family: Family, limits: Limits, *, reasons: bool | None
 ) -> Spread[Scenario]:
-    """The three ways this request may go on one model. An answer longer than its max_output is cut, reasoning first."""
+    """Return the three scenarios of *request* on one model. An answer longer than max_output loses reasoning first."""
     visible, growth = VISIBLE[request.complexity], TOOL_GROWTH[request.complexity]
     if request.output_tokens is not None:
         visible = Spread(request.output_tokens, request.output_tokens, request.output_tokens)
@@ -141,7 +141,7 @@ def scenarios(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """UNITS of money by what they pay for."""
+    """UNITS of money, by what they pay for."""
 
     input: int = 0
     cached: int = 0
@@ -156,9 +156,9 @@ class Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What *turns* calls send and cost together."""
+    """What the calls of a run send and cost together."""
 
-    turns: int  # calls priced: fewer than asked where the model ran full
+    turns: int  # calls that were priced: fewer than requested if the context window is full
     usage: Usage
     reasoning: int  # part of usage.output
     split: Split
@@ -175,7 +175,7 @@ class Run:
 
 
 def run(scenario: Scenario, card: RateCard, limits: Limits, turns: int, *, most: int | None = None) -> Run:
-    """Price a run of *turns* >= 1 calls, but no further than *most* calls or the last one that fits the model."""
+    """Price a run of *turns* >= 1 calls, but at most *most* calls, and only calls that fit the model."""
     caching = scenario.hit_percent > 0 and turns > 1 and card.reads_cache
     overflow = scenario.overflow(limits)
     overflow = overflow if overflow is not None and overflow <= turns else None
@@ -206,7 +206,7 @@ def run(scenario: Scenario, card: RateCard, limits: Limits, turns: int, *, most:
 
 
 def _segment(scenario: Scenario, start: int, end: int, *, cached: bool, written: bool) -> Usage:
-    """Sums of I, C and W over turns start..end, all of which are cached or none."""
+    """Return the sums of I, C and W over turns start..end, which are all cached or all not."""
     calls, growth, hit = end - start + 1, scenario.growth, scenario.hit_percent
     sent = calls * scenario.input(start) + growth * calls * (calls - 1) // 2
     held = floor_sum(calls, 100, hit * growth, hit * scenario.input(start - 1)) if cached else 0
@@ -224,9 +224,9 @@ def _added(split: Split, sent: Usage, rates: Rates, *, calls: int) -> Split:
 
 
 def floor_sum(terms: int, divisor: int, step: int, first: int) -> int:
-    """The sum of floor((first + i * step) / divisor) for i = 0..terms - 1; step and first >= 0, divisor > 0.
+    """Return the sum of floor((first + i * step) / divisor) for i = 0..terms - 1; step and first >= 0, divisor > 0.
 
-    In O(log divisor), by the same exchange of axes as Euclid's algorithm.
+    It takes O(log divisor) steps, by the same exchange of axes as Euclid's algorithm.
     """
     total = 0
     while terms > 0:
@@ -238,7 +238,7 @@ def floor_sum(terms: int, divisor: int, step: int, first: int) -> int:
 
 
 def turns_within(budget: Decimal, scenario: Scenario, card: RateCard, limits: Limits) -> int:
-    """The longest run of at most MOST_TURNS calls that fits the model and costs no more than *budget* USD."""
+    """Return the most calls, up to MOST_TURNS, that fit the model and cost no more than *budget* USD."""
     overflow = scenario.overflow(limits)
     most = MOST_TURNS if overflow is None else min(MOST_TURNS, overflow - 1)
     # Longer runs cost more, so the runs that fit are the first ones.

@@ -1,6 +1,6 @@
-"""The stream clock and the sample format that everything in this package shares.
+"""The clock and the sample format that the whole pipeline shares.
 
-A *position* is a whole number of 16 kHz samples since the stream began. Floats of seconds exist only where a
+A *position* is a whole number of 16 kHz samples since the stream began. Seconds as floats are used only where a
 library or a reader needs them.
 """
 
@@ -10,23 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 RATE = 16_000
-"""Samples per second, mono. Whisper and Silero both hear at this rate."""
+"""Samples per second, mono. Whisper and Silero both take this rate."""
 
 WINDOW = 512
-"""Samples of one voice activity window: what Silero takes at 16 kHz, 32 ms."""
+"""Samples in one window of voice detection, 32 ms: what Silero takes at 16 kHz."""
 
 LONGEST_JOB = 30 * RATE
-"""Samples that one decode job may hold: Whisper's receptive field."""
+"""The most samples in one decode job, 30 s: Whisper hears no more at once."""
 
 Samples: TypeAlias = NDArray[np.float32]
 """Mono audio at RATE, one dimension, -1..1."""
 
 
 def seconds(position: int) -> float:
-    """The position in seconds with three decimals, halves rounded up."""
+    """Return the position in seconds with three decimals, halves rounded up."""
     return (position * 2000 + RATE) // (2 * RATE) / 1000
 
 
 def position(seconds: float) -> int:
-    """The position nearest to *seconds*."""
+    """Return the position nearest to *seconds*."""
     return round(seconds * RATE)

@@ -1,8 +1,8 @@
-"""A file -> its words, chunk by chunk: the driver of batch jobs.
+"""Turns a file into words, chunk by chunk. Workers in server/jobs/ call it.
 
-Decoding and voice detection run on a thread and are ahead of the model by a few decode jobs, which are in the
-scheduler's hands at the same time so that it can fill its batches. Chunks come in order and depend on the audio alone:
-after a crash, transcribe() is called again with the chunks that are safe and goes on behind them.
+Decoding and voice detection run on a thread, a few decode jobs ahead of the model. These jobs wait in the scheduler
+together, so that it can fill its batches. Chunks come in order and depend on the audio alone: after a crash,
+transcribe() is called again with the stored chunks and continues after them.
 """
 
 import asyncio
@@ -27,11 +27,9 @@ from pipeline.words import Chunk, Segment
 
 T = TypeVar("T")
 
-CHUNK = 15 * RATE  # audio after which a chunk ends with the decode job in hand: progress and checkpoint
+CHUNK = 15 * RATE  # a chunk ends with the first decode job that brings it to this length
 JOB_ENDS = RATE  # a job is long enough when it has no more than this left
-BATCHES_AHEAD = (
-    2  # for each call of the engine, that one file may have in the scheduler's hands: one waits while one is heard
-)
+BATCHES_AHEAD = 2  # jobs for each call of the engine that one file may have waiting: one waits while one is heard
 
 
 def packing(engine: Engine) -> PackingOptions:
@@ -43,7 +41,7 @@ def packing(engine: Engine) -> PackingOptions:
 
 
 class Recognition(Protocol):
-    """The scheduler, as files see it."""
+    """What a Batch needs from the scheduler."""
 
     async def hear(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> Heard: ...
     async def detect_language(self, windows: Sequence[Samples], *, tenant: str) -> tuple[str, float]: ...
@@ -51,16 +49,16 @@ class Recognition(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOptions:
-    """What one file wants."""
+    """The options for one file."""
 
-    tenant: str  # who competes for the model
+    tenant: str  # the account that the scheduler is fair to
     language: str | None = None  # None: heard in the first 30 s of speech
     hint: str = ""  # vocabulary
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
 
 
 class Batch:
-    """One engine's way with files."""
+    """Transcribes files with one engine."""
 
     def __init__(
         self,
@@ -88,11 +86,9 @@ class Batch:
     async def transcribe(
         self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()
     ) -> AsyncGenerator[Chunk]:
-        """The chunks behind *done*, in order and at least one; the last ends where the audio does and has the notes.
+        """Yield the chunks after *done*, in order and at least one. The last ends with the audio and has notes.
 
-        Close it to stop early.
-
-        Raises PipelineError: what the audio or the engine is guilty of.
+        Close the generator to stop early. Raises PipelineError if the audio or the engine fails.
         """
         stretch = _Stretch(done)
         line = _Line(self._engine, self._recognition, options, stretch.language)
@@ -116,10 +112,10 @@ class Batch:
                     yield stretch.chunk(line.language)
         finally:
             await line.close()
-        yield stretch.chunk(line.language, notes)  # perhaps of no length, and then for the notes alone
+        yield stretch.chunk(line.language, notes)  # it may have no length, and is then there for the notes
 
     async def _packed(self, path: Path, options: BatchOptions, notes: list[str]) -> AsyncGenerator[Packed]:
-        """The file's decode jobs as a thread finds them; *notes* gets what there is to say about the file."""
+        """Yield the decode jobs of the file, made on a thread, and add the decoder's notes to *notes*."""
         limits = DecodeLimits(longest_s=options.longest_s)
 
         def found() -> Iterator[Packed]:
@@ -140,7 +136,7 @@ class _Entry:
 
 
 class _Line:
-    """What was packed and not yet absorbed, in order, its jobs in the scheduler's hands."""
+    """The queue of packed items that are not yet absorbed, in order. Its jobs wait in the scheduler."""
 
     def __init__(
         self, engine: Engine, recognition: Recognition, options: BatchOptions, language: tuple[str, float | None] | None
@@ -160,7 +156,7 @@ class _Line:
             await self.start_all()
 
     async def start_all(self) -> None:
-        """Every job is in the scheduler's hands; the language is heard before, if it is not known."""
+        """Give every job to the scheduler, after detecting the language if it is not known."""
         if self.language is None and (jobs := list(self._unheard())):
             windows = [job.samples for job in jobs]
             self.language = await self._recognition.detect_language(windows, tenant=self._options.tenant)
@@ -183,14 +179,14 @@ class _Line:
         return isinstance(entry.item, Passed) or (entry.heard is not None and entry.heard.done())
 
     async def first(self) -> tuple[Packed, Heard | None]:
-        """The oldest item and what it says, once that is known. It has left the line then."""
+        """Wait for the oldest item, remove it, and return it with what was recognised in it."""
         entry = self._entries[0]
         heard = await entry.heard if entry.heard is not None else None
         self._entries.popleft()
         return entry.item, heard
 
     async def close(self) -> None:
-        """Nothing of this line is in the scheduler's hands any more."""
+        """Cancel the jobs that are still in the scheduler."""
         tasks = [entry.heard for entry in self._entries if entry.heard is not None]
         for task in tasks:
             task.cancel()
@@ -237,7 +233,7 @@ class _Stretch:
         self._reached = max(self._reached, item.end if isinstance(item, Job) else item.at)
 
     def chunk(self, language: tuple[str, float | None] | None, notes: Sequence[str] = ()) -> Chunk:
-        """What grew since the last one; the next begins."""
+        """Return the chunk that has grown, and begin the next one."""
         chunk = Chunk(
             index=self._index,
             jobs_done=self._jobs_done,
@@ -254,7 +250,7 @@ class _Stretch:
 
 @asynccontextmanager
 async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[AsyncIterator[T]]:
-    """*items*, a generator that blocks, taken one by one on a thread and closed there at the end of the block."""
+    """Take *items*, a generator that blocks, one by one on a thread, and close it there when the block ends."""
     loop = asyncio.get_running_loop()
     taking: asyncio.Future[T | None] | None = None
 

@@ -1,26 +1,26 @@
-"""Everything that can go wrong between bytes and words, named for what the caller can do about it.
+"""The errors of the pipeline. Each says what went wrong between bytes and words, and whether to try again.
 
-*code* is the stable name that travels to the outside; HTTP is not known here.
+*code* is the stable name that clients see. HTTP is unknown here.
 """
 
 from typing import ClassVar
 
 
 class PipelineError(Exception):
-    """Base of all errors of this package."""
+    """The base of all errors of the pipeline."""
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False  # may the same input succeed later?
 
 
 class UndecodableAudio(PipelineError):
-    """These bytes are no audio container we know. Sending them again will not help."""
+    """The bytes are not an audio container that is known. Sending them again will not help."""
 
     code = "unsupported_audio_format"
 
 
 class InvalidAudio(PipelineError):
-    """The container is known but holds nothing that can be decoded: broken or cut off before the first frame."""
+    """The container is known, but it is broken or cut off before the first frame."""
 
     code = "invalid_audio"
 
@@ -32,13 +32,13 @@ class NoAudioStream(PipelineError):
 
 
 class EmptyAudio(PipelineError):
-    """Zero bytes."""
+    """The file has no bytes."""
 
     code = "empty_file"
 
 
 class AudioTooLong(PipelineError):
-    """More decoded audio than allowed. Cut the file or use a larger plan."""
+    """The recording is longer than allowed. Cut the file or use a larger plan."""
 
     code = "audio_too_long"
 
@@ -49,7 +49,7 @@ class AudioTooLong(PipelineError):
 
 
 class TooFast(PipelineError):
-    """More live audio is waiting than a session keeps. Send at the speed of speech."""
+    """More live audio is waiting than a session buffers. Send it at the speed of speech."""
 
     code = "audio_too_fast"
 
@@ -61,27 +61,27 @@ class DecodeTimeout(PipelineError):
 
 
 class DecoderUnavailable(PipelineError):
-    """The decoding process could not be started or was killed from outside, not by the file. Trying again may work."""
+    """The decoding process could not start, or something other than the file killed it. Trying again may work."""
 
     code = "internal"
     retryable = True
 
 
 class ModelUnavailable(PipelineError):
-    """The model is neither on disk nor to be had. The message says how to put it in place."""
+    """The model is not on disk and cannot be downloaded. The message says how to install it."""
 
     code = "engine_error"
 
 
 class EngineFailed(PipelineError):
-    """The engine raised or its process died in the middle of a call. Trying again may work."""
+    """The engine raised an error or its process died during a call. Trying again may work."""
 
     code = "engine_error"
     retryable = True
 
 
 class EngineTimeout(PipelineError):
-    """The engine gave no answer in time."""
+    """The engine did not answer in time."""
 
     code = "engine_timeout"
     retryable = True

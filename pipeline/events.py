@@ -1,4 +1,4 @@
-"""What a live stream reports, as values: a small vocabulary, to be matched exhaustively. All times are positions."""
+"""The events of a live stream, as values. Code that handles them matches all of them. All times are positions."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -15,16 +15,17 @@ class SpeechStarted:
 
 @dataclass(frozen=True, slots=True)
 class SpeechEnded:
-    """The speech that began last ended at this position; its last words may still be on their way."""
+    """The speech that began last ended at this position. Its last words may not be committed yet."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """What is heard after the last committed word so far. Replaces the partial before it; no words: it was nothing.
+    """The words that are heard so far after the last committed one. Each partial replaces the one before it.
 
-    WordsCommitted and SegmentClosed end the partial before them: what remains of it is said again.
+    A partial without words takes the one before it back. WordsCommitted and SegmentClosed end the current partial; what
+    remains of it is reported again.
     """
 
     words: tuple[Word, ...]
@@ -49,7 +50,7 @@ class WordsCommitted:
 
 @dataclass(frozen=True, slots=True)
 class SegmentClosed:
-    """All words of segment *id* (0, 1, ...) are committed. *forced*: cut by length, the speaker went on."""
+    """All words of segment *id* (0, 1, ...) are committed. *forced*: it was too long, and the speaker did not pause."""
 
     id: int
     segment: Segment
@@ -58,7 +59,7 @@ class SegmentClosed:
 
 @dataclass(frozen=True, slots=True)
 class LanguageDetected:
-    """The stream's language is settled for the rest of the stream."""
+    """The language of the stream is known and will not change."""
 
     language: str
     probability: float
@@ -66,7 +67,7 @@ class LanguageDetected:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """Something a reader should know; the stream goes on. *code* is a stable name."""
+    """A message for readers; the stream continues. *code* is a stable name."""
 
     code: str
     message: str

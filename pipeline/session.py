@@ -1,12 +1,12 @@
-"""One live stream from samples to events: the asyncio driver of a StreamCore.
+"""Drives a StreamCore with asyncio: the samples of one live stream in, events out. server/live/ makes one per session.
 
     session = Session(StreamCore(options), vad=voice, listener=scheduler)
     tasks.create_task(session.run())
-    await session.feed(samples)                     # waits while enough is waiting; any number of writers in turn
+    await session.feed(samples)                     # waits while enough is buffered
     session.end()
-    async for happened in session.events(): ...     # what the core decided, with the instant it did
+    async for happened in session.events(): ...     # decisions of the core, with their time
 
-It runs on, with or without a writer, until end(); its last events come after that.
+run() continues with or without a writer until end() is called and the last events are decided.
 """
 
 import asyncio
@@ -27,48 +27,48 @@ from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore, StreamCounts
 
 MOST_WAITING = position(30)
-"""Audio that may wait to be taken in; a piece that would make it more is refused."""
+"""The most audio that may be buffered. feed() refuses a piece that would exceed it."""
 
 ENOUGH_WAITING = position(5)
-"""Audio that may wait before feed() makes its caller wait too."""
+"""The most buffered audio with which feed() returns at once; with more, its caller waits."""
 
 MOST_UNREAD = 1000
-"""Events that may wait for their reader before no more audio is taken in."""
+"""The most unread events with which audio is still processed."""
 
 ARRIVALS = 4096
-"""Pieces of audio whose time of arrival is remembered, for the lag of words: two minutes in frames of 32 ms."""
+"""How many pieces of audio have their arrival times kept, to measure lag: two minutes in frames of 32 ms."""
 
 WINDOWS = 16
-"""Windows, half a second, that are taken in before others get their turn on the event loop."""
+"""Windows, half a second, that are processed before other tasks get a turn on the event loop."""
 
 AHEAD_S = 0.25
-"""A sender that is further ahead of real time than this can wait for answers: its words then do not depend on speed."""
+"""A sender further ahead of real time waits for answers: words do not depend on its speed."""
 
 RETRY_S = 0.5
-"""Pause after a failed call, for an engine to start anew."""
+"""The pause after a failed call, in which an engine can restart."""
 
 ROOM = 1.3
-"""Audio between two partials, as a multiple of the time that an answer takes: the model is never asked too often."""
+"""The audio between two partials, as a multiple of the time that an answer takes. It limits the model's load."""
 
 SMOOTHING = 0.3
-"""Weight of the newest answer in the average time of answers."""
+"""The weight of the newest answer in the average answer time."""
 
 
 class SpeechProbability(Protocol):
-    """What finds speech in one stream: called with its next windows, in order."""
+    """Detects speech in one stream. It is called with the next windows, in order."""
 
     def __call__(self, windows: Windows) -> list[float]:
-        """A probability for each window."""
+        """Return a probability for each window."""
         ...
 
 
 class Listener(Protocol):
-    """What hears windows: the scheduler."""
+    """What a Session needs from the scheduler."""
 
     async def hear(
         self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
     ) -> Heard:
-        """What the window says, or the one that *newer* gives when its turn comes.
+        """Return what is recognised in *request*, or in the request that *newer* returns when its turn comes.
 
         Raises EngineFailed, EngineTimeout.
         """
@@ -77,9 +77,9 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """An event and the instant of its decision, in seconds of Unix time that never jump.
+    """An event and the time of its decision, in seconds of Unix time that never jump.
 
-    For WordsCommitted, *lags_s* has the seconds from the arrival of the end of each word to that instant.
+    For WordsCommitted, *lags_s* has the seconds from the arrival of each word's end to that time.
     """
 
     event: Event
@@ -89,14 +89,14 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class SessionStatistics:
-    """A session's state and what it has done so far."""
+    """The state of a session and what it has done so far."""
 
     received: int  # samples accepted
     waiting: int  # of these, not yet taken in
     unread: int  # events waiting for their reader
     round_s: float  # average time of an answer
     lag_s: float  # of the last committed word
-    retractions: int  # committed words that were changed later: a broken promise, must be 0
+    retractions: int  # committed words that changed later: must be 0
     counts: StreamCounts
 
 
@@ -106,7 +106,7 @@ class _Order(Enum):
 
 
 class Session:
-    """The life of one stream: run() is its only task, the other methods are called from anywhere in the same loop."""
+    """One live stream. run() is its only task; the other methods are called from other tasks of the same loop."""
 
     def __init__(self, core: StreamCore, *, vad: SpeechProbability, listener: Listener, tenant: str = "") -> None:
         self._core = core
@@ -116,11 +116,11 @@ class Session:
         self._framer = Framer()
         self._backlog: deque[Samples | _Order] = deque()
         self._unread: deque[Happened] = deque()
-        self._arrivals: deque[tuple[int, float]] = deque(maxlen=ARRIVALS)  # position after each piece, and when
+        self._arrivals: deque[tuple[int, float]] = deque(maxlen=ARRIVALS)  # position after each piece, and its arrival
         self._loop = asyncio.get_running_loop()
         self._epoch_s = time.time() - self._loop.time()
         self._changed = asyncio.Event()
-        self._played_s = 0.0  # when a player in real time would be done with what was taken in
+        self._played_s = 0.0  # when a player in real time would finish the audio processed so far
         self._round_s = 0.0
         self._received = 0
         self._promised = _Promised()
@@ -128,9 +128,9 @@ class Session:
         self._over = False
 
     async def feed(self, samples: Samples) -> None:
-        """Take the next samples, then wait while enough is waiting: not reading slows the sender down.
+        """Add the next samples, then wait while more than ENOUGH_WAITING is buffered, which slows the sender down.
 
-        Raises TooFast where more than MOST_WAITING would wait, ValueError after end() or when run() is over.
+        Raises TooFast if more than MOST_WAITING would be buffered, ValueError after end() or when run() is over.
         """
         if self._ended or self._over:
             raise ValueError("audio after the end")
@@ -142,17 +142,17 @@ class Session:
         await self._until(lambda: self._waiting <= ENOUGH_WAITING or self._over)
 
     def finalize(self) -> None:
-        """Decide what was fed so far, up to its last whole window, as if the speaker had stopped there."""
+        """Decide all words fed so far, up to the last whole window, as if the speaker had stopped there."""
         self._queue(_Order.FINALIZE)
 
     def end(self) -> None:
-        """No more audio will come. Calling it again does nothing."""
+        """End the audio. Calling it again does nothing."""
         if not self._ended:
             self._ended = True
             self._queue(_Order.END)
 
     async def events(self) -> AsyncIterator[Happened]:
-        """Everything that happens, in order, until all is decided or run() ended otherwise. For one reader."""
+        """Yield every event in order until everything is decided or run() ends. Only one reader may call it."""
         while True:
             await self._until(lambda: bool(self._unread) or self._over)
             if not self._unread:
@@ -172,9 +172,10 @@ class Session:
         )
 
     async def run(self) -> None:
-        """Live until everything fed before end() is decided.
+        """Process the audio until everything fed before end() is decided.
 
-        A failed or late engine is asked again; other errors of the listener and those of the voice detector end this.
+        A call of the engine that fails or times out is repeated. Other errors of the listener, and all errors of the
+        voice detector, end this task.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -200,7 +201,7 @@ class Session:
         self._advance(tasks)
 
     async def _hear(self, windows: Windows, tasks: asyncio.TaskGroup) -> None:
-        """Take in some windows, as fast as the core and the reader of the events allow."""
+        """Process some windows, as fast as the core and the reader of the events allow."""
         self._played_s = max(self._played_s, self._loop.time()) + windows.size / RATE
         for window, speech in zip(windows, self._vad(windows), strict=True):
             if self._core.behind:
@@ -210,13 +211,13 @@ class Session:
             self._advance(tasks)
 
     async def _wait_if_ahead(self) -> None:
-        """Give the request in flight the time by which the sender is ahead."""
+        """Wait for the request in flight, at most for as long as the sender is ahead."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._played_s - AHEAD_S):
                 await self._until(lambda: not self._core.behind)
 
     def _advance(self, tasks: asyncio.TaskGroup) -> None:
-        """Pass on what happened and ask what is wanted."""
+        """Queue the core's events for the reader, and send the request that the core wants."""
         events = self._core.events_received()
         if events:
             now_s = self._loop.time()
@@ -227,7 +228,7 @@ class Session:
         self._tell()
 
     async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:
-        """Have one window heard."""
+        """Send one request and give the answer to the core."""
         asked_s = self._loop.time()
         try:
             heard = await self._listener.hear(request, tenant=self._tenant, newer=self._newer)
@@ -240,14 +241,14 @@ class Session:
         self._advance(tasks)
 
     def _newer(self) -> DecodeRequest | None:
-        """A request that makes the one in flight, which was not begun yet, worthless."""
+        """Return a request to replace the one in flight, which the engine has not begun yet, or None."""
         if not self._core.decode_due:
             return None
         self._core.withdraw()
         return self._core.decode_wanted()
 
     def _pace(self, round_s: float) -> None:
-        """Ask less often the longer answers take."""
+        """Ask less often if answers take longer."""
         self._round_s += SMOOTHING * (round_s - self._round_s)
         self._core.pace(position(ROOM * self._round_s))
 
@@ -260,7 +261,7 @@ class Session:
         return Happened(event, at_s, lags_s)
 
     def _arrival_s(self, position: int) -> float:
-        """When the audio up to *position* had arrived; for audio too old to be remembered, a later time."""
+        """Return when the audio up to *position* had arrived, or a later time if that is no longer kept."""
         index = bisect_left(self._arrivals, position, key=lambda arrival: arrival[0])
         return self._arrivals[min(index, len(self._arrivals) - 1)][1]
 
@@ -273,7 +274,7 @@ class Session:
         self._tell()
 
     def _tell(self) -> None:
-        """Something changed: whoever waits looks again."""
+        """Wake everything that waits in _until()."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -283,7 +284,7 @@ class Session:
 
 
 class _Promised:
-    """Watches from outside the core that committed words stay as they are."""
+    """Checks, outside the core, that committed words never change."""
 
     def __init__(self) -> None:
         self.retractions = 0

@@ -1,4 +1,4 @@
-"""What was heard, as values: Word, Segment, Chunk, Transcript. All times are positions (see audio.py)."""
+"""What was recognised, as values: Word, Segment, Chunk, Transcript. All times are positions (see audio.py)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Segment:
 
     words: tuple[Word, ...]
     avg_logprob: float  # mean log-probability per token, <= 0
-    no_speech_prob: float  # the model's own doubt that this was speech, 0..1
+    no_speech_prob: float  # the probability that this is not speech, by the model, 0..1
 
     @property
     def start(self) -> int:
@@ -38,24 +38,24 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A finished stretch of a file, the unit of checkpoint and resume.
+    """A finished part of a recording. It is what a checkpoint stores.
 
-    Chunks of one file follow each other without gaps: chunk *n* ends at *end*, where chunk *n + 1* starts.
+    Chunks of one recording follow each other without gaps: chunk *n + 1* starts where chunk *n* ends.
     """
 
     index: int
-    jobs_done: int  # decode jobs finished since the file began; resuming skips so many
+    jobs_done: int  # decode jobs finished since the file began; resuming skips this many
     start: int
     end: int
     segments: tuple[Segment, ...]
     language: str | None  # None until speech was heard
     language_probability: float | None
-    notes: tuple[str, ...] = ()  # codes of what a reader should know: "audio_truncated", "frames_skipped", ...
+    notes: tuple[str, ...] = ()  # codes of messages for readers: "audio_truncated", "frames_skipped", ...
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Everything heard in one recording."""
+    """Everything that was recognised in one recording."""
 
     segments: tuple[Segment, ...]
     duration: int
@@ -75,5 +75,5 @@ class Transcript:
 
 
 def written(words: Iterable[Word]) -> str:
-    """The words as one line of text, spaced as their script is."""
+    """Return the words as one line of text, with spaces where their script has them."""
     return "".join(f" {word.text}" if word.spaced else word.text for word in words).strip()

@@ -1,4 +1,4 @@
-"""The chunks of one recording -> its Transcript."""
+"""Joins the chunks of one recording to its Transcript. Batch jobs and live sessions call it at their end."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -8,28 +8,29 @@ from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Segment, Transcript, Word
 
 GRID = RATE
-"""How far behind the recording's last sample a word may be said to start before its clock is called wrong."""
+"""How far after the recording's last sample a word may start before its times count as wrong."""
 
 
 class BrokenSequence(PipelineError):
-    """These chunks are not one whole recording: some are missing, repeated, or count on another clock.
+    """These chunks are not one whole recording: some are missing, repeated, or have wrong times.
 
-    A fault of the program, not of the audio. Transcribe the recording again from its start.
+    The program is at fault, not the audio. Transcribe the recording again from its start.
     """
 
 
 def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str) -> Transcript:
-    """Everything the *chunks* heard, as one Transcript of *duration* samples.
+    """Return *chunks* as one Transcript of *duration* samples.
 
-    The chunks must be given in order and cover 0..duration without gap or overlap, and words must start in order;
-    else BrokenSequence. A live session gives those that are stored and one without words from there to its end.
+    The chunks must come in order and cover 0..duration without gap or overlap, and their words must start in order.
+    A live session passes its stored chunks and one without words that reaches to its end.
 
-    Word times are clipped to the duration and nothing else is changed. Recognisers time words on a grid of 10 or
-    20 ms over a padded window, so the last word may reach a step past the last sample, and service_v1 promises
-    end <= duration. A word that starts more than GRID past the end is no rounding: BrokenSequence.
+    Word times are clipped to the duration, and nothing else is changed. Recognisers time words on a grid of 10 or
+    20 ms over a padded window, so the last word may end a step after the last sample, but service_v1 promises
+    end <= duration.
 
-    The language is what the last chunk that knows one says: chunks carry it forward once it was heard. Notes are
-    kept once each, in the order they came up.
+    The language is that of the last chunk that has one. Each note is kept once, in order of appearance.
+
+    Raises BrokenSequence if the chunks or words are out of order, or a word starts more than GRID after the end.
     """
     ordered = _in_sequence(chunks, duration)
     segments = tuple(_inside(segment, duration) for chunk in ordered for segment in chunk.segments)

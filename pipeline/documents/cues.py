@@ -1,9 +1,9 @@
-"""Words -> subtitle cues that can be read in the time they are shown.
+"""Turns words into subtitle cues that can be read while they are shown. formats.py calls cues() for SRT and VTT.
 
-Where to cut is a shortest path: among all ways to cut a run of words into cues that fit the screen, the one with
-the least sum of *costs* is taken. The costs say what a human subtitler says: end at the end of a sentence, else at
-a comma or a breath; show a cue long enough to be read; do not cut more often than needed. A cue holds at most 84
-columns, so the search looks back at most that far and is linear in the number of words.
+The cuts are a shortest path: of all ways to cut a run of words into cues that fit the screen, the one with the lowest
+sum of costs is taken. The costs follow the rules of human subtitlers: end a cue at the end of a sentence, else at a
+comma or a breath; show it long enough to be read; do not cut more often than needed. A cue has at most 84 columns, so
+the search looks back at most that far and is linear in the number of words.
 
 The numbers of the screen (42 characters, two lines, at most 7 s) and of the reader (20 characters a second for
 adults, 17 for children) are those of Netflix's style guide for English subtitles.
@@ -20,27 +20,27 @@ from pipeline.audio import RATE
 from pipeline.words import Word
 
 COLUMNS = 42
-"""Width of a line. A Chinese, Japanese or Korean full-width character takes two columns, every other takes one."""
+"""The width of a line. A Chinese, Japanese or Korean full-width character takes two columns, every other takes one."""
 
 LINES = 2
 
 LONGEST_MS = 7000
-"""No cue stays longer: it would be read twice."""
+"""The longest time that a cue is shown. Viewers would read a longer one twice."""
 
 SHORTEST_MS = 1000
-"""A cue this long is seen for sure. Shorter ones are shown on into the silence after them, where there is room."""
+"""Every viewer sees a cue this long. Shorter ones are extended into the silence after them, if there is any."""
 
 CALM_MS = 2000
-"""Cues shorter than this, one after the other, flicker: they are rather merged."""
+"""Successive cues shorter than this flicker, so merging them is preferred."""
 
 COLUMNS_PER_SECOND = 17
-"""What everyone reads with ease. A cue is shown on into a silence, up to this rate; faster speech stays as fast."""
+"""A reading speed that suits everyone. Cues are extended into silence to reach it; fast speech may exceed it."""
 
 PAUSE_MS = 2000
-"""After such a silence the next words never share a cue: they would be on the screen long before they are heard."""
+"""Words after such a silence begin a new cue; otherwise they would be shown long before they are heard."""
 
 BREATH_MS = 300
-"""A silence that is heard as a pause: a good place to cut."""
+"""A silence that listeners notice as a pause: a good place to cut."""
 
 # Costs, in "columns a second too fast": a cut in the middle of a phrase is as bad as a cue 10 columns/s too fast.
 ONE_MORE_CUE = 6.0
@@ -48,8 +48,8 @@ CUT_AT_SENTENCE = 0.0
 CUT_AT_BREATH = 2.0
 CUT_AT_CLAUSE = 3.0
 CUT_IN_PHRASE = 10.0
-SENTENCE_INSIDE = 8.0  # more than ONE_MORE_CUE: sentences share a cue only where one alone would be too short
-SECOND_SHORT = 4.0  # per second missing to CALM_MS
+SENTENCE_INSIDE = 8.0  # more than ONE_MORE_CUE: sentences share a cue only if one alone would be too short
+SECOND_SHORT = 4.0  # per second shorter than CALM_MS
 
 _SENTENCE_END = re.compile("[.!?\u2026\u3002\uff01\uff1f\uff0e\u061f\u06d4\u0964\u0965\u1362\u17d4]$")
 _CLAUSE_END = re.compile("[,;:\u3001\uff0c\uff1b\uff1a\u060c\u061b\u2013\u2014]$")
@@ -82,17 +82,17 @@ class _Piece:
 
 
 def milliseconds(position: int) -> int:
-    """The position in whole milliseconds, halves rounded up: the same rounding as seconds()."""
+    """Return the position in whole milliseconds, halves rounded up, as seconds() rounds."""
     return (position * 2000 + RATE) // (2 * RATE)
 
 
 def cues(words: Sequence[Word], duration: int) -> list[Cue]:
-    """All *words* (in order of their starts), each once and in order, as cues that never overlap.
+    """Return *words*, which are in order of their starts, as cues that never overlap. Each word appears once.
 
-    A cue starts with its first word. It ends with its last one, or later where the silence after it gives time to
-    read, but not after *duration*; earlier where the next cue starts or after LONGEST_MS. Words without any length
-    or at equal times still get 1 ms each, one after the other, which is the one case that may pass the duration.
-    Words wider than a line are cut into parts of a line.
+    A cue starts with its first word. It ends with its last word, or later if the silence after it gives time to read,
+    but not after *duration*. It ends earlier where the next cue starts, and after LONGEST_MS. Words without length or
+    at equal times get 1 ms each, one after the other; only these may end after *duration*. Words wider than a line are
+    cut into parts.
     """
     pieces = [piece for word, following in _with_next(words) for piece in _pieces(word, following)]
     found: list[Cue] = []
@@ -102,7 +102,7 @@ def cues(words: Sequence[Word], duration: int) -> list[Cue]:
 
 
 def columns(text: str) -> int:
-    """The width of *text* on a screen, never less than its number of characters."""
+    """Return the width of *text* on a screen, which is never less than its number of characters."""
     return len(text) + sum(unicodedata.east_asian_width(character) in "WF" for character in text)
 
 
@@ -178,7 +178,7 @@ def _between_pauses(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
 
 
 class _Block:
-    """The pieces between two long pauses, and the cheapest way to cut them."""
+    """The pieces between two long pauses. It finds the cheapest way to cut them."""
 
     def __init__(self, pieces: Sequence[_Piece]) -> None:
         self._pieces = pieces
@@ -191,7 +191,7 @@ class _Block:
             yield Cue(self._pieces[first].start_ms, self._pieces[after - 1].end_ms, lines)
 
     def _cuts(self) -> list[tuple[int, int]]:
-        """The cheapest cues, each as (its first piece, the piece after its last)."""
+        """Return the cheapest cues, each as (its first piece, the piece after its last)."""
         least = [0.0]
         came_from = [0]
         earliest = 0
@@ -207,7 +207,7 @@ class _Block:
         return [(first, after) for after, first in pairwise(ends)][::-1]
 
     def _fits(self, first: int, after: int) -> bool:
-        """Do these pieces fit the screen and the clock? A single one always does."""
+        """Return whether these pieces fit the screen and LONGEST_MS. A single piece always does."""
         if after - first == 1:
             return True
         spoken_ms = self._pieces[after - 1].end_ms - self._pieces[first].start_ms
@@ -224,18 +224,18 @@ class _Block:
         return ONE_MORE_CUE + last.cost + min(too_fast, 2 * CUT_IN_PHRASE) + too_short + inside
 
     def _width(self, first: int, after: int) -> int:
-        """Columns of these pieces in one line; 0 of none."""
+        """Return the columns of these pieces in one line, 0 for none."""
         if first == after:
             return 0
         return self._widths[after] - self._widths[first] - self._pieces[first].spaced
 
     def _filled(self, first: int, after: int) -> int:
-        """The piece after those that a first line starting with *first* can hold."""
+        """Return the piece after the last one that fits a line that starts with *first*."""
         reach = self._widths[first] + self._pieces[first].spaced + COLUMNS
         return bisect_right(self._widths, reach, first + 1, after + 1) - 1
 
     def _lines(self, first: int, after: int) -> list[tuple[int, int]]:
-        """One line where it holds the cue; else two, of like length and better cut at a comma than in a phrase."""
+        """Return one line if the cue fits it, else two of similar length, rather cut at a comma than in a phrase."""
         filled = self._filled(first, after)
         if filled == after:
             return [(first, after)]

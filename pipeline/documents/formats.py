@@ -1,4 +1,4 @@
-"""A Transcript as the files that readers download. All of them hold the same words in the same order."""
+"""Renders a Transcript as the files that users download. All of them have the same words in the same order."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from pipeline.documents.cues import Cue, cues
 from pipeline.words import Segment, Transcript, Word
 
 SCHEMA = "service_v1"
-"""What the JSON file calls its own shape; service_v1.json beside this file describes it."""
+"""The name of the JSON file's schema, which service_v1.json beside this file describes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """What the JSON file says besides what was heard."""
+    """The members of the JSON file that do not come from the Transcript."""
 
     job_id: str
     created_at: str  # RFC 3339
@@ -26,8 +26,8 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """One kind of file."""
+class OutputFormat:
+    """One kind of output file."""
 
     media_type: str
     extension: str
@@ -35,7 +35,7 @@ class Format:
 
 
 def service_v1(transcript: Transcript, heading: Heading) -> bytes:
-    """The transcript as UTF-8 JSON of the schema service_v1, with a `words` member iff the heading asks for it."""
+    """Return the transcript as UTF-8 JSON of the schema service_v1, with `words` only if the heading asks for it."""
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "job_id": heading.job_id,
@@ -55,7 +55,7 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
 
 
 def word_object(word: Word) -> dict[str, Any]:
-    """A word as it is written on the wire: in the JSON file, in the job record, in events. Times in seconds."""
+    """Return a word as it is written in the JSON file, in job records and in events. Times are in seconds."""
     return {
         "word": word.text,
         "start": seconds(word.start),
@@ -65,12 +65,12 @@ def word_object(word: Word) -> dict[str, Any]:
 
 
 def word_event(word: Word) -> dict[str, Any]:
-    """The same in events: who joins the words himself has to know where no space belongs."""
+    """Return a word as events have it. `spaced` tells clients that join words where no space belongs."""
     return word_object(word) if word.spaced else {**word_object(word), "spaced": False}
 
 
 def segment_object(index: int, segment: Segment) -> dict[str, Any]:
-    """A segment as it is written in the JSON file. Times in seconds; it ends with the last of its words to end."""
+    """Return a segment as the JSON file has it. Times are in seconds; its end is the latest end of its words."""
     return {
         "id": index,
         "start": seconds(segment.start),
@@ -82,7 +82,7 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
 
 
 def srt(transcript: Transcript) -> bytes:
-    """SubRip: UTF-8 without a byte order mark, LF. No speech gives no bytes."""
+    """Return SubRip in UTF-8, without a byte order mark, with LF. Without speech it is empty."""
     return "".join(
         f"{number}\n{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}\n{_text(cue)}\n\n"
         for number, cue in enumerate(cues(transcript.words, transcript.duration), start=1)
@@ -90,7 +90,7 @@ def srt(transcript: Transcript) -> bytes:
 
 
 def vtt(transcript: Transcript) -> bytes:
-    """WebVTT: UTF-8 without a byte order mark, LF. No speech gives the header alone."""
+    """Return WebVTT in UTF-8, without a byte order mark, with LF. Without speech it is the header alone."""
     return "".join(
         (
             "WEBVTT\n\n",
@@ -103,20 +103,20 @@ def vtt(transcript: Transcript) -> bytes:
 
 
 def txt(transcript: Transcript) -> bytes:
-    """The text and one newline. No speech gives no bytes."""
+    """Return the text and one newline. Without speech it is empty."""
     text = transcript.text
     return f"{text}\n".encode() if text else b""
 
 
-FORMATS: Mapping[str, Format] = MappingProxyType(
+FORMATS: Mapping[str, OutputFormat] = MappingProxyType(
     {
-        "json": Format("application/json", "json", service_v1),
-        "srt": Format("application/x-subrip; charset=utf-8", "srt", lambda transcript, _: srt(transcript)),
-        "vtt": Format("text/vtt; charset=utf-8", "vtt", lambda transcript, _: vtt(transcript)),
-        "txt": Format("text/plain; charset=utf-8", "txt", lambda transcript, _: txt(transcript)),
+        "json": OutputFormat("application/json", "json", service_v1),
+        "srt": OutputFormat("application/x-subrip; charset=utf-8", "srt", lambda transcript, _: srt(transcript)),
+        "vtt": OutputFormat("text/vtt; charset=utf-8", "vtt", lambda transcript, _: vtt(transcript)),
+        "txt": OutputFormat("text/plain; charset=utf-8", "txt", lambda transcript, _: txt(transcript)),
     }
 )
-"""Every file a job can make, by the name that requests use for it."""
+"""Every output file of a job, by the name that requests use."""
 
 
 def _clock(ms: int, point: str) -> str:

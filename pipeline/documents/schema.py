@@ -1,4 +1,4 @@
-"""The JSON schema of service_v1, as it is served and as it is tested."""
+"""The JSON schema of service_v1. The server serves it, and tests check outputs against it."""
 
 from importlib.resources import files
 from typing import Any
@@ -7,6 +7,6 @@ import orjson
 
 
 def service_v1_schema(public_base: str) -> dict[str, Any]:
-    """The schema with the `$id` under which the server at *public_base* (without a slash at its end) serves it."""
+    """Return the schema with the `$id` under which the server at *public_base* (without a final slash) serves it."""
     schema: dict[str, Any] = orjson.loads(files(__package__).joinpath("service_v1.json").read_bytes())
     return {**schema, "$id": f"{public_base}/schemas/service_v1.json"}

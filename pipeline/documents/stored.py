@@ -1,6 +1,6 @@
-"""Chunk <-> bytes: what a checkpoint keeps, so that a job can go on where another worker stopped.
+"""Turns a Chunk into bytes and back. Checkpoints store these bytes, so that another worker can continue a job.
 
-The bytes are JSON: an array per word, which costs a third of an object per word and stays readable in a database.
+The bytes are JSON with an array for each word. That takes a third of the space of objects, and is readable.
 """
 
 import math
@@ -13,17 +13,17 @@ from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Segment, Word
 
 VERSION = 1
-"""Of the shape below. A reader refuses every other one, so a changed shape is never half understood."""
+"""The version of the shape below. Chunks of other versions are refused."""
 
 
 class DamagedChunk(PipelineError):
-    """These bytes are no stored chunk of this version. Drop the checkpoint and transcribe from the one before it."""
+    """These bytes are not a stored chunk of this version. Continue from the checkpoint before it."""
 
 
 def stored(chunk: Chunk) -> bytes:
-    """The chunk as bytes from which restored() makes an equal one, to the last bit of every float.
+    """Return *chunk* as bytes from which restored() makes an equal one, to the last bit of every float.
 
-    Raises ValueError when a probability is not a finite number: JSON cannot hold it.
+    Raises ValueError if a probability is not finite, because JSON cannot hold it.
     """
     return orjson.dumps(
         {
@@ -51,7 +51,7 @@ def stored(chunk: Chunk) -> bytes:
 
 
 def restored(data: bytes) -> Chunk:
-    """The chunk that stored() made these bytes of. Raises DamagedChunk for anything else."""
+    """Return the chunk that stored() made *data* of. Raises DamagedChunk for anything else."""
     try:
         return _chunk(orjson.loads(data))
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:

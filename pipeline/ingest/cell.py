@@ -1,10 +1,11 @@
-"""The inner side of isolation: a process that forks one child for each recording, and that child.
+"""The inner side of isolation: a process that forks a child for each recording, and the work of that child.
 
-It is started by isolation.py as `python -m pipeline.ingest.cell` with a socket as its standard input. It loads the
-decoder once and stays single-threaded, which makes a fork safe and a child ready in milliseconds, whatever threads and
-event loops the server runs. Orders are lines of JSON: `start` comes with two descriptors, the source and the pipe for
-messages (crossing.py), and is answered with a process id; `end` makes sure that a child is gone and is answered with
-how it went. When the socket closes, because the server closed it or is gone, every child is killed.
+isolation.py starts it as `python -m pipeline.ingest.cell` with a socket as its standard input. It loads the decoder
+once and has a single thread, so forking is safe and takes milliseconds, whatever threads the server runs.
+
+Orders are lines of JSON. `start` comes with two descriptors, the source and the pipe for messages (crossing.py); the
+answer is a process id. `end` makes sure that a child has ended; the answer is its exit code. When the socket closes,
+because the server closed it or died, every child is killed.
 """
 
 import ctypes
@@ -26,7 +27,7 @@ from pipeline.ingest.crossing import OUT_OF_MEMORY, Done, Failed, Message, Opene
 from pipeline.ingest.decode import recording
 
 MEMORY_BYTES = 1 << 30
-"""Of address space, of which the interpreter and its libraries take 0.2 GB. A twelve-hour file's index is 0.1 GB."""
+"""The limit of address space. The interpreter and its libraries take 0.2 GB, the index of a 12 h file 0.1 GB."""
 
 MOST_ORDER_BYTES = 4096
 
@@ -36,7 +37,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 def serve(control: socket.socket) -> None:
-    """Carry out orders until the other side is gone."""
+    """Carry out orders until the other side closes the socket."""
     children: set[int] = set()
     try:
         while asked := _received(control):
@@ -57,7 +58,7 @@ def serve(control: socket.socket) -> None:
 
 
 def _forked(order: dict[str, Any], descriptors: list[int], control: socket.socket) -> dict[str, int]:
-    """The process id of a child that carries out *order*; nothing where the system has no room for one."""
+    """Fork a child for *order* and return its process id; nothing if the system cannot fork."""
     parent = os.getpid()
     try:
         pid = os.fork()
@@ -71,7 +72,7 @@ def _forked(order: dict[str, Any], descriptors: list[int], control: socket.socke
 
 
 def _received(control: socket.socket) -> tuple[bytes, list[int]] | None:
-    """The next order and its descriptors; None when no more can come. One order is under way at a time."""
+    """Return the next order and its descriptors, or None at the end. One order is sent at a time."""
     line, descriptors = b"", []
     while not line.endswith(b"\n"):
         part, came, _, _ = socket.recv_fds(control, MOST_ORDER_BYTES, 2)
@@ -83,13 +84,13 @@ def _received(control: socket.socket) -> tuple[bytes, list[int]] | None:
 
 
 def _ended(pid: int) -> int:
-    """Kill the child where it still runs. The exit code, or minus the signal that ended it."""
-    os.kill(pid, signal.SIGKILL)  # no other process can have its number before it is waited for
+    """Kill the child if it still runs. Return its exit code, or minus the signal that ended it."""
+    os.kill(pid, signal.SIGKILL)  # its number is not reused before it is waited for
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def _live_and_die(asked: dict[str, Any], descriptors: list[int], control: socket.socket, parent: int) -> NoReturn:
-    """All of a child's life."""
+    """Run a child from its fork to its exit."""
     code = 1
     try:
         control.close()
@@ -99,27 +100,27 @@ def _live_and_die(asked: dict[str, Any], descriptors: list[int], control: socket
         _decode(order, source, out)
         code = 0
     except BrokenPipeError:
-        code = 0  # nobody listens any more
+        code = 0  # the reader has left
     except MemoryError:
         code = OUT_OF_MEMORY
-    except BaseException:  # noqa: BLE001 - nothing may climb back into the loop of the process that was forked
+    except BaseException:  # noqa: BLE001 - no error may return into the loop of the forking process
         traceback.print_exc()
     finally:
         os._exit(code)
 
 
 def _confine(order: Order, parent: int) -> None:
-    """Take from this process what decoding does not need.
+    """Take all rights from this process that decoding does not need.
 
-    With no descriptor to be had it can open no file and no connection, whatever a decoder is tricked into.
+    With a limit of 0 descriptors it cannot open files or connections, even if a file exploits a decoder.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
     if order.limits.longest_s is not None:
-        cpu_s = 60 + int(order.limits.longest_s)  # slower than real time is no recording but an attack
+        cpu_s = 60 + int(order.limits.longest_s)  # slower than real time is an attack
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-    if sys.platform == "linux":  # other systems neither take this limit nor tell a child that its parent died
+    if sys.platform == "linux":  # other systems have neither this limit nor this signal
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
@@ -129,7 +130,7 @@ def _confine(order: Order, parent: int) -> None:
 def _decode(order: Order, source: int, out: int) -> None:
     def send(message: Message) -> None:
         _write(out, packed(message))
-        signal.setitimer(signal.ITIMER_PROF, order.stall_s)  # of processor time: it kills who turns in circles
+        signal.setitimer(signal.ITIMER_PROF, order.stall_s)  # CPU-time limit: kills a decoder stuck in an endless loop
 
     signal.setitimer(signal.ITIMER_PROF, order.stall_s)
     try:
@@ -152,7 +153,7 @@ def _write(out: int, data: bytes) -> None:
 
 
 def _warm_up() -> None:
-    """Decode something, so that no child has to load what it can no longer open."""
+    """Decode something, because a child can no longer open what PyAV loads lazily."""
     file = io.BytesIO()
     with wave.open(file, "wb") as silence:
         silence.setnchannels(1)
@@ -167,7 +168,7 @@ def _warm_up() -> None:
 
 def main() -> None:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)  # the server ends this process, also when its whole group is told to stop
+        signal.signal(name, signal.SIG_IGN)  # only the server ends this process
     _warm_up()
     with socket.socket(fileno=0) as control:
         serve(control)

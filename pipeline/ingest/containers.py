@@ -1,6 +1,6 @@
-"""What files we take: 48 extensions, the demuxers that read them, how their first bytes begin, what they may ask of us.
+"""The accepted files: 48 extensions, their demuxers, the first bytes of each container, and the limits of a recording.
 
-Files are told apart by content only. The extensions are what readers look for in a list.
+Files are recognised by their content only. The extensions are for people who read the list.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One kind of file. *demuxer* is FFmpeg's name of the reader that takes it."""
+    """One kind of input file. *demuxer* is FFmpeg's name of the reader for it."""
 
     extension: str
     mime: str
@@ -72,16 +72,16 @@ DEMUXERS = frozenset(kind.demuxer for kind in FORMATS) | {
     "mpc8",  # .mpc since version 8
     "asf_o",  # the second reader of .asf
 }
-"""The only readers that may touch a user's bytes: none of them opens another file or address, draws, or plays lists."""
+"""The only demuxers that may read a user's bytes. None of them opens other files, draws pictures or plays lists."""
 
 NAMES = {"mov,mp4,m4a,3gp,3g2,mj2": "mp4", "matroska,webm": "matroska"}
-"""What we call a container whose demuxer has several names."""
+"""The name shown for a container whose demuxer has several names."""
 
 GUESSED_LENGTH = frozenset({"aac", "ac3", "dts", "dtshd", "eac3", "gsm", "loas", "amr", "mpeg", "mpegts"})
-"""Containers that do not say how long they are: a length is extrapolated from the bit rate or the last time stamp."""
+"""Containers that do not state a length. FFmpeg guesses it from the bit rate or the last time stamp."""
 
 MP3_LENGTHS = (b"Xing", b"Info", b"VBRI")
-"""Marks of the frame at the start of an MP3 that says how many follow; without one its length is a guess."""
+"""Marks of the first frame of an MP3 that says how many frames follow. Without one the length is a guess."""
 
 SIGNATURES = (
     (0, b"ID3"),
@@ -119,19 +119,19 @@ SIGNATURES = (
 
 
 def known(head: bytes) -> bool:
-    """Whether these first bytes of a file (64 are enough) are those of a container we read.
+    """Return whether *head*, the first bytes of a file (64 are enough), begins a container that is accepted.
 
-    Where such a file cannot be opened it is broken; any other is of a kind we do not know.
+    If such a file cannot be opened, it is broken; any other file is of an unknown kind.
     """
     return any(head.startswith(signature, offset) for offset, signature in SIGNATURES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeLimits:
-    """What a recording may ask of us."""
+    """The limits of a recording."""
 
-    longest_s: float | None = None  # of decoded audio, whatever the header says; None: no end, a live stream
-    most_channels: int = 8  # 7.1; more is a studio session or an attack
+    longest_s: float | None = None  # of decoded audio, whatever the header says; None: no limit, for live streams
+    most_channels: int = 8  # 7.1 surround sound
     most_streams: int = 32  # each costs buffers; a film has a dozen
     highest_rate: int = 384_000  # the highest that converters are sold with
     lowest_rate: int = 2_000  # at 1 Hz a single frame would become 18 hours of samples
@@ -139,11 +139,11 @@ class DecodeLimits:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a recording says of itself, once its first frame has been decoded."""
+    """The facts about a recording that are known once its first frame is decoded."""
 
     format: str  # mp3, wav, mp4, ogg, matroska, ...
     codec: str
     rate: int
     channels: int
-    duration_s: float | None  # None: it does not say
-    duration_stated: bool  # False: extrapolated from the bit rate; good for a progress bar, not for a refusal
+    duration_s: float | None  # None: unknown
+    duration_stated: bool  # False: guessed, so it is good for a progress bar but not to refuse a file

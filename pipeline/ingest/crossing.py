@@ -1,8 +1,8 @@
-"""What crosses between the server and a decoding process.
+"""The messages between the server and a decoding process, and how they are written as bytes.
 
-In goes one Order. Out come Opened, then samples, then Done; or Failed at any point. A message is one byte of kind,
-four of length, and the payload. The process has read a stranger's bytes, so what it says is not believed either: no
-pickles, no length beyond MOST_BYTES, no error but those listed.
+The server sends one Order. The process answers Opened, then samples, then Done, or Failed at any point. A message is
+one byte of kind, four of length, and the payload. The process reads untrusted bytes, so its messages are not trusted
+either: there are no pickles, no payload exceeds MOST_BYTES, and only the errors in ERRORS are accepted.
 """
 
 from collections.abc import Mapping
@@ -25,26 +25,26 @@ from pipeline.errors import (
 from pipeline.ingest.containers import DecodeLimits, Probe
 
 HEAD = Struct("<cI")
-"""Kind and length of the payload."""
+"""The kind and the length of the payload."""
 
 MOST_BYTES = 1 << 20
-"""Of one payload: sixteen seconds of samples, while one second is what is sent."""
+"""The largest payload: 16 s of samples. One second is what is sent."""
 
 ERRORS = {error.__name__: error for error in (EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio)}
-"""What a recording can be refused for, besides AudioTooLong, which says how long."""
+"""The errors of a recording, except AudioTooLong, which has members of its own."""
 
 
 OUT_OF_MEMORY = 3
-"""Exit code of a process that needed more memory than it was given."""
+"""The exit code of a process that ran out of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a process is to do with the source that comes with it."""
+    """Tells a decoding process what to do with the source that comes with the order."""
 
     limits: DecodeLimits
     live: bool
-    stall_s: float  # of processor time without a sample: then the kernel ends it
+    stall_s: float  # CPU time without a sample after which the kernel ends the process
 
     def written(self) -> bytes:
         return orjson.dumps({"start": asdict(self)}) + b"\n"
@@ -55,7 +55,7 @@ class Order:
 
 
 class Garbled(ValueError):
-    """These bytes are no message."""
+    """These bytes are not a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ Message: TypeAlias = Opened | Samples | Done | Failed
 
 
 def packed(message: Message) -> bytes:
-    """The message as bytes, ready to send."""
+    """Return the message as bytes, ready to send."""
     match message:
         case Opened(probe):
             kind, payload = b"O", orjson.dumps(asdict(probe))
@@ -92,7 +92,7 @@ def packed(message: Message) -> bytes:
 
 
 def length_of(head: bytes | bytearray) -> tuple[bytes, int]:
-    """The kind and the length of the payload that follows *head*. Raises Garbled."""
+    """Return the kind and the length of the payload that follows *head*. Raises Garbled."""
     kind, length = HEAD.unpack(head)
     if kind not in (b"O", b"S", b"D", b"F") or length > MOST_BYTES:
         raise Garbled(f"kind {kind!r}, {length} bytes")
@@ -100,7 +100,7 @@ def length_of(head: bytes | bytearray) -> tuple[bytes, int]:
 
 
 def unpacked(kind: bytes, payload: bytes | bytearray) -> Message:
-    """The message of this kind and payload. Raises Garbled."""
+    """Return the message of this kind and payload. Raises Garbled."""
     if kind == b"S":
         if not payload or len(payload) % 4:
             raise Garbled("not whole samples")

@@ -1,7 +1,7 @@
-"""Any audio file, or a growing stream of its bytes -> float32 samples at RATE. The only home of PyAV.
+"""Turns any audio file, or a growing stream of its bytes, into float32 samples at RATE. Only this module uses PyAV.
 
-The bytes are a stranger's. They are read through a nameless file object, by the demuxers and audio decoders we list,
-with no way to open anything else; and in a process of their own (isolation.py), never beside other users' requests.
+The bytes are untrusted. They are read through a file object without a name, by a list of demuxers and audio decoders,
+without any way to open other files. cell.py calls this module in a separate process.
 """
 
 import os
@@ -41,31 +41,31 @@ from pipeline.ingest.containers import (
 )
 
 TRUNCATED = "audio_truncated"
-"""Note: the file ends before its own header says."""
+"""Note: the file ends before the end that its header states."""
 SKIPPED = "frames_skipped"
-"""Note: frames that no decoder could read were left out."""
+"""Note: frames that could not be decoded were left out."""
 FILLED = "gaps_filled"
-"""Note: silence was put where the recording has holes."""
+"""Note: gaps in the recording were filled with silence."""
 
 HOLE = position(0.1)
-"""A gap between the time stamps of two frames that is filled with silence, so that words keep their place in the
-recording. Less is the rounding of time stamps, or a decoder that needs a frame to begin."""
+"""The shortest gap between the time stamps of two frames that is filled with silence, so that words keep their place.
+Shorter gaps come from rounded time stamps, or from a decoder that drops its first frame."""
 
 LONGEST_HOLE = position(600)
-"""A longer jump is a clock that was set, not time that passed: nothing is filled."""
+"""The longest gap that is filled. A longer one means that a clock was set, not that time passed."""
 
 UNKNOWN_RIFF = 0x7FFF_0000
-"""Sizes of WAV files from here on are what programs write who do not know it: 2 and 4 GB, more or less."""
+"""Programs that do not know the size of a WAV file write about 2 or 4 GB. Sizes from here on are ignored."""
 
 _BUFFER_BYTES = 65_536
 _NONE = np.zeros(0, np.float32)
 
 
 class ByteSource(Protocol):
-    """What a recording is read from: a seekable file, or a pipe whose read() waits for more."""
+    """The source of a recording: a seekable file, or a pipe whose read() waits for more."""
 
     def read(self, size: int, /) -> bytes | None:
-        """1..size bytes, or none at the end."""
+        """Return 1..size bytes, or none at the end."""
         ...
 
     def seekable(self) -> bool: ...
@@ -74,16 +74,16 @@ class ByteSource(Protocol):
 
 
 class Recording:
-    """An open recording, its first frame decoded. Iterating gives its samples once; *notes* are whole after that.
+    """An open recording whose first frame is decoded. It can be iterated once; *notes* are complete after that.
 
-    The samples of a file come in arrays of RATE, the last one shorter; those of a live stream as soon as they can.
-    Raises while iterating: AudioTooLong, one second of audio after the limit; InvalidAudio.
+    The samples of a file come in arrays of RATE, the last one shorter. Those of a live stream come as soon as possible.
+    Iterating raises InvalidAudio, and AudioTooLong one second of audio after the limit.
     """
 
     def __init__(
         self, source: "_Nameless", container: InputContainer, limits: DecodeLimits, *, live: bool = False
     ) -> None:
-        """Raise NoAudioStream, UndecodableAudio, and InvalidAudio where not one frame can be decoded."""
+        """Decode the first frame. Raises NoAudioStream, UndecodableAudio, InvalidAudio."""
         self._container = container
         self._stream = _audio_stream(container, limits)
         self._tick_s = float(self._stream.time_base or 0)  # of the frames' time stamps
@@ -101,7 +101,7 @@ class Recording:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the transcript should know of this recording."""
+        """Codes of what readers of the transcript should know about this recording."""
         found = ((TRUNCATED, self._truncated), (SKIPPED, self._skipped), (FILLED, self._filled))
         return tuple(note for note, happened in found if happened)
 
@@ -122,7 +122,7 @@ class Recording:
         if stream.duration and self._tick_s:
             own_s = stream.duration * self._tick_s + self._lead(first) / RATE
         elif container.duration:
-            whole_s = container.duration / av.time_base  # of a film: its sound may end before its pictures
+            whole_s = container.duration / av.time_base  # of a film, whose sound may end before its pictures
         return Probe(
             format=NAMES.get(container.format.name, container.format.name),
             codec=stream.codec_context.codec.canonical_name,
@@ -133,7 +133,7 @@ class Recording:
         )
 
     def _resampled(self) -> Iterator[Samples]:
-        """The samples of all frames, with silence where the recording has holes."""
+        """Yield the samples of all frames, with silence where the recording has gaps."""
         run: _Mono | None = None
         due_s: float | None = None
         for frame in self._frames:
@@ -152,17 +152,17 @@ class Recording:
             yield run.end()
 
     def _at_s(self, frame: AudioFrame) -> float | None:
-        """Where *frame* says that it begins."""
+        """Return the second at which *frame* begins by its time stamp, or None."""
         return None if frame.pts is None or not self._tick_s else frame.pts * self._tick_s
 
     def _lead(self, first: AudioFrame) -> int:
-        """Samples of silence before the first frame: players start at the first time stamp of all streams."""
+        """Return the samples of silence before the first frame: players start at the first time stamp of any stream."""
         start = self._container.start_time
         return 0 if start is None else _hole(self._at_s(first), start / av.time_base)
 
     def _decoded(self) -> Iterator[AudioFrame]:
-        """The frames that could be decoded. Each is within the limits; what could not be decoded is counted."""
-        broken = 0  # packets since the last good frame: skipped if another follows, else the file was cut there
+        """Yield the frames, and count the packets that cannot be decoded. Raises InvalidAudio beyond the limits."""
+        broken = 0  # bad packets since a frame: skipped if a frame follows, else the end is cut
         for packet in self._packets():
             try:
                 frames = self._stream.codec_context.decode(packet)
@@ -180,19 +180,19 @@ class Recording:
             yield from self._container.demux(self._stream)
         except av.error.FFmpegError:
             self._truncated = True
-            yield None  # the decoder gives what it holds, as it does at the end of a whole file
+            yield None  # flushes the decoder, as at the end of a whole file
         except IndexError:
-            return  # PyAV at the very end, about a stream that only appeared on the way: ours was flushed before it
+            return  # PyAV raises it at the end for streams that appeared late; ours is flushed by then
 
     def _compare_with_header(self, heard: int) -> None:
-        """Note a cut where the samples are clearly fewer than the header says, and not for frames left out."""
+        """Note a cut if the samples are clearly fewer than the header states, and no frames were left out."""
         stated_s = self.probe.duration_s if self.probe.duration_stated else None
         if stated_s is not None and not self._skipped:
             self._truncated |= heard < position(0.99 * stated_s - 0.5)
 
 
 class Resampler:
-    """Mono samples of one rate, in any pieces, -> RATE. Its state is carried from piece to piece."""
+    """Resamples mono audio to RATE, in pieces of any length. It keeps its state between pieces."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
@@ -206,14 +206,14 @@ class Resampler:
         return self._mono.receive(frame)
 
     def end(self) -> Samples:
-        """What the filter still held. Nothing can be received after it."""
+        """Return what the filter still holds. Nothing can be received after it."""
         return self._mono.end()
 
 
 class _Mono:
-    """Frames of one sample format, layout and rate -> samples at RATE, within -1..1.
+    """Turns frames of one sample format, layout and rate into samples at RATE, within -1..1.
 
-    They pass the filter in blocks of *block* samples or more: for most frames a pass costs more than decoding them.
+    Frames pass the filter in blocks of at least *block* samples, because a pass takes longer than decoding a frame.
     PyAV's own AudioResampler starts a thread per core for each stream; this graph needs none.
     """
 
@@ -221,12 +221,12 @@ class _Mono:
         self._kind = (sample_format, layout, rate)
         self._block = block
         self._waiting = AudioFifo()
-        self._count = 0  # samples that wait
+        self._count = 0  # samples waiting
         self._graph = graph = Graph()
         graph.threads = 1
         steps = (
             graph.add("abuffer", sample_rate=f"{rate}", sample_fmt=sample_format, channel_layout=layout),
-            # Without this bound the downmix of a stereo voice is 1.4 times too loud, that of a 7.1 one 4.4 times.
+            # Without this bound the downmix is 1.4 times too loud for stereo, and 4.4 times for 7.1.
             graph.add("aresample", rematrix_maxval="1.0"),
             graph.add("aformat", sample_rates=f"{RATE}", sample_fmts="flt", channel_layouts="mono"),
             graph.add("abuffersink"),
@@ -239,14 +239,14 @@ class _Mono:
         return _kind(frame) == self._kind
 
     def receive(self, frame: AudioFrame) -> Samples:
-        """What comes out of the filter now."""
-        frame.pts = None  # the queue would insist on time stamps without holes
+        """Return the samples that the filter releases now."""
+        frame.pts = None  # the queue refuses time stamps with gaps
         self._waiting.write(frame)
         self._count += frame.samples
         return self._passed() if self._count >= self._block else _NONE
 
     def end(self) -> Samples:
-        """All the rest."""
+        """Return all remaining samples."""
         rest = self._passed() if self._count else _NONE
         self._graph.push(None)
         return np.concatenate((rest, self._pulled()))
@@ -266,13 +266,13 @@ class _Mono:
             assert isinstance(frame, AudioFrame)
             arrays.append(frame.to_ndarray()[0])
         samples = np.concatenate((_NONE, *arrays))
-        # A file of floats may hold anything, and one NaN would stay in the voice detector's memory for ever.
+        # A file of floats may contain NaN, which would stay in the voice detector's state for ever.
         samples[np.isnan(samples)] = 0.0
         return np.clip(samples, -1.0, 1.0, out=samples)
 
 
 class _Nameless:
-    """A source without a name, which FFmpeg would choose readers by, and without a way to write."""
+    """A source that cannot be written to, and has no name from which FFmpeg could choose a reader."""
 
     def __init__(self, source: ByteSource) -> None:
         self._source = source
@@ -289,7 +289,7 @@ class _Nameless:
         return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """The new place; where a broken file points out of itself, a negative error number, as FFmpeg wants it."""
+        """Seek and return the new position, or a negative error number if a broken file points outside itself."""
         try:
             return self._source.seek(offset, whence)
         except (OSError, ValueError):
@@ -297,16 +297,16 @@ class _Nameless:
 
     @property
     def cut_off(self) -> bool:
-        """Whether a WAV or AVI file says that it is longer than it is: FFmpeg corrects that without a word."""
+        """Whether a WAV or AVI file is shorter than its header states. FFmpeg corrects that without a warning."""
         if self.size is None or not self.head.startswith(b"RIFF"):
             return False
         stated = int.from_bytes(self.head[4:8], "little") + 8
-        return self.size + 4096 < stated < UNKNOWN_RIFF  # careless writers are off by a header
+        return self.size + 4096 < stated < UNKNOWN_RIFF  # some programs are wrong by the size of a header
 
 
 @contextmanager
 def recording(source: ByteSource, limits: DecodeLimits, *, live: bool = False) -> Iterator[Recording]:
-    """The recording in *source*. *live*: start after a few kilobytes instead of looking far ahead.
+    """Open the recording in *source*. With *live*, start after a few kilobytes instead of reading far ahead.
 
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream.
     """
@@ -319,7 +319,7 @@ def recording(source: ByteSource, limits: DecodeLimits, *, live: bool = False) -
 
 
 def missing_demuxers() -> list[str]:
-    """The demuxers that FORMATS promises and the installed FFmpeg lacks."""
+    """Return the demuxers of FORMATS that the installed FFmpeg lacks. `scribewire doctor` shows them."""
     installed = {name for names in av.formats_available for name in names.split(",")}
     return sorted({kind.demuxer for kind in FORMATS} - installed)
 
@@ -328,10 +328,10 @@ def _opened(source: _Nameless, *, live: bool) -> InputContainer:
     options = {
         "protocol_whitelist": "file",
         "format_whitelist": ",".join(sorted(DEMUXERS)),
-        "codec_whitelist": ",".join(_AUDIO_DECODERS),  # no cover picture and no film is ever decoded
+        "codec_whitelist": ",".join(_AUDIO_DECODERS),  # so that no picture and no film is decoded
     }
     if live:
-        options["probesize"] = "4096"  # bytes; FFmpeg else waits for up to 5 MB
+        options["probesize"] = "4096"  # bytes; by default FFmpeg waits for up to 5 MB
     try:
         return av.open(
             source, "r", options=options, io_open=_refuse, metadata_errors="replace", buffer_size=_BUFFER_BYTES
@@ -345,12 +345,12 @@ def _opened(source: _Nameless, *, live: bool) -> InputContainer:
 
 
 def _refuse(*_: object) -> NoReturn:
-    """Stand where FFmpeg would open what a recording points to."""
+    """Refuse to open a file or address that a recording refers to."""
     raise av.error.PermissionError(EPERM, "a recording may not open other files")
 
 
 def _audio_stream(container: InputContainer, limits: DecodeLimits) -> AudioStream:
-    """The stream that players choose. The others will not be read."""
+    """Return the audio stream that players choose, and discard the others."""
     count = len(container.streams)
     if count == 0:
         raise InvalidAudio("the container holds no stream")
@@ -365,7 +365,7 @@ def _audio_stream(container: InputContainer, limits: DecodeLimits) -> AudioStrea
     for stream in container.streams:
         if stream.index != chosen.index:
             stream.discard = av.stream.Discard.all
-    chosen.codec_context.thread_count = 1  # audio gains nothing from more, and PyAV would start one per core
+    chosen.codec_context.thread_count = 1  # more threads do not help audio, and PyAV would start one per core
     return chosen
 
 
@@ -377,14 +377,14 @@ def _admit(rate: int, channels: int, limits: DecodeLimits) -> None:
 
 
 def _sliced(arrays: Iterable[Samples]) -> Iterator[Samples]:
-    """The same samples in arrays of 1..RATE."""
+    """Yield the same samples in arrays of 1..RATE."""
     for samples in arrays:
         for at in range(0, len(samples), RATE):
             yield samples[at : at + RATE]
 
 
 def _evened(arrays: Iterable[Samples]) -> Iterator[Samples]:
-    """The same samples in arrays of RATE; the last one is shorter."""
+    """Yield the same samples in arrays of RATE; the last one may be shorter."""
     held = _NONE
     for samples in _sliced(arrays):
         held = np.concatenate((held, samples))
@@ -400,7 +400,7 @@ def _kind(frame: AudioFrame) -> tuple[str, str, int]:
 
 
 def _hole(at_s: float | None, due_s: float | None) -> int:
-    """Samples between where a frame was due and where it says that it begins, where that is time that passed."""
+    """Return the samples between where a frame was due and where it begins, or 0 if the gap is not to be filled."""
     gap = 0 if at_s is None or due_s is None else position(at_s - due_s)
     return gap if HOLE <= gap <= LONGEST_HOLE else 0
 

@@ -1,4 +1,4 @@
-"""Any chunking in, exact windows out: what the voice detector takes."""
+"""Cuts samples that come in pieces of any length into the windows that the voice detector takes."""
 
 from typing import TypeAlias
 
@@ -12,20 +12,20 @@ Windows: TypeAlias = NDArray[np.float32]
 
 
 class Framer:
-    """Cuts a stream into windows. It holds less than one window."""
+    """Cuts a stream into windows. It keeps less than one window."""
 
     def __init__(self) -> None:
         self._rest = np.zeros(0, np.float32)
 
     def receive(self, samples: Samples) -> Windows:
-        """The windows, none or more, that *samples* complete."""
+        """Return the windows that *samples* complete; there may be none."""
         joined = np.concatenate((self._rest, samples))
         whole = len(joined) - len(joined) % WINDOW
         self._rest = joined[whole:].copy()  # a view would keep all of *joined* alive
         return joined[:whole].reshape(-1, WINDOW)
 
     def end(self) -> tuple[Windows, int]:
-        """What is left as one window filled up with zeros, and how many of its samples are real; none left: 0."""
+        """Return the rest as one window padded with zeros, or no window, and how many samples are real."""
         rest, self._rest = self._rest, np.zeros(0, np.float32)
         padded = np.pad(rest, (0, -len(rest) % WINDOW))
         return padded.reshape(-1, WINDOW), len(rest)

@@ -1,11 +1,11 @@
-"""Decode strangers' bytes in a process of their own, which can be limited, timed and killed. The outer side.
+"""Decodes untrusted bytes in a separate process, which can be limited, timed and killed. This is the outer side.
 
-    with isolation.decoding(path, limits) as audio:      # on a plain thread; what is wrong with the file is raised here
-        for samples in audio: ...                        # who reads slowly slows the decoder: the pipe holds a second
+    with isolation.decoding(path, limits) as audio:      # on a plain thread; errors of the file are raised here
+        for samples in audio: ...                        # a slow reader slows the decoder: the pipe holds a second
     audio.notes
 
-Leaving the block kills the process at once. The crash of a decoder is an error of that file and of nothing else. The
-processes are forks of one that is started at first use (cell.py); they end with this one, however it ends.
+Leaving the block kills the process at once. If a decoder crashes, only that file fails. The processes are forks of one
+that is started at first use (cell.py); they end with this process, however it ends.
 """
 
 import os
@@ -40,20 +40,20 @@ from pipeline.ingest.crossing import (
 )
 
 STALL_S = 30.0
-"""Without a sample for so long a decoder is stuck: it makes a second of audio in milliseconds."""
+"""A decoder without a sample for so long is stuck. A second of audio usually takes milliseconds."""
 
 ANSWER_S = 60.0
-"""Within which the process that forks must answer. Loading its libraries takes a second, on a slow disk ten."""
+"""How long the forking process may take to answer. Loading its libraries takes 1 s, on a slow disk 10 s."""
 
 KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "TMPDIR")
-"""Environment variables that the decoding process is given."""
+"""The environment variables that are passed to the decoding process."""
 
 KILLED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 OUT_OF_TIME = (-signal.SIGPROF, -signal.SIGXCPU)
 
 
 class Isolation:
-    """Makes decoding processes. Usable from any thread; close() ends all of them."""
+    """Makes decoding processes. It is thread-safe; close() ends all of them."""
 
     def __init__(self, *, stall_s: float = STALL_S) -> None:
         self._stall_s = stall_s
@@ -67,28 +67,28 @@ class Isolation:
         self.close()
 
     def start(self) -> None:
-        """Load the decoder now; otherwise the first file waits for it."""
+        """Load the decoder now; otherwise the first file has to wait for it."""
         with self._lock:
             self._cell = self._cell or _Cell()
 
     def close(self) -> None:
-        """End every process. Calling it again does nothing; the next file starts anew."""
+        """End every process. Calling it again does nothing; the next file starts them again."""
         with self._lock:
             cell, self._cell = self._cell, None
         if cell is not None:
             cell.close()
 
     def probe(self, path: Path, limits: DecodeLimits) -> Probe:
-        """What the file says of itself. Raises what decoding() raises on entering."""
+        """Return the facts about a file. Raises the errors that decoding() raises on entering."""
         with self.decoding(path, limits) as audio:
             return audio.probe
 
     @contextmanager
     def decoding(self, path: Path, limits: DecodeLimits) -> "Iterator[Decoding]":
-        """The audio of a file whose first frame could be decoded.
+        """Decode a file. Entering the block waits until its first frame is decoded.
 
         Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, DecodeTimeout,
-        DecoderUnavailable, and OSError where the file cannot be read; while iterating also AudioTooLong.
+        DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and AudioTooLong.
         """
         with ExitStack() as stack:
             source = stack.enter_context(path.open("rb", buffering=0))
@@ -100,10 +100,10 @@ class Isolation:
 
     @contextmanager
     def live(self, limits: DecodeLimits) -> "Iterator[LiveDecoding]":
-        """The audio of a container that is still being written. One thread feeds it, another iterates.
+        """Decode a container that is still being written. One thread feeds it, another iterates.
 
-        The errors of decoding() are raised while iterating. The stream may pause for any time: only work without a
-        result is a stall.
+        The errors of decoding() are raised while iterating. The stream may pause for any time; only CPU time without a
+        result counts as a stall.
         """
         source, feed = os.pipe()
         with ExitStack() as stack:
@@ -115,7 +115,7 @@ class Isolation:
 
     @contextmanager
     def _started(self, order: Order, source: int) -> "Iterator[_Process]":
-        """A process at work on *source*. It is dead when the block is left."""
+        """Start a process that decodes *source*. It is killed when the block is left."""
         messages, out = os.pipe()
         with os.fdopen(messages, "rb"):
             try:
@@ -129,7 +129,7 @@ class Isolation:
                 process.end()
 
     def _forked(self, order: Order, descriptors: Sequence[int]) -> "tuple[_Cell, int]":
-        """A new process and the cell that has it. A cell that has died is replaced."""
+        """Fork a process; return its cell and its id. A cell that has died is replaced."""
         with self._lock:
             if self._cell is not None and not self._cell.alive:
                 self._cell.close()
@@ -145,22 +145,22 @@ class Isolation:
 
 
 class Decoding:
-    """What a decoding process says of one recording. Its samples can be taken once."""
+    """A recording as its decoding process reports it. Its samples can be iterated once."""
 
     def __init__(self, process: "_Process", *, wait_s: float | None) -> None:
         self._process = process
         self._wait_s = wait_s
         self._probe: Probe | None = None
         self.notes: tuple[str, ...] = ()
-        """What a reader should know, such as "audio_truncated". Whole when the samples have been taken."""
+        """Codes for readers, such as "audio_truncated". They are complete after the last sample."""
 
     @property
     def probe(self) -> Probe:
-        """What the recording says of itself. Waits for it."""
+        """The facts about the recording. Waits for them."""
         return self.open()
 
     def open(self) -> Probe:
-        """Wait until the first frame is decoded."""
+        """Wait until the first frame is decoded, and return the facts about the recording."""
         if self._probe is None:
             message = self._received()
             if not isinstance(message, Opened):
@@ -169,7 +169,7 @@ class Decoding:
         return self._probe
 
     def __iter__(self) -> Iterator[Samples]:
-        """The samples, in arrays of 1..RATE."""
+        """Yield the samples in arrays of 1..RATE."""
         self.open()
         while True:
             match self._received():
@@ -182,11 +182,11 @@ class Decoding:
                     yield samples
 
     def kill(self) -> None:
-        """End the decoder now, from any thread. Who iterates gets DecoderUnavailable."""
+        """End the decoder now, from any thread. Iterating then raises DecoderUnavailable."""
         self._process.end()
 
     def _received(self) -> Opened | Samples | Done:
-        """The next message. Raises the error that it tells of, or that its absence tells of."""
+        """Return the next message. Raises the error in it, or the reason why the process ended without one."""
         try:
             message = self._process.message(self._wait_s)
         except Garbled:
@@ -198,7 +198,7 @@ class Decoding:
         return message
 
     def _broken(self) -> PipelineError:
-        """A decoder that says nonsense was broken by what it read."""
+        """End a decoder that sent an invalid message, and return the error: the file must have broken it."""
         self._process.end()
         return InvalidAudio("the decoder was broken by this file")
 
@@ -211,22 +211,22 @@ class LiveDecoding(Decoding):
         self._feeding = feeding
 
     def feed(self, data: bytes) -> bool:
-        """Give the next bytes of the container. Waits while the decoder has enough; False once it takes no more."""
+        """Send the next bytes of the container; waits while the decoder is busy. Returns False once it has ended."""
         view = memoryview(data)
         try:
             while view:
                 view = view[self._feeding.write(view) :]
         except BrokenPipeError:
-            return False  # why, is what iterating tells
+            return False  # iterating raises the reason
         return True
 
     def finish(self) -> None:
-        """The stream is complete. What is still in the decoder comes out, then iterating ends."""
+        """End the stream. Iterating ends after the samples that are still in the decoder."""
         self._feeding.close()
 
 
 class _Process:
-    """One decoding process: the pipe of its messages, and its end."""
+    """One decoding process: reads its messages and ends it."""
 
     def __init__(self, cell: "_Cell", pid: int, messages: int) -> None:
         self._cell = cell
@@ -239,12 +239,12 @@ class _Process:
         self._exit: int | None = None
 
     def message(self, wait_s: float | None) -> Message:
-        """The next message. Raises EOFError, Garbled, and DecodeTimeout after *wait_s* without a byte."""
+        """Return the next message. Raises EOFError, Garbled, and DecodeTimeout after *wait_s* without a byte."""
         kind, length = length_of(self._exactly(HEAD.size, wait_s))
         return unpacked(kind, self._exactly(length, wait_s))
 
     def end(self) -> int | None:
-        """Kill it where it still runs. Its exit code, or minus the signal that ended it; None: nobody knows."""
+        """Kill it if it still runs. Return its exit code, minus the signal that ended it, or None if unknown."""
         with self._lock:
             if not self._ended:
                 self._ended = True
@@ -266,7 +266,7 @@ class _Process:
 
 
 class _Cell:
-    """The process that forks decoders. It ends when it is closed or its socket is, as when this process dies."""
+    """The process that forks decoders. It ends on close(), or when its socket closes because this process died."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -278,7 +278,7 @@ class _Cell:
                 stdin=inner.fileno(),
                 stdout=subprocess.DEVNULL,
                 env=_environment(),
-                start_new_session=True,  # a Ctrl-C in the terminal is for the server to act on
+                start_new_session=True,  # only the server reacts to Ctrl-C in the terminal
             )
 
     @property
@@ -286,12 +286,12 @@ class _Cell:
         return self._process.poll() is None and self._socket.fileno() != -1
 
     def ask(self, line: bytes, descriptors: Sequence[int] = ()) -> Any:
-        """The answer to an order. Raises ConnectionError where there is none; then the cell is closed."""
+        """Send an order and return its answer. If there is none, closes the cell and raises ConnectionError."""
         try:
             with self._lock:
                 answer = self._exchanged(line, descriptors)
         except BaseException as error:
-            self.close()  # an order without its answer would shift all answers after it
+            self.close()  # otherwise the next order would get the answer to this one
             raise (ConnectionError("no answer") if isinstance(error, OSError) else error) from error
         return orjson.loads(answer)
 
@@ -306,7 +306,7 @@ class _Cell:
         return answer
 
     def end(self, pid: int) -> int | None:
-        """End a decoder. How it went; None where its cell is gone, and it with it."""
+        """End a decoder and return its exit code, or None if its cell, and so the decoder, is gone."""
         try:
             code: int = self.ask(orjson.dumps({"end": pid}) + b"\n")["exit"]
         except ConnectionError:
@@ -314,9 +314,9 @@ class _Cell:
         return code
 
     def close(self) -> None:
-        """End it and its children, whatever other threads wait for."""
+        """End this process and its children, even if other threads wait for answers."""
         with suppress(OSError):  # closed before
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for an answer; close() alone would not
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes threads that wait for an answer; close() alone would not
         self._socket.close()
         try:
             self._process.wait(ANSWER_S)
@@ -326,7 +326,7 @@ class _Cell:
 
 
 def _environment() -> dict[str, str]:
-    """What the process needs and nothing else: the server's environment holds secrets."""
+    """Return the environment of the process. It is minimal, because the server's environment holds secrets."""
     return {
         **{name: os.environ[name] for name in KEPT if name in os.environ},
         "PYTHONPATH": str(Path(pipeline.__path__[0]).parent),
@@ -335,11 +335,11 @@ def _environment() -> dict[str, str]:
 
 
 def _reason(code: int | None) -> PipelineError:
-    """Why a decoder ended without a last word, by its exit code."""
+    """Return why a decoder ended without a last message, by its exit code."""
     if code in OUT_OF_TIME:
         return DecodeTimeout("decoding took too much processor time")
     if code == OUT_OF_MEMORY:
         return InvalidAudio("decoding needs more memory than a recording should")
     if code is None or code >= 0 or code in KILLED_FROM_OUTSIDE:
-        return DecoderUnavailable("the decoder was ended from outside or by a fault of ours")
+        return DecoderUnavailable("the decoder was killed from outside or by an error of the server")
     return InvalidAudio(f"the decoder crashed on this file ({signal.Signals(-code).name})")

@@ -1,12 +1,12 @@
-"""A file's speech -> decode jobs: stretches of its audio, cut at silence.
+"""Packs the speech of a file into decode jobs: parts of its audio, cut at silence. speech.py calls it.
 
     for item in packer.receive(window, 0.93): ...   # one window after the other
     for item in packer.end(): ...
 
-A job takes spans of speech in, and the silence between them as it is, so that a time inside the job plus its start is
-a time of the file. It ends at the first pause after *target*, at a pause longer than *pause*, or, when nobody pauses,
-at the quietest place before *longest*. Jobs depend on the audio alone, never on how it arrives: after a crash the same
-file gives the same jobs, and those that were done can be skipped. Memory holds the audio of one job.
+A job contains spans of speech and the silence between them, unchanged, so a time inside the job plus its start is a
+time of the file. It ends at the first pause after *target*, at a pause longer than *pause*, or, without any pause, at
+the quietest place before *longest*. Jobs depend on the audio alone, not on the pieces it comes in: after a crash the
+same file gives the same jobs, and finished ones can be skipped. Memory holds the audio of one job.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,23 +20,23 @@ from pipeline.events import SpeechEnded, SpeechStarted
 from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
 
 NEWS = position(1)
-"""Silence that is reported as passed at a time: often enough for a progress bar."""
+"""The silence between two reports of Passed: often enough for a progress bar."""
 
 AROUND = 2
-"""Windows on each side that count when the quietest is sought: a closure inside a word is shorter than five windows."""
+"""Windows on each side that count in the search for the quietest place. A silence inside a word is under 5 windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackingOptions:
-    """All lengths in samples. The measurements behind the numbers are in the README of this folder."""
+    """All lengths in samples. decisions.md has the measurements behind the numbers."""
 
     segmenter: SegmenterOptions = field(default_factory=SegmenterOptions)
-    target: int = position(10)  # encoding costs more than its share in long windows, and words nothing in short ones
-    longest: int = LONGEST_JOB  # the engine takes no more
-    pause: int = position(2)  # a longer silence is not worth encoding, and invites a model to invent words
+    target: int = position(10)  # encoding a long window costs more per second than a short one
+    longest: int = LONGEST_JOB  # the engine accepts no more
+    pause: int = position(2)  # longer silence costs encoding and makes models invent words
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a job could not be kept within *longest*."""
+        """Raise ValueError if jobs could exceed *longest* with these options."""
         if not position(1) <= self.target <= self.longest <= LONGEST_JOB:
             raise ValueError("1 s <= target <= longest <= LONGEST_JOB must hold")
         if self.pause < self.segmenter.silence:
@@ -45,11 +45,11 @@ class PackingOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """Audio to be heard in one go: 1..LONGEST_JOB samples, of which the first is at *start*."""
+    """Audio for one call of the engine: 1..LONGEST_JOB samples, the first of them at *start*."""
 
     start: int
     samples: Samples
-    voiced: tuple[tuple[int, int], ...] = ()  # spans with speech in it, positions in order; none: not known
+    voiced: tuple[tuple[int, int], ...] = ()  # spans of speech, as positions in order; none: unknown
 
     @property
     def end(self) -> int:
@@ -58,7 +58,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Everything before this position was given in jobs or holds no speech; what comes later starts at it or after."""
+    """Everything before this position is in earlier jobs or has no speech. Later items start here or after."""
 
     at: int
 
@@ -67,18 +67,18 @@ Packed: TypeAlias = Job | Passed
 
 
 class Packer:
-    """Packs one file. Jobs come in order and do not overlap; the last item is Passed with the length of the file."""
+    """Packs one file. Jobs are in order and do not overlap; the last item is Passed with the length of the file."""
 
     def __init__(self, options: PackingOptions) -> None:
         self._options = options
         self._segmenter = Segmenter(options.segmenter)
         self._held = _Held()
         self._start: int | None = None  # of the job that is being built
-        self._paused: int | None = None  # where its last span ended, while nobody speaks
+        self._paused: int | None = None  # where its last span ended, during a pause
         self._done = 0  # end of the last job, or of the silence reported after it
 
     def receive(self, window: Samples, speech: float) -> list[Packed]:
-        """What the next window completes. Every window but the last has WINDOW samples."""
+        """Return the items that the next window completes. Every window but the last has WINDOW samples."""
         packed: list[Packed] = []
         if self._start is not None and self._held.end + len(window) - self._start > self._options.longest:
             packed.append(self._cut())
@@ -91,7 +91,7 @@ class Packer:
         return packed + self._news()
 
     def end(self) -> list[Packed]:
-        """The last job, if one is open, and the length of the file."""
+        """Return the open job, if any, and the length of the file."""
         packed = [job for event in self._segmenter.end() for job in self._follow(event)]
         if self._paused is not None:
             packed.append(self._close(self._paused))
@@ -105,7 +105,7 @@ class Packer:
             case SpeechEnded(at):
                 assert self._start is not None
                 if at <= self._start:
-                    self._start = None  # what the last cut left over was silence
+                    self._start = None  # only silence was left after the last cut
                 elif at - self._start >= self._options.target:
                     return [self._close(at)]
                 else:
@@ -115,13 +115,13 @@ class Packer:
         return []
 
     def _close(self, end: int) -> Job:
-        """The job that is open, up to *end*. None is open after it."""
+        """Close the open job at *end* and return it."""
         job = self._job(end)
         self._start = self._paused = None
         return job
 
     def _cut(self) -> Job:
-        """The job that is open, up to its last pause or else its quietest place, where the next one goes on."""
+        """Close the open job at its last pause, or else at its quietest place, where the next job starts."""
         assert self._start is not None
         if self._paused is not None:
             return self._close(self._paused)
@@ -136,7 +136,7 @@ class Packer:
         return Job(self._start, self._held.samples(self._start, end), voiced)
 
     def _forget(self) -> None:
-        """Let go of the audio that no job can want any more."""
+        """Drop the audio that no later job can need."""
         self._held.forget(self._segmenter.settled if self._start is None else self._start)
 
     def _news(self) -> list[Packed]:
@@ -147,7 +147,7 @@ class Packer:
 
 
 class _Held:
-    """The newest windows of a stream, whole, with their speech probabilities."""
+    """Holds the newest windows of a stream with their speech probabilities."""
 
     def __init__(self) -> None:
         self._windows: list[Samples] = []
@@ -161,21 +161,21 @@ class _Held:
         self.end += len(window)
 
     def forget(self, before: int) -> None:
-        """Drop the windows that lie wholly before *before*."""
+        """Drop the windows that end at or before *before*."""
         count = (before - self._start) // WINDOW
         if count > 0:
             del self._windows[:count], self._speech[:count]
             self._start += count * WINDOW
 
     def samples(self, start: int, end: int) -> Samples:
-        """The audio between two positions that are held, as an array of its own."""
+        """Return a copy of the audio between two positions."""
         first = (start - self._start) // WINDOW
         last = -(-(end - self._start) // WINDOW)
         base = self._start + first * WINDOW
         return np.concatenate(self._windows[first:last])[start - base : end - base].copy()
 
     def voiced(self, start: int, end: int, least: float) -> tuple[tuple[int, int], ...]:
-        """The spans between two positions in which the probability of speech is at least *least*."""
+        """Return the spans between two positions with a speech probability of at least *least*."""
         spans: list[tuple[int, int]] = []
         at = self._start
         for window, speech in zip(self._windows, self._speech, strict=True):
@@ -187,21 +187,21 @@ class _Held:
         return tuple(spans)
 
     def quietest(self, earliest: int) -> int:
-        """The middle of the window after *earliest* around which there is least speech and sound; the last of equals.
+        """Return the middle of the quietest window after *earliest*; of equals, the last.
 
-        Loudness counts beside the probability of speech: in music and in even noise one of them says nothing.
+        It minimises loudness times speech probability, because one of the two is constant in music and in even noise.
         """
         first = -(-(earliest - self._start) // WINDOW)
         loudness = np.array([float(np.sqrt(np.mean(np.square(window)))) for window in self._windows])
         noise = np.convolve(loudness, np.ones(2 * AROUND + 1), "same")
         voice = np.convolve(self._speech, np.ones(2 * AROUND + 1), "same")
-        score = (noise * voice)[first : len(self._windows) - AROUND]  # the newest have no neighbours yet
+        score = (noise * voice)[first : len(self._windows) - AROUND]  # the newest windows have no neighbours yet
         best = len(score) - 1 - int(np.argmin(score[::-1]))
         return self._start + (first + best) * WINDOW + WINDOW // 2
 
 
 def even_jobs(audio: Iterable[Samples], length: int = LONGEST_JOB) -> Iterator[Packed]:
-    """All of *audio* in jobs of *length* samples, the last one shorter: for engines that want the silence too."""
+    """Yield all of *audio* in jobs of *length* samples, the last one shorter. It is used without voice detection."""
     held: list[Samples] = []
     start = count = 0
     for samples in audio:

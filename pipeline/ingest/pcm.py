@@ -1,4 +1,4 @@
-"""Raw audio of a live client -> samples at RATE, piece by piece. Nothing is parsed, so no process of its own is needed.
+"""Turns raw live audio into samples at RATE, piece by piece. Nothing is parsed, so it needs no separate process.
 
 The values of G.711 are those of ITU-T G.711 (tables 1a and 2a), as fractions of full scale.
 """
@@ -36,13 +36,14 @@ ALAW = _alaw_values()
 
 
 class PcmDecoder:
-    """Bytes of one encoding in pieces of any length, even odd ones. It holds less than one frame and the filter's tail.
+    """Decodes bytes of one encoding, in pieces of any length, even odd ones.
 
-    Stereo is mixed to mono. Float samples are taken within -1..1; NaN counts as silence.
+    It keeps less than one frame and the end of the filter. Stereo is mixed to mono. Float samples are clipped to -1..1,
+    and NaN becomes silence.
     """
 
     def __init__(self, encoding: Encoding, *, rate: int, channels: int) -> None:
-        """Raise ValueError for what is not in ENCODINGS, RATES and CHANNELS."""
+        """Raise ValueError for values that are not in ENCODINGS, RATES and CHANNELS."""
         if encoding not in ENCODINGS or rate not in RATES or channels not in CHANNELS:
             raise ValueError(f"no raw audio is {encoding} at {rate} Hz with {channels} channels")
         self._encoding = encoding
@@ -52,7 +53,7 @@ class PcmDecoder:
         self._resampler = None if rate == RATE else Resampler(rate)
 
     def receive(self, data: bytes) -> Samples:
-        """The samples that *data* completes, as far as the filter lets them go."""
+        """Return the samples that *data* completes and the filter releases."""
         data = self._rest + data
         whole = len(data) - len(data) % self._frame_bytes
         self._rest = data[whole:]
@@ -61,7 +62,7 @@ class PcmDecoder:
         return mono if self._resampler is None else self._resampler.receive(mono)
 
     def end(self) -> Samples:
-        """What the filter still held. Part of a frame at the end is dropped."""
+        """Return what the filter still holds. An incomplete frame at the end is dropped."""
         return np.zeros(0, np.float32) if self._resampler is None else self._resampler.end()
 
     def _values(self, data: NDArray[np.uint8]) -> Samples:

@@ -1,4 +1,4 @@
-"""Keep what was heard: samples as they come, a FLAC file at the end. soundfile's only home."""
+"""Records the audio of a live session as FLAC. Only this module uses soundfile."""
 
 import tempfile
 from pathlib import Path
@@ -13,13 +13,13 @@ EXTENSION = "flac"
 
 
 class Recording:
-    """Mono FLAC of 16 bits at RATE, in a file without a name that is gone when this is closed.
+    """A mono FLAC file of 16 bits at RATE, without a name. It is deleted when it is closed.
 
-    Every method blocks, and raises OSError where the file cannot be written; the recording is of no use then.
+    Every method blocks, and raises OSError if the file cannot be written. The recording is unusable after that.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """In *folder*, or where the system keeps temporary files."""
+        """Create the file in *folder*, or in the system's folder for temporary files."""
         self._file: BinaryIO = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  close() does
         try:
             self._flac = soundfile.SoundFile(
@@ -36,14 +36,14 @@ class Recording:
         self.close()
 
     def write(self, samples: Samples) -> None:
-        """What lies outside -1..1 is cut off."""
+        """Append samples, clipped to -1..1."""
         try:
             self._flac.write(samples)
         except soundfile.SoundFileError as error:
             raise OSError(str(error)) from error
 
     def finish(self) -> BinaryIO:
-        """The whole file, to be read from its start before close(); empty where no sample was written."""
+        """Return the whole file, to be read before close(). It is empty if no sample was written."""
         try:
             self._flac.close()
         except soundfile.SoundFileError as error:
@@ -52,7 +52,7 @@ class Recording:
         return self._file
 
     def close(self) -> None:
-        """Nothing is left. Calling it again does nothing."""
+        """Delete the file. Calling it again does nothing."""
         if not self._file.closed:
             if not self._flac.closed:
                 self._flac.close()

@@ -1,11 +1,11 @@
-"""Speech probabilities -> spans of speech, each with some silence kept around it.
+"""Turns speech probabilities into spans of speech, each with some silence around it. packing.py uses it.
 
     for event in segmenter.receive(0.93): ...   # one window after the other
     for event in segmenter.end(): ...
 
 A span begins where the probability reaches *enter* and has stayed above *leave* for *least* samples; it ends after
-*silence* samples below *leave*. Both ends are widened by *pad*. Spans follow each other without overlap, and what is
-reported depends on the probabilities alone.
+*silence* samples below *leave*. Both ends are widened by *pad*. Spans do not overlap and depend on the
+probabilities alone.
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from pipeline.events import SpeechEnded, SpeechStarted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmenterOptions:
-    """All lengths in samples. The measurements behind the numbers are in the README of this folder."""
+    """All lengths in samples. decisions.md has the measurements behind the numbers."""
 
     enter: float = 0.5  # probability that starts speech
-    leave: float = 0.35  # probability that continues it; lower than *enter*: a breath does not end a sentence
-    least: int = 3 * WINDOW  # shorter sounds are clicks, or the first chord of some music: the shortest word is longer
-    silence: int = position(0.4)  # quiet that ends a span: a pause between phrases, not the closure inside a word
+    leave: float = 0.35  # probability that continues it; lower, so that a breath does not end a sentence
+    least: int = 3 * WINDOW  # shorter sounds are clicks, or the first chord of music: the shortest word is longer
+    silence: int = position(0.4)  # quiet that ends a span: a pause between phrases, not a silence inside a word
     pad: int = position(0.4)  # soft first and last sounds of words stay below *enter*
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a span could not be closed by what its end promises."""
+        """Raise ValueError for options that contradict each other."""
         if not 0.0 <= self.leave <= self.enter <= 1.0:
             raise ValueError("0 <= leave <= enter <= 1 must hold")
         if not 0 <= self.pad <= self.silence:
@@ -33,25 +33,25 @@ class SegmenterOptions:
 
 
 class Segmenter:
-    """Follows one stream. It holds a handful of positions."""
+    """Follows one stream. It keeps a few positions."""
 
     def __init__(self, options: SegmenterOptions) -> None:
         self._options = options
         self._now = 0
         self._floor = 0  # where the last span ended
-        self._onset: int | None = None  # where the sound began that is or may become speech
+        self._onset: int | None = None  # where the sound began that is speech or may become speech
         self.voiced = 0  # end of the last window of that sound
         self.speaking = False
 
     @property
     def settled(self) -> int:
-        """No span that is not reported yet begins before this position."""
+        """The position before which no later span begins."""
         if self.speaking:
             return max(self._end_of_span(), self._now - self._options.pad)
         return self._padded(self._now if self._onset is None else self._onset)
 
     def receive(self, speech: float, length: int = WINDOW) -> list[SpeechStarted | SpeechEnded]:
-        """What the probability of the next *length* samples tells; only the last window may be shorter than WINDOW."""
+        """Return the events of the next *length* samples. Only the last window may be shorter than WINDOW."""
         start, self._now = self._now, self._now + length
         if self._onset is None:
             if speech < self._options.enter:
@@ -64,7 +64,7 @@ class Segmenter:
         return self.end() if self._now - self.voiced >= self._options.silence else []
 
     def end(self) -> list[SpeechStarted | SpeechEnded]:
-        """End the span that is open, if any: here the stream ends, or is to be cut."""
+        """End the open span, if any, because the stream ends or is to be cut here."""
         speaking, self.speaking, self._onset = self.speaking, False, None
         if not speaking:
             return []
@@ -73,7 +73,7 @@ class Segmenter:
 
     def _began(self, onset: int) -> list[SpeechStarted | SpeechEnded]:
         if self.voiced < self._now:
-            self._onset = None  # it fell silent before it was long enough
+            self._onset = None  # the sound was too short
         elif self._now - onset >= self._options.least:
             self.speaking = True
             return [SpeechStarted(self._padded(onset))]

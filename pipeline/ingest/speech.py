@@ -1,4 +1,4 @@
-"""A recording's samples -> decode jobs, in one straight line: framer, voice detector, packer. For a plain thread."""
+"""Turns the samples of a recording into decode jobs with framer, voice detector and packer. It runs on a thread."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -9,19 +9,19 @@ from pipeline.ingest.packing import Packed, Packer, PackingOptions, even_jobs
 
 
 class SpeechProbability(Protocol):
-    """What finds speech: called with the next windows of one recording, in order."""
+    """Detects speech. It is called with the next windows of one recording, in order."""
 
     def __call__(self, windows: Windows) -> list[float]:
-        """A probability for each window."""
+        """Return a probability for each window."""
         ...
 
 
 def speech_jobs(
     audio: Iterable[Samples], vad: SpeechProbability | None, options: PackingOptions | None = None
 ) -> Iterator[Packed]:
-    """The decode jobs of *audio* in order, and how far it is done between them; at last Passed with its whole length.
+    """Yield the decode jobs of *audio* in order, with Passed between them as progress and with the length at the end.
 
-    Without *vad* everything counts as speech and jobs are of equal length. Errors of *audio* come through.
+    Without *vad*, everything counts as speech and all jobs have equal length. Errors of *audio* are not caught.
     """
     if vad is None:
         yield from even_jobs(audio)

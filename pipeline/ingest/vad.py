@@ -1,8 +1,8 @@
-"""Windows of audio -> the probability that each holds speech: Silero VAD on onnxruntime, whose only home this is.
+"""Finds the probability that a window of audio has speech, with Silero VAD. Only this module uses onnxruntime.
 
-The sequence form of the model takes several windows a call and gives bit for bit what the plain one gives window by
-window. Each window is seen with the last CONTEXT samples before it; the memory of what came before is carried in *h*
-and *c*. The silero_vad package is never imported: that would import torch.
+The sequence form of the model takes several windows a call, with bit for bit the results of the plain form. Each window
+is preceded by the last CONTEXT samples; *h* and *c* carry the state. The silero_vad package is never imported, because
+that would import torch.
 """
 
 from importlib.metadata import PackageNotFoundError, files
@@ -19,20 +19,20 @@ from pipeline.ingest.framer import Windows
 CONTEXT = 64
 MEMORY = (1, 1, 128)
 MOST_WINDOWS = 32
-"""Windows of one call of the model: more cost the same per window, and a call should hold nobody up for long."""
+"""Windows in one call of the model. More would not be cheaper per window, and would block others for longer."""
 
 CALM = RATE // WINDOW
-"""Windows of silence, a second, that every stream is taken to begin after. A detector that remembers nothing misses
-words at the start of a recording that begins in the middle of speech."""
+"""Every stream starts with the state after this many windows of silence, one second. With an empty state the detector
+misses words at the start of a recording that begins in the middle of speech."""
 
 Memory: TypeAlias = tuple[Samples, Samples]
-"""The two arrays, of shape MEMORY, that carry what was heard."""
+"""The two arrays, of shape MEMORY, that carry the state of a stream."""
 
 MODEL = "silero_vad_16k_sequence.onnx"
 
 
 def model_path() -> Path:
-    """Where the silero-vad package keeps its model. Raises ModelUnavailable."""
+    """Return where the silero-vad package keeps its model. Raises ModelUnavailable."""
     try:
         found = [file for file in files("silero-vad") or () if file.name == MODEL]
     except PackageNotFoundError:
@@ -43,10 +43,10 @@ def model_path() -> Path:
 
 
 class VoiceDetector:
-    """The loaded model. Any number of streams share it, from any threads."""
+    """The loaded model. Any number of streams on any threads share it."""
 
     def __init__(self) -> None:
-        """Raise ModelUnavailable where the model is not installed."""
+        """Load the model. Raises ModelUnavailable if it is not installed."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1  # a window is too little work to share
         options.inter_op_num_threads = 1
@@ -58,26 +58,26 @@ class VoiceDetector:
         self._calm = calm.memory
 
     def stream(self) -> "VoiceStream":
-        """A listener for one stream, with a memory of its own, as if the stream began after a second of silence."""
+        """Return a detector for one stream, with its own state, as if the stream began after a second of silence."""
         return VoiceStream(self._session, self._calm)
 
 
 class VoiceStream:
-    """Hears one stream, in order. Not for two threads at once."""
+    """Detects speech in one stream, in order. It is not thread-safe."""
 
     def __init__(self, session: onnxruntime.InferenceSession, memory: Memory | None = None) -> None:
-        """*memory* is what another stream remembered; None: nothing."""
+        """*memory* is the state of another stream, or None for an empty one."""
         self._session = session
         self._context = np.zeros(CONTEXT, np.float32)
         self._h, self._c = memory or (np.zeros(MEMORY, np.float32), np.zeros(MEMORY, np.float32))
 
     @property
     def memory(self) -> Memory:
-        """What is remembered of the windows so far, for a stream that is to go on from here."""
+        """The state after the windows so far, from which another stream can continue."""
         return self._h, self._c
 
     def __call__(self, windows: Windows) -> list[float]:
-        """The speech probability of each of the next windows. How many come in one call changes no result."""
+        """Return the speech probability of each of the next windows. Their number in a call does not change results."""
         starts = range(0, len(windows), MOST_WINDOWS)
         return [speech for at in starts for speech in self._heard(windows[at : at + MOST_WINDOWS])]
 
