@@ -36,8 +36,9 @@ from benchmarks.measure import cpu_s, rss_mb, spread, write
 from benchmarks.tracks import WARM_UP_S, Track, recordings, wordless
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
+from pipeline.batch import packing
 from pipeline.events import Partial, SegmentClosed, WordsCommitted
-from pipeline.ingest.packing import Job, PackingOptions
+from pipeline.ingest.packing import Job
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
@@ -195,9 +196,10 @@ class Bench:
     def offline(self, samples: Samples, language: str | None = None) -> tuple[Word, ...]:
         """What the engine says of a whole recording, packed as files are."""
         words: tuple[Word, ...] = ()
-        for item in speech_jobs([samples], self._voice.stream(), PackingOptions(target=self._engine.job)):
+        for item in speech_jobs([samples], self._voice.stream(), packing(self._engine)):
             if isinstance(item, Job):
-                [heard] = self._engine.hear([DecodeRequest(samples=item.samples, start=item.start, language=language)])
+                request = DecodeRequest(samples=item.samples, start=item.start, language=language, voiced=item.voiced)
+                [heard] = self._engine.hear([request])
                 language = language or heard.language
                 words += heard.words
         return words
