@@ -1,6 +1,6 @@
-"""Write the speech that a model's windows are fitted on: python benchmarks/make_windows_speech.py
+"""Writes the speech that fits the windows of a model: python benchmarks/make_windows_speech.py
 
-From the clips in tests/speech, cut into sentences at their pauses where the word times are known.
+It comes from the clips in tests/speech, cut into sentences at their pauses if the word times are known.
 """
 
 import json
@@ -21,7 +21,7 @@ PAUSE_S = 0.2
 
 
 def sentences(row: dict[str, Any], samples: Any) -> Iterator[tuple[str, Any]]:
-    """(text, samples) of each sentence; the whole clip where the word times are not known."""
+    """Yield (text, samples) of each sentence, or of the whole clip if its word times are unknown."""
     words = row["words"]
     if words is None:
         yield row["text"], samples
