@@ -1,13 +1,13 @@
-"""How well files are heard: word errors, word times, and words out of nothing, beside faster-whisper's transcribe().
+"""Accuracy on files: word errors, word times and invented words, compared with faster-whisper's transcribe().
 
     .venv/bin/python -m benchmarks.accuracy                   # people in every condition; writes results/accuracy.json
     .venv/bin/python -m benchmarks.accuracy --conditions clean telephone --no-write
     .venv/bin/python -m benchmarks.accuracy --clips DIR       # other people: a folder with manifest.json
     .venv/bin/python -m benchmarks.accuracy --model tests/speech/tiny-whisper --speech made
 
-Files go the way a user's upload goes: decode, voice detection, packing, scheduler, engine. transcribe() hears the same
-files with beam 5. People are heard in the conditions of benchmarks/conditions.py, of which "short alone" are utterances
-of 1 to 4 s; made clips are grouped by what they are.
+Files take the path of an upload: decoding, voice detection, packing, scheduler, engine. transcribe() gets the same
+files with beam 5. Recordings of people are varied by benchmarks/conditions.py, in which "short alone" means utterances
+of 1 to 4 s. Made clips, from synthetic voices, are grouped by kind.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def people(choices: Choices, names: Sequence[str], seeds: Sequence[int]) -> Iterator[tuple[str, Sequence[Track]]]:
-    """Their clips in each condition, and sounds without words."""
+    """Return recordings of people in each condition, and sounds without words."""
     spoken = choices.clips()
     for name in names:
         several = seeds[:1] if name in FIXED else seeds
@@ -75,7 +75,7 @@ def people(choices: Choices, names: Sequence[str], seeds: Sequence[int]) -> Iter
 
 
 def made(choices: Choices) -> Iterator[tuple[str, Sequence[Track]]]:
-    """The made clips by language, noise and length, and sounds without words."""
+    """Return the made clips by language, noise and length, and sounds without words."""
     rows = {row["file"]: row for folder in choices.folders for row, _ in listed(folder)}
     groups: dict[str, list[Track]] = {}
     known = (track for folder in choices.folders for track in clips(folder))
@@ -89,7 +89,7 @@ def made(choices: Choices) -> Iterator[tuple[str, Sequence[Track]]]:
 
 
 def by_us(model: str) -> Hears:
-    """What this project hears with *model*, four files at a time."""
+    """Return what this project recognises with *model*, four files at a time."""
 
     def hear(paths: Sequence[Path]) -> list[Heard]:
         with ExitStack() as stack:
@@ -116,7 +116,7 @@ async def _batch(paths: Sequence[Path], engine: Any, isolation: Isolation, threa
 
 
 def by_transcribe(model: str) -> Hears:
-    """What WhisperModel.transcribe() hears with *model* and beam 5."""
+    """Return what WhisperModel.transcribe() recognises with *model* and beam 5."""
 
     def hear(paths: Sequence[Path]) -> list[Heard]:
         from faster_whisper import WhisperModel  # noqa: PLC0415  (load() has prepared the process for it by now)
@@ -133,7 +133,7 @@ def by_transcribe(model: str) -> Hears:
 
 
 def scores(groups: Groups, hears: Hears) -> dict[str, dict[str, Any]]:
-    """One row a group."""
+    """Return one row for each group."""
     with tempfile.TemporaryDirectory() as folder:
         tracks = [track for group in groups.values() for track in group]
         paths = [Path(folder) / f"{number}.flac" for number in range(len(tracks))]
@@ -144,7 +144,7 @@ def scores(groups: Groups, hears: Hears) -> dict[str, dict[str, Any]]:
 
 
 def beside(systems: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Word errors of both systems, and their difference in points, group by group."""
+    """Return the word errors of both systems and their difference in points, for each group."""
     return {
         group: {
             "words": ours["words"],

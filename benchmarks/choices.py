@@ -1,6 +1,7 @@
-"""Which model hears, and what it hears: the options --model, --speech and --clips, the same for every benchmark.
+"""The options --model, --speech and --clips, which every benchmark has: the model and the recordings.
 
-By default that is the real model that comes with the project, and people. The small test model knows made voices only:
+The defaults are the model that is installed with the project, and recordings of people. The small test model only knows
+made voices, which are synthetic:
 
     --model tests/speech/tiny-whisper --speech made
 """
@@ -24,7 +25,7 @@ SPEECHES = {"people": PEOPLE, "made": SPEECH}
 
 @dataclass(frozen=True)
 class Choices:
-    """What a benchmark measures with."""
+    """The model and the recordings of one run of a benchmark."""
 
     model: str  # a folder, or a name that faster-whisper knows
     name: str  # what results call it
@@ -32,22 +33,22 @@ class Choices:
     folders: tuple[Path, ...]
 
     def clips(self) -> list[Track]:
-        """What is said in English: the only language that every model here knows."""
+        """Return the English clips. English is the only language that every model here knows."""
         return [clip for folder in self.folders for clip in clips(folder) if clip.language == "en"]
 
     def tracks(self, count: int, length_s: float = LONG_S) -> list[Track]:
-        """Long tracks, each another: people one after another with pauses, or the made clips joined."""
+        """Return long tracks, all different: people one after another with pauses, or the made clips joined."""
         spoken = self.clips()
         if self.speech == "made":
             return long_tracks(spoken, count, length_s)
         return [strung(spoken, number, length_s) for number in range(count)]
 
     def about(self) -> dict[str, Any]:
-        """How a result begins."""
+        """Return the first members of a result: what it was measured with."""
         return {"model": self.name, "speech": self.speech}
 
     def result(self, name: str) -> str:
-        """The name of the result file: figures of made speech never take the place of those of people."""
+        """Return the name of the result file. Results on made speech never overwrite those on people."""
         return name if self.speech == "people" else f"{name}-{self.speech}"
 
 
@@ -65,14 +66,14 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(given: argparse.Namespace) -> Choices:
-    """What the options of add_choices() say. Raises SystemExit where the bundled model is not installed."""
+    """Return the choices in the options of add_choices(). Raises SystemExit if the bundled model is not installed."""
     model = given.model or str(bundled())
     name = Path(model).name if given.model else BUNDLED_NAME
     return Choices(model, name, given.speech, tuple(given.clips or [SPEECHES[given.speech]]))
 
 
 def bundled() -> Path:
-    """The folder of the bundled model. Raises SystemExit where it is not installed."""
+    """Return the folder of the bundled model. Raises SystemExit if it is not installed."""
     try:
         found: Sequence[Any] = files(BUNDLED) or []
     except PackageNotFoundError:

@@ -1,8 +1,8 @@
-"""Speech as it arrives on other days: with noise, from a room, by telephone, hurried, short, cut, or one after another.
+"""Varies clean speech as it varies in practice: noise, a room, a telephone, another pace, short, cut or joined clips.
 
-Recognition is judged by condition. Each entry of CONDITIONS takes clips whose words and times are known, and a seed,
-and returns new clips with the words where they are now. The same clip and seed always give the same samples, whatever
-other clips are given. Nothing here reads files: benchmarks/tracks.py does.
+Recognition is measured in each condition. Each entry of CONDITIONS takes clips with known words and times, and a seed,
+and returns new clips with adjusted times. The same clip and seed always give the same samples, whatever other clips
+are given. This module reads no files; benchmarks/tracks.py does.
 """
 
 import zlib
@@ -50,7 +50,7 @@ def clean(clips: Sequence[Track], _seed: int) -> list[Track]:
 
 
 def noisy(clips: Sequence[Track], seed: int, *, colour: Literal["white", "pink"], snr_db: float) -> list[Track]:
-    """Steady noise, so many dB below the level of the speech."""
+    """Add steady noise, *snr_db* dB below the level of the speech."""
 
     def heard(clip: Track) -> Track:
         loudness = speech_level(clip.samples) * 10 ** (-snr_db / 20)
@@ -61,9 +61,9 @@ def noisy(clips: Sequence[Track], seed: int, *, colour: Literal["white", "pink"]
 
 
 def in_a_room(clips: Sequence[Track], seed: int) -> list[Track]:
-    """A small room with hard walls. The direct sound stays where it was, and so do the words.
+    """Add the echoes of a small room with hard walls. The direct sound and the word times do not move.
 
-    The echoes are noise that decays by 60 dB in RT60_S. The last of them make the clip longer by as much.
+    The echoes are noise that decays by 60 dB in RT60_S, and the clip becomes longer by that time.
     """
 
     def heard(clip: Track) -> Track:
@@ -81,7 +81,7 @@ def in_a_room(clips: Sequence[Track], seed: int) -> list[Track]:
 
 
 def at_pace(clips: Sequence[Track], _seed: int, *, factor: float) -> list[Track]:
-    """Spoken *factor* times as fast, at the same pitch. Words are where they should be to about 10 ms."""
+    """Make the speech *factor* times as fast at the same pitch. Word times are good to about 10 ms."""
 
     def heard(clip: Track) -> Track:
         moved = tuple(replace(word, start=word.start / factor, end=word.end / factor) for word in clip.truth)
@@ -91,7 +91,7 @@ def at_pace(clips: Sequence[Track], _seed: int, *, factor: float) -> list[Track]
 
 
 def by_telephone(clips: Sequence[Track], _seed: int) -> list[Track]:
-    """300 to 3400 Hz, 8000 samples a second, 8 bits of G.711 mu-law; then at RATE again."""
+    """Reduce the sound to a telephone's: 300 to 3400 Hz, 8000 samples a second, G.711 mu-law; then back to RATE."""
 
     def heard(clip: Track) -> Track:
         length = _quick(len(clip.samples))
@@ -104,17 +104,17 @@ def by_telephone(clips: Sequence[Track], _seed: int) -> list[Track]:
 
 
 def short(clips: Sequence[Track], seed: int) -> list[Track]:
-    """Utterances of SHORT_S alone: the clips cut in the middle of pauses between words."""
+    """Cut the clips into utterances of SHORT_S, in the middle of pauses between words."""
     return [piece for clip in clips for piece in _short_pieces(clip, _chance(clip, seed))]
 
 
 def cut_anywhere(clips: Sequence[Track], seed: int) -> list[Track]:
-    """Pieces of PIECE_S, cut at any sample. Words that a cut goes through, or near, are counted in *edges*."""
+    """Cut the clips into pieces of PIECE_S at any sample. *edges* counts the words at or near a cut."""
     return [piece for clip in clips for piece in _pieces(clip, _chance(clip, seed))]
 
 
 def joined(clips: Sequence[Track], seed: int) -> list[Track]:
-    """One track of JOINED_S on which all of them speak one after another."""
+    """Return one track of JOINED_S on which all of them speak one after another."""
     return [strung(clips, seed, JOINED_S)]
 
 
@@ -142,9 +142,9 @@ FIXED = ("clean", "pace 0.9", "pace 1.1", "telephone")
 
 
 def strung(clips: Sequence[Track], seed: int, length_s: float, *, pauses_s: tuple[float, float] = PAUSES_S) -> Track:
-    """A track of exactly *length_s*: the clips in random order with random pauses between them.
+    """Return a track of exactly *length_s*: the clips in random order with random pauses between them.
 
-    Each is heard once before any is heard again. Faint noise lies under everything. Near the end a clip that does not
+    Each clip is used once before any is repeated. Faint noise lies under everything. Near the end a clip that does not
     fit stops at a pause between two of its words, or is left out, so that no word is cut through.
     """
     chance = np.random.default_rng(seed)
@@ -168,10 +168,10 @@ def strung(clips: Sequence[Track], seed: int, length_s: float, *, pauses_s: tupl
 
 
 def strung_in(condition: str, clips: Sequence[Track], seed: int, length_s: float) -> Track:
-    """A joined track in one of CONDITIONS: noise and rooms go over the whole track, cut clips are joined.
+    """Return a joined track in one of CONDITIONS. Noise and rooms apply to the whole track; cut clips are joined.
 
-    Another pace makes the track as much longer or shorter. The words that a cut goes through cannot be told apart on
-    a joined track, so "cut anywhere" has no joined track: ValueError.
+    Another pace makes the track longer or shorter. Raises ValueError for "cut anywhere", because cut words cannot be
+    told apart on a joined track.
     """
     if condition == "cut anywhere":
         raise ValueError(f"no track can be joined in the condition {condition!r}")
@@ -182,7 +182,7 @@ def strung_in(condition: str, clips: Sequence[Track], seed: int, length_s: float
 
 
 def speech_level(samples: Samples) -> float:
-    """Root mean square of the frames in which somebody speaks; 0 of silence."""
+    """Return the root mean square of the frames with speech, 0 for silence."""
     power = _powers(samples)
     if not len(power):
         return 0.0
@@ -191,7 +191,7 @@ def speech_level(samples: Samples) -> float:
 
 
 def pauses(clip: Track) -> list[tuple[float, int]]:
-    """Where the clip can be cut between two words: (second in the middle of the pause, words before it).
+    """Return where the clip can be cut between two words: (second in the middle of the pause, words before it).
 
     A pause is quiet for LEAST_PAUSE_S and has the border of two words in it, or as near as word times are good.
     """
@@ -209,7 +209,7 @@ def pauses(clip: Track) -> list[tuple[float, int]]:
 
 
 def _quiet(samples: Samples) -> Iterator[tuple[float, float]]:
-    """The stretches between the first sound and the last that are quiet for LEAST_PAUSE_S, in seconds."""
+    """Return the spans between the first and the last sound that are quiet for LEAST_PAUSE_S, in seconds."""
     loud = np.flatnonzero(_powers(samples) >= speech_level(samples) ** 2 * 10 ** (-QUIET_DB / 10))
     for left, right in pairwise(loud):
         begin, end = (left + 1) * FRAME / RATE, right * FRAME / RATE
@@ -218,7 +218,7 @@ def _quiet(samples: Samples) -> Iterator[tuple[float, float]]:
 
 
 def _short_pieces(clip: Track, chance: Generator) -> Iterator[Track]:
-    """From the beginning: up to any of the next pauses that makes the piece neither too short nor too long."""
+    """Yield pieces from the start on; each ends at a pause that makes it neither too short nor too long."""
     cuts = [(0.0, 0), *pauses(clip), (clip.seconds, len(clip.truth))]
     here = 0
     while here < len(cuts) - 1:
@@ -247,7 +247,7 @@ def _pieces(clip: Track, chance: Generator) -> Iterator[Track]:
 
 
 def _piece(clip: Track, begin: float, end: float, words: range, edges: tuple[int, int]) -> Track:
-    """The samples and words between two moments, with times from the first of them on."""
+    """Return the samples and words between two moments, with times that start at the first moment."""
     samples = clip.samples[round(begin * RATE) : round(end * RATE)]
     last = len(samples) / RATE
     truth = tuple(
@@ -258,7 +258,7 @@ def _piece(clip: Track, begin: float, end: float, words: range, edges: tuple[int
 
 
 def _beginning(clip: Track, length: int) -> Track:
-    """The clip, as far as *length* samples go and no word is cut through."""
+    """Return at most *length* samples from the start of the clip, without cutting a word."""
     if len(clip.samples) <= length:
         return clip
     ends = [(at, words) for at, words in pauses(clip) if at * RATE <= length]
@@ -267,7 +267,7 @@ def _beginning(clip: Track, length: int) -> Track:
 
 
 def _shuffled(clips: Sequence[Track], chance: Generator) -> Iterator[Track]:
-    """All in random order, again and again, and none twice in a row."""
+    """Yield all clips in random order, endlessly, and none twice in a row."""
     before = -1
     while True:
         order = chance.permutation(len(clips))
@@ -283,7 +283,7 @@ def _chance(clip: Track, seed: int) -> Generator:
 
 
 def _noise(length: int, colour: Literal["white", "pink"], chance: Generator) -> Samples:
-    """Its root mean square is 1."""
+    """Return noise with a root mean square of 1."""
     noise = chance.standard_normal(_quick(length), dtype=np.float32)
     if colour == "pink":
         shape = np.fft.rfftfreq(len(noise), 1 / RATE)
@@ -294,7 +294,7 @@ def _noise(length: int, colour: Literal["white", "pink"], chance: Generator) -> 
 
 
 def _quick(length: int) -> int:
-    """At least *length*, and without the large prime factors that make Fourier transforms slow."""
+    """Return a length of at least *length* without the large prime factors that make Fourier transforms slow."""
     return -(-length // 4096) * 4096
 
 
@@ -321,14 +321,14 @@ def _stretched(samples: Samples, factor: float) -> Samples:
 
 
 def _band(hz: np.ndarray) -> np.ndarray:
-    """1 within BAND_HZ, falling to 0 over EDGE_HZ outside of it."""
+    """Return the gain at each frequency: 1 within BAND_HZ, falling to 0 over EDGE_HZ outside."""
     low, high = BAND_HZ
     inside = np.clip((hz - low + EDGE_HZ) / EDGE_HZ, 0, 1) * np.clip((high + EDGE_HZ - hz) / EDGE_HZ, 0, 1)
     return np.sin(np.pi / 2 * inside) ** 2
 
 
 def _by_mulaw(samples: Samples) -> Samples:
-    """Each sample as the nearest of the 256 values of G.711."""
+    """Return the nearest of the 256 values of G.711 for each sample."""
     from pipeline.ingest.pcm import MULAW  # noqa: PLC0415  (as in _stretched)
 
     values = np.sort(MULAW)
@@ -336,13 +336,13 @@ def _by_mulaw(samples: Samples) -> Samples:
 
 
 def _powers(samples: Samples) -> np.ndarray:
-    """Mean power of each whole frame."""
+    """Return the mean power of each whole frame."""
     whole = samples[: len(samples) // FRAME * FRAME].astype(np.float64)
     return (whole.reshape(-1, FRAME) ** 2).mean(axis=1)
 
 
 def _within_scale(samples: np.ndarray) -> Samples:
-    """Quieter where it would be louder than full scale."""
+    """Return the samples, made quieter if they exceed full scale."""
     loudest = float(np.abs(samples).max(initial=0.0))
     return (samples * min(1.0, LOUDEST / max(loudest, 1e-9))).astype(np.float32)
 

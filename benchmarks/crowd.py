@@ -2,8 +2,9 @@
 
     .venv/bin/python -m benchmarks.crowd --sessions 24 --overload 240 --model tests/speech/tiny-whisper --speech made
 
-First so many sessions speak together for some minutes: none may be dropped, and the event loop has to stay quick. Then
-far more want to: steps widen, new sessions are refused once the model is full, and whoever was admitted finishes.
+First, --sessions sessions speak together for minutes: none may be dropped, and the event loop must stay responsive.
+Then far more try to connect: partials become rarer, the server refuses sessions once the model is busy, and every
+admitted session must finish.
 Writes benchmarks/results/crowd.json, for made speech crowd-made.json.
 """
 
@@ -29,7 +30,7 @@ OVERLOAD_FRAME_S = 0.1  # the sender shares the machine
 async def crowd(
     server: Serving, tracks: list[Track], apart_s: list[float], *, frame_s: float = FRAME_S, since_s: float = 0.0
 ) -> tuple[dict[str, Any], list[float]]:
-    """What all of them gave, and the server's memory at the beginning of each minute."""
+    """Return the results of all sessions, and the server's memory at the start of each minute."""
 
     async def opened(track: Track) -> Wire:
         return await asyncio.to_thread(Scribewire.opened, server.base, server.key, track.language)

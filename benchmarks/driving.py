@@ -1,4 +1,4 @@
-"""Speaks to a live server at the pace of speech and scores what comes back: the same for every server."""
+"""Streams audio to a live server at the speed of speech and scores the answers, in the same way for every server."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ Opener = Callable[[Track], Awaitable[Wire]]
 
 @dataclass
 class Crowd:
-    """All sessions of one run, and what they gave."""
+    """All sessions of one run and their results."""
 
     open: Opener
     pid: int  # of the server
@@ -43,7 +43,7 @@ class Crowd:
     rss_mb: list[float] = field(default_factory=list)
 
     async def run(self, tracks: Sequence[Track], apart_s: Sequence[float]) -> dict[str, Any]:
-        """One session for each track, each so many seconds after the beginning."""
+        """Run one session for each track; each starts at its own second."""
         before, cpu = cpu_s(self.pid), 0.0
         watching = asyncio.create_task(self._watch())
         async with asyncio.TaskGroup() as tasks:
@@ -71,7 +71,7 @@ class Crowd:
         }
 
     def memory_mb(self) -> list[float]:
-        """Of the server at the beginning of each minute."""
+        """Return the server's memory at the start of each minute."""
         return [round(mb, 1) for mb in self.rss_mb[:: round(60 / SAMPLE_S)]]
 
     async def _watch(self) -> None:
@@ -100,7 +100,7 @@ class Crowd:
     async def _speak(
         self, connection: ClientConnection, wire: Wire, track: Track, seen: list[Seen], sent: asyncio.Event
     ) -> bool:
-        """Did the server say, or show by closing after the goodbye, that it has said everything?"""
+        """Send one track. Return whether the server said that it is finished, or closed after the end of the audio."""
         finished = False
         if wire.hello is not None:
             await connection.send(wire.hello)
@@ -135,13 +135,13 @@ class Crowd:
 
 
 def staggered(count: int, *, within_s: float = 1.0, seed: int = 1) -> list[float]:
-    """Random beginnings, so that the sessions do not march in step."""
+    """Return random start times, so that the sessions do not run in step."""
     starts = random.Random(seed)
     return [starts.random() * within_s for _ in range(count)]
 
 
 async def _read(connection: ClientConnection, wire: Wire, began: float, seen: list[Seen]) -> None:
-    """Until the server is over, or closes."""
+    """Read messages until the server says that it is finished, or closes."""
     loop = asyncio.get_running_loop()
     async for message in connection:
         new = wire.read(str(message), loop.time() - began)

@@ -1,9 +1,9 @@
-"""What an estimate costs in CPU time: imports, loading, the default catalogue, and the dearest requests we know of.
+"""What an estimate costs in CPU time: imports, loading, the default catalogue, and the most expensive requests known.
 
     .venv/bin/python -m benchmarks.estimate          # writes benchmarks/results/estimate.json
 
 CPU time of this process, the median of several rounds. "longest_pause_ms" is wall time: for how long another thread of
-the process stood still while the prompt was counted.
+the process had to wait while the prompt was counted.
 """
 
 import json
@@ -65,7 +65,7 @@ def cpu_ms(estimator: Estimator, request: EstimateRequest) -> dict[str, float]:
 
 
 def import_ms(name: str) -> float:
-    """CPU time of importing *name* in a fresh interpreter, less that of the interpreter itself."""
+    """Return the CPU time of importing *name* in a new interpreter, minus that of the interpreter itself."""
     code = f"import time; before = time.process_time(); import {name}; print(time.process_time() - before)"
     spent = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
@@ -75,7 +75,7 @@ def import_ms(name: str) -> float:
 
 
 def longest_pause(work: Callable[[], None]) -> float:
-    """Milliseconds for which this thread stood still at most while another one did *work*."""
+    """Return the longest time in milliseconds that this thread had to wait while another one did *work*."""
     thread = threading.Thread(target=work)
     longest, before = 0.0, time.perf_counter()
     thread.start()

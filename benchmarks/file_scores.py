@@ -1,4 +1,4 @@
-"""What a system made of whole files -> word errors, and how far its word times are off. Pure, and light to import."""
+"""Scores the recognition of whole files: word errors, and errors of word times. Pure, and quick to import."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from pipeline.recognition.scoring import matches, word_errors
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What one system made of one track."""
+    """What one system recognised in one track."""
 
     words: Sequence[Shown]
     language: str | None
 
 
 def row(answers: Sequence[tuple[Track, Heard]]) -> dict[str, Any]:
-    """The figures of one group."""
+    """Return the figures of one group."""
     errors = words = wrong = 0
     starts: list[float] = []
     ends: list[float] = []

@@ -1,4 +1,4 @@
-"""How soon live words are final, and how many sessions one core carries: python -m benchmarks.latency --help
+"""How soon live words are final, and how many sessions one core supports: python -m benchmarks.latency --help
 
     .venv/bin/python -m benchmarks.latency                               # people, in every condition
     .venv/bin/python -m benchmarks.latency --conditions clean --length 1800 --result latency-half-hour
@@ -6,13 +6,13 @@
     .venv/bin/python -m benchmarks.latency --sessions search --result latency-search
     .venv/bin/python -m benchmarks.latency --model tests/speech/tiny-whisper --speech made
 
-People are heard in each condition of benchmarks/conditions.py: short utterances and cut clips each in a session of its
-own, otherwise one joined track a condition. wer_gap is what live words get wrong beyond what the same engine gets wrong
-when it has the whole track. Made clips are heard one after the other.
+Recordings of people are varied by benchmarks/conditions.py: short utterances and cut clips get a session each, every
+other condition one joined track. wer_gap is the word error rate of live words minus that of the same engine on the
+whole track. Made clips are streamed one after the other.
 
-The sender gives 32 ms of audio at the moment they would have been spoken, and the clock of the one who reads the
-events decides. --clock simulated counts the model's CPU time only and is not disturbed by what else the machine does;
---clock real is the whole truth, and void when the sender itself was late.
+The sender sends 32 ms of audio at the moment when they would have been spoken. Times are those of the reader of the
+events. --clock simulated counts only the model's CPU time, so other work on the machine does not disturb it. --clock
+real measures everything, and its result is invalid if the sender itself was late.
 """
 
 import argparse
@@ -65,7 +65,7 @@ Clock: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
 @dataclass
 class Run:
-    """Everything one run of one or more sessions gave."""
+    """The results of one run of one or more sessions."""
 
     scores: Scores = field(default_factory=Scores)
     sender_late_s: list[float] = field(default_factory=list)
@@ -79,9 +79,9 @@ class Run:
 
 
 def heard_clips(folder: Path, bench: "Bench", longest_s: float = math.inf) -> list[Track]:
-    """The clips of a folder with words in them, with the engine's own answer to each whole recording.
+    """Return the clips of a folder that have words, with the engine's own result for each whole recording.
 
-    Where a manifest gives the text alone, the words stand where that answer has them.
+    If a manifest has the text alone, the word times come from that result.
     """
     tracks = []
     for row, samples in recordings(folder, longest_s):
@@ -94,9 +94,9 @@ def heard_clips(folder: Path, bench: "Bench", longest_s: float = math.inf) -> li
 
 
 def placed(text: str, heard: Sequence[Word]) -> tuple[Truth, ...]:
-    """The words of *text* where the same words were *heard*; the others are put evenly between their neighbours.
+    """Return the words of *text* with the times of the same words in *heard*; the others lie evenly between them.
 
-    None when less than half of them were: this engine does not know these words, or this voice.
+    Returns None if less than half of them were heard: the engine does not know these words or this voice.
     """
     said = spoken(text)
     pairs = matches(said, [" ".join(spoken(word.text)) for word in heard])
@@ -109,7 +109,7 @@ def placed(text: str, heard: Sequence[Word]) -> tuple[Truth, ...]:
 
 
 async def stream(track: Track, session: Session, run: Run, *, delay_s: float, since: float) -> None:
-    """Send one track at the pace of speech, read what comes, and score it."""
+    """Send one track at the speed of speech, read the events, and score them."""
     loop = asyncio.get_running_loop()
     began = loop.time() + delay_s
     seen: list[Seen] = []
@@ -158,7 +158,7 @@ def _count(run: Run, session: Session, track: Track) -> None:
 
 
 async def _watch_loop(run: Run) -> None:
-    """Measure how late the event loop wakes a task up."""
+    """Measure how late the event loop wakes a task."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + 0.005
@@ -177,7 +177,7 @@ class Bench:
         clock: Clock | None = None,
         step_s: float | None = None,
     ) -> None:
-        """*clock* makes the loop that jumps in time; None: real time."""
+        """*clock* makes the event loop of virtual time, or is None for real time."""
         self._engine = engine
         self._voice = voice
         self._clock = clock
@@ -194,7 +194,7 @@ class Bench:
         return self._engine.languages
 
     def offline(self, samples: Samples, language: str | None = None) -> tuple[Word, ...]:
-        """What the engine says of a whole recording, packed as files are."""
+        """Return what the engine recognises in a whole recording, packed as files are."""
         words: tuple[Word, ...] = ()
         for item in speech_jobs([samples], self._voice.stream(), packing(self._engine)):
             if isinstance(item, Job):
@@ -205,7 +205,7 @@ class Bench:
         return words
 
     def one_by_one(self, tracks: Sequence[Track]) -> dict[str, Any]:
-        """Each track in a session of its own, one after the other."""
+        """Stream each track in its own session, one after the other."""
 
         async def main(run: Run, scheduler: Scheduler) -> None:
             for number, track in enumerate(tracks):
@@ -214,7 +214,7 @@ class Bench:
         return self._run(main)
 
     def together(self, tracks: Sequence[Track], *, seed: int = 1) -> dict[str, Any]:
-        """All tracks at once, begun at random moments of the first second."""
+        """Stream all tracks at once, starting at random moments of the first second."""
         starts = random.Random(seed)
 
         async def main(run: Run, scheduler: Scheduler) -> None:
@@ -265,7 +265,7 @@ class Bench:
 
 
 def in_condition(name: str, clips: Sequence[Track], seed: int, length_s: float) -> list[Track]:
-    """What is streamed to judge one condition: each piece alone, or one joined track."""
+    """Return the tracks for one condition: each piece alone, or one joined track."""
     if name in PIECES:
         return CONDITIONS[name](clips, seed)
     return [strung_in(name, clips, seed, length_s)]
@@ -274,7 +274,7 @@ def in_condition(name: str, clips: Sequence[Track], seed: int, length_s: float) 
 def by_condition(
     bench: Bench, names: Sequence[str], clips: Sequence[Track], seed: int, length_s: float
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What live words of people give, condition by condition."""
+    """Return the scores of live words of people, for each condition."""
     for name in names:
         tracks = [
             replace(track, offline=written(bench.offline(track.samples, track.language)))
@@ -284,7 +284,7 @@ def by_condition(
 
 
 def out_of_nothing(bench: Bench) -> dict[str, Any]:
-    """What comes of sounds in which nobody speaks."""
+    """Return how many words are recognised in sounds without speech."""
     tracks = [replace(track, samples=np.tile(track.samples, NOTHING_TIMES)) for track in wordless()]
     scores = bench.one_by_one(tracks)
     return {
@@ -297,9 +297,9 @@ def out_of_nothing(bench: Bench) -> dict[str, Any]:
 def most_sessions(
     bench: Bench, tracks: Callable[[int], Sequence[Track]], limit_s: float, alone: float
 ) -> dict[str, Any]:
-    """The largest number of sessions with a 95th percentile of commit latency of at most *limit_s*.
+    """Return the largest number of sessions whose 95th percentile of commit latency is at most *limit_s*.
 
-    A simulated clock counts the model alone; that everything together fits into one core is asked for beside it.
+    A simulated clock counts the model alone, so the CPU time of everything must also fit one core.
     """
     runs: dict[int, dict[str, Any]] = {}
 
@@ -366,7 +366,7 @@ def main() -> None:
 
 
 def one_session(bench: Bench, unaware: Bench, choices: Choices, args: argparse.Namespace) -> dict[str, Any]:
-    """People condition by condition, or made clip after made clip; and sounds in which nobody speaks."""
+    """Return the scores of one session: people in each condition, or each made clip; and sounds without speech."""
     result: dict[str, Any] = {}
     if choices.speech == "people":
         result["length_s"], result["seed"] = args.length, args.seed

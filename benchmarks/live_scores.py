@@ -1,4 +1,4 @@
-"""What a reader of live words saw and when -> latency, accuracy and steadiness. Pure; the same for every server.
+"""Scores what a reader of live words saw and when: latency, accuracy and stability. Pure; the same for every server.
 
 The definitions are those of benchmarks/README.md. Words are matched to the reference by how they sound, as
 pipeline/recognition/normalising.py says, and not by time, because not every server gives times.
@@ -35,7 +35,7 @@ ENDPOINTING_S = TurnOptions().endpointing / RATE
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """One word as it was said; seconds on the stream's clock."""
+    """One word of the reference, with times in seconds of the stream's clock."""
 
     text: str
     start: float
@@ -44,7 +44,7 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One word as a reader got it; times where the server gives them."""
+    """One word as a reader got it, with times if the server gives them."""
 
     text: str
     start: float | None = None
@@ -53,7 +53,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One moment: words that became permanent, and what is shown after them. Seconds on the stream's clock."""
+    """One moment: the words that became final, and the words shown after them. Seconds of the stream's clock."""
 
     at: float
     final: tuple[Shown, ...] = ()
@@ -63,7 +63,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Scores:
-    """Of one stream, or of many together."""
+    """The scores of one stream, or of many together."""
 
     said: int = 0
     errors: int = 0
@@ -96,10 +96,10 @@ class Scores:
         language: str | None = None,
         edges: tuple[int, int] = (0, 0),
     ) -> None:
-        """Score one stream; words that end before *since* count for accuracy alone.
+        """Score one stream. Words that end before *since* count for accuracy only.
 
-        *offline* is what the same engine says of the whole recording. *edges* are words that were cut through at the
-        beginning and the end of the stream: hearing them is no error.
+        *offline* is what the same engine recognises in the whole recording. *edges* counts the words that are cut at
+        the start and the end of the stream; recognising them is not an error.
         """
         stream = _Stream(truth, seen, language, edges)
         whole = spoken(offline, language)
@@ -110,7 +110,7 @@ class Scores:
         self._utterances(stream, since)
 
     def table(self) -> dict[str, Any]:
-        """Everything, in seconds and shares, rounded."""
+        """Return all scores, in seconds and shares, rounded."""
         offline = {
             "wer_offline": _share(self.offline_errors, self.said),
             "wer_gap": round((self.errors - self.offline_errors) / max(1, self.said), 4),
@@ -192,7 +192,7 @@ class Scores:
 
 
 def within_edges(said: Sequence[str], heard: Sequence[str], edges: tuple[int, int]) -> slice:
-    """The part of *heard* to compare: without up to so many words at each end, where that makes fewer errors."""
+    """Return the part of *heard* to compare: words at the ends are left out if that makes fewer errors."""
     parts = [
         slice(before, max(0, len(heard) - after)) for before in range(edges[0] + 1) for after in range(edges[1] + 1)
     ]
@@ -200,7 +200,7 @@ def within_edges(said: Sequence[str], heard: Sequence[str], edges: tuple[int, in
 
 
 def said_twice(said: Sequence[str], heard: Sequence[str]) -> int:
-    """How many words of *heard* repeat those next to them, exactly or nearly, and were not said."""
+    """Return how many words of *heard* repeat their neighbours, exactly or nearly, and were not said."""
     matched = {column for _, column in matches(said, heard)}
     count = at = 0
     while at < len(heard):
@@ -212,21 +212,21 @@ def said_twice(said: Sequence[str], heard: Sequence[str]) -> int:
 
 
 def _repeats(heard: Sequence[str], at: int, size: int) -> bool:
-    """Are the *size* words from *at* on the same as those before them, or as those behind them?"""
+    """Return whether the *size* words from *at* on equal those before them or those after them."""
     these = heard[at : at + size]
     before, behind = heard[max(0, at - size) : at], heard[at + size : at + 2 * size]
     return any(len(these) == len(those) and all(map(_alike, these, those)) for those in (before, behind))
 
 
 def _alike(one: str, other: str) -> bool:
-    """The same word, or one that differs in a letter: "than" and "then"."""
+    """Return whether the words are equal or differ in one letter, as "than" and "then"."""
     if one == other or min(len(one), len(other)) < ALIKE_LETTERS or one.isdecimal() or other.isdecimal():
         return one == other
     return word_errors(one, other) <= 1
 
 
 def timed(words: Sequence[Truth] | Sequence[Shown], language: str | None) -> list[Shown]:
-    """The tokens of *words*. A start or end is None where no word starts or ends there: "$20" is two tokens."""
+    """Return the tokens of *words*. A start or end is None if no word starts or ends there: "$20" is two tokens."""
     found = tokens([word.text for word in words], language)
     starts = [not at or found[at - 1].last < token.first for at, token in enumerate(found)]
     ends = [at + 1 == len(found) or token.last < found[at + 1].first for at, token in enumerate(found)]
@@ -246,7 +246,7 @@ class _Final:
 
 
 class _Stream:
-    """The words of one stream beside its truth. *column* maps rows of the truth to the final words that say them."""
+    """The words of one stream and its reference. *column* maps rows of the reference to matching final words."""
 
     def __init__(
         self, truth: Sequence[Truth], seen: Sequence[Seen], language: str | None, edges: tuple[int, int]
@@ -268,7 +268,7 @@ class _Stream:
         self.column = dict(matches(self.said, self.heard))
 
     def first_shown(self) -> dict[int, float]:
-        """When each word of the truth was first part of a partial, where it is expected after the final words."""
+        """Return when each word of the reference first appeared in a partial, at its place after the final words."""
         rows = {column: row for row, column in self.column.items()}
         shown: dict[int, float] = {}
         words = column = expected = 0
@@ -283,7 +283,7 @@ class _Stream:
         return shown
 
     def lost(self, rows: Sequence[int], heard: set[int]) -> int:
-        """How many of the neighbouring *rows* are *heard* in the whole recording and have no word here.
+        """Return how many of the neighbouring *rows* are *heard* in the whole recording but have no word here.
 
         A word that was misheard is not lost.
         """
@@ -294,14 +294,14 @@ class _Stream:
         return max(0, min(sum(row in heard and row not in self.column for row in rows), said_between - heard_between))
 
     def lost_at_end(self, heard: set[int]) -> int:
-        """How many words fewer came out after LAST_S before the end than were *heard* there, rows of the truth."""
+        """Return how many fewer words came out of the last LAST_S than *heard* has there, as rows of the reference."""
         end = max((word.end for word in self.truth), default=0.0)
         tail = next((row for row, word in enumerate(self.truth) if word.end > end - LAST_S), len(self.truth))
         before = max((column for row, column in self.column.items() if row < tail), default=-1)
         return max(0, sum(row >= tail for row in heard) - (len(self.finals) - 1 - before))
 
     def times(self, rows: Sequence[int]) -> list[float]:
-        """When the final words of an utterance came: those that say its words, and what was heard between them."""
+        """Return when the final words of an utterance came: the matching ones, and all between them."""
         said_by = {column: row for row, column in self.column.items()}
         row, found = 0, []
         for column, final in enumerate(self.finals):
@@ -311,7 +311,7 @@ class _Stream:
         return found
 
     def utterances(self) -> list[list[int]]:
-        """The rows of the truth, parted at pauses."""
+        """Return the rows of the reference, separated at pauses."""
         parted: list[list[int]] = []
         for row, word in enumerate(self.truth):
             if not row or word.start - self.truth[row - 1].end >= PAUSE_S:
@@ -321,7 +321,7 @@ class _Stream:
 
 
 def _erased(seen: Sequence[Seen]) -> int:
-    """Words of partials that the next partial or the final words deleted or replaced."""
+    """Return how many words of partials were deleted or replaced by the next partial or the final words."""
     erased = 0
     shown: tuple[str, ...] = ()
     for one in seen:
@@ -334,7 +334,7 @@ def _erased(seen: Sequence[Seen]) -> int:
 
 
 def _laal(delays: Sequence[float], said: int, length: float) -> float:
-    """Length-adaptive average lagging (Papi et al. 2022) of one utterance of *length* seconds with *said* words.
+    """Return the length-adaptive average lagging (Papi et al. 2022) of an utterance of *length* s with *said* words.
 
     *delays* are those of its final words, at least one, in seconds since it began.
     """

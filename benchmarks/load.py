@@ -43,7 +43,7 @@ def main() -> int:
 
 
 class Load:
-    """All the clients, and what they saw."""
+    """All clients and what they observed."""
 
     def __init__(self, client: httpx.AsyncClient, server: Serving) -> None:
         self._client = client
@@ -86,7 +86,7 @@ class Load:
         return buckets(await asyncio.to_thread(self._server.metrics))
 
     async def _memory(self, seconds: int) -> list[float]:
-        """The server's own process in MB, for so long, every SAMPLE_S."""
+        """Measure the memory of the server process in MB, every SAMPLE_S."""
         seen = [own_rss_mb(self._server.pid)]
         for _ in range(round(seconds / SAMPLE_S)):
             await asyncio.sleep(SAMPLE_S)
@@ -97,7 +97,7 @@ class Load:
         return str((await self._client.post("/v1/live", json={"encoding": "pcm_s16le"})).json()["job_id"])
 
     async def _read(self, job_id: str) -> None:
-        """One quiet reader: a live session to which only silence is written says nothing but keep-alives."""
+        """Follow one stream without events: a live session of silence sends only keep-alives."""
         try:
             async with self._client.stream("GET", f"/v1/jobs/{job_id}/events", timeout=None) as answer:
                 if answer.status_code != httpx.codes.OK:
@@ -110,7 +110,7 @@ class Load:
             self.errors.append(f"stream {type(error).__name__}")
 
     async def _keep_alive(self, job_id: str) -> None:
-        """A writer that sends a moment of silence now and then, so that the session stays open."""
+        """Send a moment of silence from time to time, so that the session stays open."""
         headers = {"Content-Type": "application/octet-stream"}
         while True:
             answer = await self._client.post(f"/v1/jobs/{job_id}/audio", content=bytes(3200), headers=headers)

@@ -1,9 +1,10 @@
 """A live server the usual way: LocalAgreement over WhisperModel.transcribe: python -m benchmarks.local_agreement MODEL
 
 Written after Macháček, Dabre, Bojar, "Turning Whisper into Real-Time Transcription System" (2023): every second all
-audio since the last cut is transcribed anew, and words are final that two successive answers agree on. Beyond 15 s
-the audio is cut at the end of the last segment that is all final. What was said before the cut is not given as a
-prompt: with it the test model errs six times as often. One model, one lock. It is here to compare with.
+audio since the last cut is transcribed again, and the words that two successive answers agree on become final. Beyond
+15 s the audio is cut at the end of the last segment that is final. The text before the cut is not passed as a prompt,
+because the test model makes six times as many errors with it. There is one model with one lock. This server exists
+only for comparison.
 
 A text frame {"language"} comes first, then float32 PCM at 16 kHz in binary frames, then an empty text frame; each
 answer is {"final": [[word, start, end]], "partial": [word], "over": bool}.
@@ -34,7 +35,7 @@ class Word:
 
 
 class Session:
-    """The audio since the last cut, and what was said of it."""
+    """The audio since the last cut, and the words of it."""
 
     def __init__(self, model: WhisperModel, language: str) -> None:
         self._model = model
@@ -45,7 +46,7 @@ class Session:
         self._previous: list[Word] = []
 
     def answer(self, audio: np.ndarray, *, last: bool) -> tuple[list[Word], list[Word]]:
-        """The words that became final with *audio*, and those that are open."""
+        """Return the words that became final with *audio*, and those that are not final."""
         self._audio = np.concatenate([self._audio, audio])
         words, ends = self._heard()
         done = self._final[-1].end if self._final else 0.0
@@ -67,7 +68,7 @@ class Session:
         return words, ends
 
     def _cut(self, ends: Sequence[float]) -> None:
-        """Drop what is final, up to the end of a segment, once there is too much audio."""
+        """Drop final audio up to the end of a segment if there is too much audio."""
         if len(self._audio) <= LONGEST_S * RATE or not self._final:
             return
         cut_s = max((end for end in ends[:-1] if end <= self._final[-1].end), default=self._cut_s)
@@ -80,7 +81,7 @@ def _same(one: Word, other: Word) -> bool:
 
 
 def _without_overlap(final: Sequence[Word], fresh: list[Word]) -> list[Word]:
-    """Without words at the beginning that repeat the last final ones, whose times may have moved."""
+    """Return the words without those at the start that repeat the last final ones, whose times may have moved."""
     for count in range(min(5, len(final), len(fresh)), 0, -1):
         near = abs(fresh[0].start - final[-count].start) < 1.0
         if near and all(map(_same, final[-count:], fresh[:count])):

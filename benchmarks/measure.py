@@ -1,4 +1,4 @@
-"""What all benchmarks share: the machine's description, the CPU time of a tree of processes, results as JSON."""
+"""Shared by all benchmarks: the description of the machine, CPU time and memory of processes, results as JSON."""
 
 import json
 import os
@@ -26,7 +26,7 @@ LIBRARIES = (
 
 
 def process_tree(pid: int | None = None) -> Iterator[int]:
-    """The process and all that it started, as far as they live (Linux)."""
+    """Return the process and all its descendants that still run (Linux)."""
     pid = os.getpid() if pid is None else pid
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -35,7 +35,7 @@ def process_tree(pid: int | None = None) -> Iterator[int]:
 
 
 def cpu_s(pid: int | None = None) -> float:
-    """User and system time of a process, of all that it started, and of those of them that have ended."""
+    """Return the user and system time of a process and its descendants, including those that have ended."""
     ticks = 0
     for one in process_tree(pid):
         try:
@@ -48,12 +48,12 @@ def cpu_s(pid: int | None = None) -> float:
 
 
 def rss_mb(pid: int | None = None) -> float:
-    """Resident memory of a process and all that it started; what they share counts for each."""
+    """Return the resident memory of a process and its descendants. Shared memory counts for each of them."""
     return sum(own_rss_mb(one) for one in process_tree(pid))
 
 
 def own_rss_mb(pid: int) -> float:
-    """Of this process alone; 0 when it has ended."""
+    """Return the resident memory of the process alone, 0 if it has ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def own_rss_mb(pid: int) -> float:
 
 
 def spread(values: Sequence[float], digits: int = 3) -> dict[str, float]:
-    """The percentiles that a table shows; none of nothing."""
+    """Return the percentiles that tables show; none for no values."""
     if not values:
         return {}
     names = ("p50", "p90", "p95", "p99")
@@ -73,7 +73,7 @@ def spread(values: Sequence[float], digits: int = 3) -> dict[str, float]:
 
 
 def rise(values: Sequence[float], every_s: float) -> float:
-    """How much of it comes each minute: the slope of the straight line through the later half, read *every_s*."""
+    """Return the rise per minute: the slope of a line through the later half of values taken *every_s* seconds."""
     later = values[len(values) // 2 :]
     if len(later) < 2:
         return 0.0
@@ -81,7 +81,7 @@ def rise(values: Sequence[float], every_s: float) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """Where and with what something was measured."""
+    """Return a description of the machine, the commit and the library versions."""
     model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -96,7 +96,7 @@ def machine() -> dict[str, Any]:
 
 
 def write(name: str, result: dict[str, Any]) -> Path:
-    """Keep a result with the machine it was measured on."""
+    """Write a result, with the machine that it was measured on, and return its path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"machine": machine(), **result}, indent=1, ensure_ascii=False) + "\n")

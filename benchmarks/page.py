@@ -1,10 +1,10 @@
-"""How soon somebody who speaks into the page sees words: python -m benchmarks.page [--rounds 5]
+"""How soon people who speak into the page see words: python -m benchmarks.page [--rounds 5]
 
     .venv/bin/python -m benchmarks.page --model tests/speech/tiny-whisper --speech made
 
-Chromium's microphone plays a clip from its beginning whenever it is opened: a person's by default. Counted are the
-seconds from the first sound of speech in it to the first text that the page shows, and to the first final word; and the
-word errors of all that the page shows at the end. Needs chromium and chromium-driver. Writes
+Chromium's fake microphone plays a clip, by default a person's, from its start whenever it is opened. The result has the
+seconds from the first sound of speech to the first text on the page and to the first final word, and the word errors
+of everything that the page shows at the end. Needs chromium and chromium-driver. Writes
 benchmarks/results/page.json, for made speech page-made.json.
 """
 

@@ -1,11 +1,11 @@
-"""Live words beside other servers: python -m benchmarks.peers [--sessions 1 8] [--systems ...] [--rounds 1]
+"""Live words compared with other servers: python -m benchmarks.peers [--sessions 1 8] [--systems ...] [--rounds 1]
 
     .venv/bin/python -m benchmarks.peers --systems scribewire "LocalAgreement over transcribe()"
     .venv/bin/python -m benchmarks.peers --model tests/speech/tiny-whisper --speech made
 
-Each server runs as its own users start it, on the same model, machine and audio, one after the other, and is spoken
-to over its own WebSocket at the pace of speech. Peers are installed into virtual environments of their own under
---venvs when they are not there. Writes benchmarks/results/peers.json.
+Each server runs as its users start it, with the same model, machine and audio, one after the other. Audio is sent over
+its WebSocket at the speed of speech. Other servers are installed into virtual environments under --venvs if they are
+missing. Writes benchmarks/results/peers.json.
 """
 
 import argparse
@@ -45,7 +45,7 @@ TORCH = "torch==2.13.0"
 
 @dataclass(frozen=True)
 class Started:
-    """A server that answers: its process, and how a session is opened."""
+    """A server that is ready: its process, and a function that opens a session."""
 
     pid: int
     open: Opener
@@ -115,7 +115,7 @@ SYSTEMS: dict[str, System] = {
 
 @contextmanager
 def process(*command: str) -> Iterator[tuple[int, int]]:
-    """A server with a free port where the command says PORT: its process and that port, once it listens."""
+    """Start a command with a free port in place of PORT; yield its process and the port once it listens."""
     with socket.create_server((HERE, 0)) as probe:
         port = probe.getsockname()[1]
     words = [str(port) if word == "PORT" else word for word in command]
@@ -142,7 +142,7 @@ def _listens(port: int, running: "subprocess.Popen[bytes]") -> bool:
 
 
 def installed(venvs: Path, name: str) -> Path:
-    """The Python of a peer's virtual environment, which is made when it is not there."""
+    """Return the Python of a peer's virtual environment, which is created if it is missing."""
     peer, *needed = PACKAGES[name]
     python = venvs / name / "bin" / "python"
     stamp = venvs / name / "installed"
@@ -157,7 +157,7 @@ def installed(venvs: Path, name: str) -> Path:
 
 
 async def measure(started: Started, choices: Choices, sessions: int, length_s: float) -> dict[str, Any]:
-    """One run: one long track alone, or so many at once, of which the first seconds only warm up."""
+    """Run one long track alone, or many at once. The first seconds only warm the server up."""
     await Crowd(started.open, started.pid).run(choices.tracks(1, WARMING_S), [0.0])
     if sessions == 1:
         return await Crowd(started.open, started.pid).run(choices.tracks(1, length_s), [0.0])
@@ -166,7 +166,7 @@ async def measure(started: Started, choices: Choices, sessions: int, length_s: f
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The median of the rounds of each system, and ours beside the others."""
+    """Return the median of the rounds of each system, and the ratios of the others to Scribewire."""
     groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["system"], row["sessions"]), []).append(row)

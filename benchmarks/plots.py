@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def draw(result: Path) -> Path:
-    """The picture of one result, beside it."""
+    """Draw the picture of one result into the folder of that result."""
     rows = json.loads(result.read_text())["systems"]
     counts = sorted({row["sessions"] for row in rows})
     figure, axes = plt.subplots(1, len(counts) + 1, figsize=(11, 3.4), sharey=True, layout="constrained")
@@ -57,7 +57,7 @@ def cost(axis: Axes, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _label(axis: Axes, ends: Sequence[float], texts: Sequence[str]) -> None:
-    """Each bar's figures behind its end."""
+    """Write the figures of each bar after its end."""
     for place, (end, text) in enumerate(zip(ends, texts, strict=True)):
         axis.annotate(f" {text}", (end, place), va="center")
     axis.set_xlim(0, 1.35 * max(ends))

@@ -1,4 +1,4 @@
-"""A Scribewire server process of our own to measure, and what its /metrics say."""
+"""Starts a Scribewire server to measure, and reads its /metrics."""
 
 import os
 import re
@@ -31,7 +31,7 @@ class Serving:
 
 @contextmanager
 def serving(limits: Mapping[str, str] | None = None, **settings: str) -> Iterator[Serving]:
-    """A server on a free port with an empty data folder. *limits* replaces pieces of server/limits.toml."""
+    """Start a server on a free port with an empty data folder. *limits* replaces parts of server/limits.toml."""
     with tempfile.TemporaryDirectory() as folder:
         text = (ROOT / "server" / "limits.toml").read_text()
         for old, new in (limits or {}).items():
@@ -57,13 +57,13 @@ def serving(limits: Mapping[str, str] | None = None, **settings: str) -> Iterato
 
 
 def buckets(metrics: str, name: str = LOOP_LAG) -> dict[float, float]:
-    """A histogram: upper edge of each bucket -> observations up to it."""
+    """Return a histogram: the upper edge of each bucket and the observations up to it."""
     found = re.findall(rf'{name}_bucket\{{le="([^"]+)"\}} (\S+)', metrics)
     return {float(edge.replace("+Inf", "inf")): float(count) for edge, count in found}
 
 
 def percentile(before: Mapping[float, float], after: Mapping[float, float], share: float) -> float:
-    """The upper edge of the bucket in which the percentile of what came between the two lies."""
+    """Return the upper edge of the bucket with the percentile of the observations between the two readings."""
     counts = {edge: after[edge] - before[edge] for edge in after}
     return next(edge for edge, count in sorted(counts.items()) if count >= share * counts[float("inf")])
 

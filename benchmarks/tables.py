@@ -89,7 +89,7 @@ def front_page(text: str, results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def meanings() -> str:
-    """What the columns of live words mean. PCM in frames of 32 ms is sent when the last of each would be spoken."""
+    """Return the meanings of the columns of live words. PCM frames of 32 ms are sent when their end would be spoken."""
     lines = [f"- `{name}`: {meaning}" for name, meaning in LIVE.items() if meaning]
     return "\n".join(("\nOf live words:\n", *lines, ""))
 
@@ -102,7 +102,7 @@ def section(name: str, result: Mapping[str, Any]) -> str:
 
 
 def purpose(name: str) -> str:
-    """The first sentence of the docstring of the benchmark, whose name a result's begins with."""
+    """Return the first line of the docstring of the benchmark that the name of a result begins with."""
     source = HERE / f"{name.partition('-')[0]}.py"
     return (ast.get_docstring(ast.parse(source.read_text())) or "").partition("\n")[0].partition(": python ")[0]
 
@@ -118,7 +118,7 @@ def said(value: Any) -> str:
 
 
 def tables(body: Mapping[str, Any], title: str = "") -> Iterator[str]:
-    """Numbers and series as a two-column table, groups of numbers as rows of one table, deeper groups one by one."""
+    """Yield numbers as a two-column table, groups of numbers as rows of one table, and deeper groups one by one."""
     scalars = {key: value for key, value in body.items() if not isinstance(value, dict) and not is_rows(value)}
     rows = [(key, flat(value)) for key, value in body.items() if isinstance(value, dict) and is_row(value)]
     for value in body.values():
@@ -145,7 +145,7 @@ def is_rows(value: Any) -> bool:
 
 
 def is_row(value: Mapping[str, Any]) -> bool:
-    """May it stand in one line: numbers and texts, or one level of them (percentiles)?"""
+    """Return whether *value* fits one line: numbers and texts, or one level of them (percentiles)."""
     return all(
         not isinstance(item, dict | list)
         or (isinstance(item, dict) and all(not isinstance(deep, dict | list) for deep in item.values()))

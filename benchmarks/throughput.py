@@ -1,11 +1,11 @@
-"""A long recording as a file: time, CPU time, memory, errors and word times, beside faster-whisper's two ways.
+"""A long file: time, CPU time, memory, errors and word times, compared with both methods of faster-whisper.
 
     .venv/bin/python -m benchmarks.throughput                 # an hour; writes benchmarks/results/throughput.json
     .venv/bin/python -m benchmarks.throughput --minutes 10 --rounds 1 --no-write
 
-Clips are strung together with pauses. Each system hears the whole file in a process of its own, with its default
-number of threads, and gives words with times; systems take turns, and the median round counts. CPU time is that of the
-process and all it started, from its first line to its last, and so is the time by the clock: loading is in both.
+Clips are joined with pauses. Each system transcribes the whole file in its own process, with its default number of
+threads and with word times. Systems take turns, and the median round counts. CPU time and wall time are those of the
+process and its descendants from start to end, so both include loading.
 """
 
 import argparse
@@ -135,7 +135,7 @@ def _ratio(one: Mapping[str, float], other: Mapping[str, float], figure: str) ->
 
 
 def run(system: str, path: Path, choices: Choices, track: Track) -> dict[str, float]:
-    """One system hears one file in a process of its own."""
+    """Let one system transcribe one file in its own process, and return its figures."""
     began = time.monotonic()
     command = [sys.executable, "-m", "benchmarks.throughput", "--model", choices.model, "--only", system, str(path)]
     with tempfile.TemporaryFile("w+") as out, subprocess.Popen(command, cwd=ROOT, stdout=out, text=True) as child:

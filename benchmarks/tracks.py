@@ -1,6 +1,6 @@
-"""The test clips as tracks: samples, and what is said in them; made clips also joined to long tracks.
+"""Reads the test clips as tracks, which are samples with their words, and joins made clips to long tracks.
 
-benchmarks/conditions.py joins people's clips, benchmarks/choices.py says which of them a benchmark uses.
+benchmarks/conditions.py joins the clips of people, and benchmarks/choices.py chooses the clips of a benchmark.
 """
 
 import json
@@ -27,7 +27,7 @@ GAP_S = 0.6  # between two clips of one track
 
 @dataclass(frozen=True)
 class Track:
-    """What one session is sent, and what is said in it."""
+    """The audio of one session, and the words in it."""
 
     name: str
     language: str
@@ -43,7 +43,7 @@ class Track:
 
 
 def clips(folder: Path = SPEECH) -> list[Track]:
-    """The clips of a folder whose words and their times are known."""
+    """Return the clips of a folder whose words and word times are known."""
     return [
         Track(row["file"], row["language"], samples, tuple(Truth(*word) for word in row["words"]))
         for row, samples in recordings(folder)
@@ -52,27 +52,27 @@ def clips(folder: Path = SPEECH) -> list[Track]:
 
 
 def recordings(folder: Path, longest_s: float = math.inf) -> Iterator[tuple[dict[str, Any], Samples]]:
-    """The rows of a folder's manifest in which somebody speaks, each with its audio."""
+    """Return the rows of a folder's manifest that have speech, with their audio."""
     for row, path in listed(folder):
         if row["text"] and row["seconds"] <= longest_s:
             yield row, soundfile.read(path, dtype="float32")[0]
 
 
 def wordless(folder: Path = SPEECH) -> list[Track]:
-    """The clips of a folder in which nobody speaks."""
+    """Return the clips of a folder that have no speech."""
     rows = [(row["file"], path) for row, path in listed(folder) if not row["text"]]
     return [Track(name, "", soundfile.read(path, dtype="float32")[0], ()) for name, path in rows]
 
 
 def listed(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """Every row of a folder's manifest with its file. Paths there are relative to the folder, or to the one above."""
+    """Return every row of a folder's manifest with its file. Paths are relative to the folder or its parent."""
     for row in json.loads((folder / "manifest.json").read_text()):
         path = folder / row["file"]
         yield row, path if path.exists() else folder.parent / row["file"]
 
 
 def joined(tracks: Sequence[Track], first: int, length_s: float) -> Track:
-    """One track of some length out of many, beginning with number *first*."""
+    """Return one track of a given length, joined from many tracks from number *first* on."""
     samples: list[Samples] = []
     truth: list[Truth] = []
     at = 0.0
@@ -88,6 +88,6 @@ def joined(tracks: Sequence[Track], first: int, length_s: float) -> Track:
 
 
 def long_tracks(tracks: Sequence[Track], count: int, length_s: float = LONG_S) -> list[Track]:
-    """Tracks of the length of one measurement, each beginning somewhere else; one language, as in one session."""
+    """Return tracks of the length of one measurement, with different starts, each in one language."""
     english = [track for track in tracks if track.language == "en"]
     return [joined(english, 3 * number, length_s) for number in range(count)]

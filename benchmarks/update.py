@@ -1,11 +1,11 @@
-"""What one live update costs in CPU time, by length of the audio, and faster-whisper's: python -m benchmarks.update
+"""The CPU time of one live update, by length of the audio, compared with faster-whisper: python -m benchmarks.update
 
     .venv/bin/python -m benchmarks.update --rounds 1 --no-write
     .venv/bin/python -m benchmarks.update --model tests/speech/tiny-whisper --speech made
 
-Each system runs in a process of its own with one thread; both hear the same audio in turn. An update is what is done
-for one partial: ours a greedy call with word times, theirs WhisperModel.transcribe() with its defaults and word times.
-Encoding is the model's encoder alone, log-mel included, in the window that the model's fit gives to such an update.
+Each system runs in its own process with one thread, and both take turns on the same audio. An update is the work for
+one partial: here a greedy call with word times, there WhisperModel.transcribe() with its defaults and word times.
+Encoding is the model's encoder alone, with log-mel, in the window that the model's fit gives to such an update.
 Writes benchmarks/results/update.json, for made speech update-made.json.
 """
 
@@ -66,7 +66,7 @@ SYSTEMS = {"scribewire": ours, "faster-whisper": theirs}
 
 
 def measured(system: str, choices: Choices) -> dict[str, float]:
-    """CPU milliseconds of each thing at each length, in this process."""
+    """Return the CPU milliseconds of each step at each length, in this process."""
     speech = strung(choices.clips(), 1, LENGTHS_S[-1], pauses_s=PAUSES_S).samples
     found: dict[str, float] = {}
     for what, act in SYSTEMS[system](choices.model).items():

@@ -2,8 +2,8 @@
 
     asyncio.Runner(loop_factory=VirtualTimeLoop).run(main())
 
-Work for a thread is done at once, and is over on the clock when the time that it took has passed. Nothing outside
-can wake this loop: sockets have no place in it.
+Work for a thread is done at once, and finishes on this clock after the time that it took. Nothing outside can wake this
+loop, so it cannot have sockets.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Jump(selectors.DefaultSelector):
-    """Instead of waiting, moves the clock on by the time to wait."""
+    """A selector that moves the clock forward instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class _Jump(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """time() starts at 0 and moves only while everything waits. *cpu_s* says how much work was done until now."""
+    """An event loop whose time() starts at 0 and moves only while everything waits. *cpu_s* is the work done so far."""
 
     def __init__(self, cpu_s: Callable[[], float] = time.process_time) -> None:
         self._jump = _Jump()
@@ -48,7 +48,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]  # typeshed's is overloaded for the same
         self, _executor: Executor | None, work: Callable[..., T], *arguments: Any
     ) -> "asyncio.Future[T]":
-        """Do *work* here and now; its future has the answer when its time has passed on this clock."""
+        """Do *work* now; its future has the result when the time of the work has passed on this clock."""
         future: asyncio.Future[T] = self.create_future()
         began_s = self._cpu_s()
         try:

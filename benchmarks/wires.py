@@ -1,4 +1,4 @@
-"""How each live server is spoken to over its WebSocket, and how what it says becomes Seen."""
+"""The WebSocket protocol of each live server: what is sent, and how its messages become Seen."""
 
 import json
 from abc import ABC, abstractmethod
@@ -12,11 +12,11 @@ from pipeline.audio import Samples
 
 
 class Refused(Exception):
-    """The server takes no more sessions now."""
+    """The server accepts no more sessions at this time."""
 
 
 class Wire(ABC):
-    """One session: where it is, what is sent, what the answers mean."""
+    """The protocol of one session: its address, what is sent, and what the answers mean."""
 
     hello: str | None = None  # the first message, if there is one
     goodbye: ClassVar[str | bytes]  # what says that no more audio comes
@@ -30,11 +30,11 @@ class Wire(ABC):
 
     @abstractmethod
     def frame(self, samples: Samples) -> bytes:
-        """Audio as the server takes it."""
+        """Return audio in the form that the server takes."""
 
     @abstractmethod
     def read(self, message: str, at: float) -> Seen | None:
-        """What is new in *message*, which came at the time *at*. Raises Refused."""
+        """Return what is new in *message*, which came at the time *at*. Raises Refused."""
 
 
 class Scribewire(Wire):
@@ -44,7 +44,7 @@ class Scribewire(Wire):
 
     @classmethod
     def opened(cls, base: str, key: str, language: str | None) -> "Scribewire":
-        """A new session. Raises Refused."""
+        """Open a new session. Raises Refused."""
         order = {"encoding": "pcm_s16le", "sample_rate": 16_000, "language": language}
         answer = httpx.post(f"{base}/v1/live", json=order, headers={"Authorization": f"Bearer {key}"}, timeout=60)
         if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
@@ -75,7 +75,7 @@ class Scribewire(Wire):
 
 
 class LocalAgreement(Wire):
-    """benchmarks/local_agreement.py."""
+    """The protocol of benchmarks/local_agreement.py."""
 
     goodbye = ""
 
@@ -93,9 +93,9 @@ class LocalAgreement(Wire):
 
 
 class WhisperLive(Wire):
-    """The last segments each time, of which those called completed are final.
+    """Each message has the last segments; those marked as completed are final.
 
-    The end of the audio completes nothing, so that its own client waits for the last words before it says goodbye.
+    The end of the audio completes no segment, so its own client waits for the last words before it closes.
     """
 
     goodbye = b"END_OF_AUDIO"
@@ -131,7 +131,7 @@ class WhisperLive(Wire):
 
 
 class WhisperLiveKit(Wire):
-    """Everything each time: the lines are final, the buffer is not."""
+    """Each message has all words: the lines are final, the buffer is not."""
 
     goodbye = b""
 

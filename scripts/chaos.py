@@ -1,9 +1,9 @@
-"""Chaos: a server without workers of its own and two worker processes, killed (SIGKILL) and paused (SIGSTOP) at random.
+"""Kills (SIGKILL) and pauses (SIGSTOP) a server without workers and two workers at random, and checks the jobs.
 
-Clients meanwhile submit jobs of the scripted engine, each with an Idempotency-Key and a webhook, and try again until
-they have an answer. Afterwards, with everything left to run in peace, every accepted job must have ended exactly once:
-one usage row, one webhook id, events numbered 1, 2, 3, ... without a hole. Prints its seed; the same seed gives the
-same plan, though not the same instants.
+Meanwhile clients submit jobs of the scripted engine, each with an Idempotency-Key and a webhook, and retry until they
+have an answer. Then everything runs undisturbed, and every accepted job must have ended exactly once: one usage row,
+one webhook id, events numbered 1, 2, 3, ... without a gap. The seed is printed; the same seed gives the same plan, but
+not the same times.
 """
 
 import argparse
@@ -36,7 +36,7 @@ PEACE_S = 150  # within which everything must have ended once nobody is killed a
 
 @dataclass
 class Process:
-    """One of ours, started again whenever it was killed."""
+    """A server or worker process, which is restarted after it was killed."""
 
     words: list[str]
     env: dict[str, str]
@@ -61,7 +61,7 @@ class Process:
 
 @dataclass
 class Seen:
-    """What clients and receiver saw."""
+    """What the clients and the webhook receiver saw."""
 
     jobs: dict[str, str] = field(default_factory=dict)  # idempotency key -> job id
     hooks: "defaultdict[str, set[str]]" = field(default_factory=lambda: defaultdict(set))  # job id -> webhook ids
@@ -124,7 +124,7 @@ def run(folder: Path, seconds: int, chance: random.Random) -> int:
 
 
 def disturb(server: Process, workers: list[Process], seconds: int, chance: random.Random) -> None:
-    """Kill and pause, one after the other; every victim is brought back."""
+    """Kill and pause processes one after the other, and bring each back."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(chance.uniform(1, 6))
@@ -141,7 +141,7 @@ def disturb(server: Process, workers: list[Process], seconds: int, chance: rando
 
 
 def use(server: tuple[str, str], hook_port: int, seen: Seen, stop: threading.Event, chance: random.Random) -> None:
-    """One client: job after job until *stop*; the last one, too, until it has its answer."""
+    """Submit job after job until *stop*, and retry each one, also the last, until it has an answer."""
     base, key = server
     while not stop.is_set():
         name = f"{chance.getrandbits(64):x}"
@@ -175,7 +175,7 @@ def silence(seconds: int) -> bytes:
 
 
 def receive(seen: Seen, chance: random.Random) -> ThreadingHTTPServer:
-    """A receiver that fails now and then."""
+    """Receive webhooks, and sometimes answer with an error."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -193,7 +193,7 @@ def receive(seen: Seen, chance: random.Random) -> ThreadingHTTPServer:
 
 
 def judge(data: Path, seen: Seen) -> int:
-    """Compare what the database holds with what was promised; the exit status."""
+    """Compare the database with what was promised, and return the exit status."""
     database = sqlite3.connect(f"file:{data / 'scribewire.db'}?mode=ro", uri=True)
     states = dict(database.execute("SELECT id, state FROM jobs").fetchall())
     usage = Counter(job for (job,) in database.execute("SELECT job FROM usage"))

@@ -1,4 +1,4 @@
-"""The demo: what a client sees of a server that it starts, uses and stops."""
+"""The demo: starts a server, shows a live stream, a file and an estimate, and stops the server."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def main() -> int:
 
 
 def address_of(server: "subprocess.Popen[str]") -> str:
-    """Where it listens, once it is ready; its log is shown until then."""
+    """Wait until the server is ready and return its address. Its log is printed until then."""
     assert server.stderr is not None
     for line in server.stderr:
         print(line, end="")
