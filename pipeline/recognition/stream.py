@@ -38,6 +38,9 @@ from pipeline.words import Segment, Word
 ATTEMPTS = 3
 """Failed decodes of one final before the words of the last good hypothesis are taken instead."""
 
+ROOM = position(5)
+"""Decided audio that is given up at a time when the window is full."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
@@ -165,6 +168,8 @@ class StreamCore:
             self._begin(self._turns.first)
         elif idle:
             self._forget(self.position - self._options.final)
+        if self._window.full:  # decided speech is only company: it makes room for what is not decided
+            self._forget(min(self._agreement.end - self._options.lead, self._window.start + ROOM))
 
     def finalize(self) -> None:
         """Decide everything heard so far as if the speaker had stopped here. The stream goes on."""
@@ -342,7 +347,7 @@ class StreamCore:
 
     def _spoken(self, ask: _Ask, heard: Heard) -> tuple[Word, ...]:
         """The words of *heard* that somebody spoke, where the voice was."""
-        start = self._asked_from
+        start = max(self._asked_from, self._window.start)
         speech = self._window.speech(start, ask.end)
         voicing = Voicing(start, [probability >= self._options.speech for probability in speech])
         words = tuple(voicing.placed(heard.words))
@@ -381,15 +386,17 @@ class StreamCore:
         return next((at for at, pause in short if pause >= options.pause), short[0][0])
 
     def _missed(self, ask: _Ask, heard: Heard) -> bool:
-        """Whether there is speech in the first turn that *heard* has no words for."""
+        """Whether *heard* began before the first turn and has no words for speech in it."""
         turn = self._turns.first
         assert turn is not None
+        if self._asked_from >= turn.start - self._options.lead:
+            return False  # it was heard alone already
         begin = max(turn.start, self._asked_from)
         voiced = self._window.voiced(begin, ask.end - self._options.agreement.guard, self._options.turns.enter)
         return bool(unheard(heard.words, voiced))
 
     def _forget(self, position: int) -> None:
-        """Cut the window; the words whose audio is gone become context."""
+        """Cut the window, and give up the words whose audio is gone."""
         self._window.cut(position)
         self._agreement.release(self._window.start)
 

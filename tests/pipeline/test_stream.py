@@ -415,6 +415,25 @@ def test_a_turn_after_a_long_silence_is_heard_without_the_silence():
     assert all(request.start >= second[0].start - position(0.5) for request in late)
 
 
+@pytest.mark.parametrize("longest", [5, 15, 25])
+@pytest.mark.parametrize("endpointing", [0.5, 2.0])
+def test_speech_before_a_long_turn_gives_way_before_the_window_is_full(longest, endpointing):
+    options = StreamOptions(longest=position(longest), turns=TurnOptions(endpointing=position(endpointing)))
+    first = talk(34)
+    second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(100, start=first[-1].end / RATE + 2.2)))
+    words = (*first, *second)
+    run = stream(voice(words, words[-1].end + position(3)), perfect(words), options=options)
+    assert_well_formed(run)
+    assert run.text == written(words)
+
+
+def test_a_turn_without_words_is_not_heard_twice_where_nothing_came_before_it():
+    words = talk(8)
+    run = stream(voice(words, position(5)), lambda request: perfect(words)(request) if request.final else heard())
+    ends = [request.start + len(request.samples) for request in run.requests if not request.final]
+    assert all(after - before >= StreamOptions().step for before, after in pairwise(ends))
+
+
 def test_a_turn_is_heard_alone_once_the_listener_stops_before_it():
     """A Whisper may take the sentence before a pause for all that was said."""
     first = talk(5)
