@@ -31,7 +31,7 @@ from genai_prices.types import (
 
 from estimator.rates import RateCard, Rates, units_per
 from estimator.request import EstimateError
-from estimator.turns import DEFAULT_CACHE_MINIMUM, Limits
+from estimator.turns import DEFAULT_CACHE_MINIMUM, ModelLimits
 
 BATCH = {"processing": "batch"}
 TEXT_PRICES = ("input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok")
@@ -165,14 +165,14 @@ def _band(values: Mapping[str, object], tokens: int) -> Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class PricedModel:
     """One model of one provider."""
 
     name: str  # as answers name it; asking for this name finds the same model
     provider: str
     cluster: str  # one of the six of the default catalogue, or "other"
     family: str  # a key of FAMILIES
-    limits: Limits
+    limits: ModelLimits
     reasons: bool | None  # None: unknown
     prices: PriceHistory | None  # None: the price table has no such entry
     aliases: tuple[str, ...] = ()
@@ -216,7 +216,7 @@ class Catalog:
             name="genai-prices", version=version, starts=tuple(sorted(starts)), overlay=rows["checked"]
         )
 
-    def find(self, requested: str) -> Model | None:
+    def find(self, requested: str) -> PricedModel | None:
         """Return the model that *requested* names, or None.
 
         A name is a default id or alias, an id of a provider in catalog.toml, or `provider/id`.
@@ -258,16 +258,16 @@ class Catalog:
                     f"{new.provider}/{new.name} would change its price by more than {LARGEST_JUMP} times"
                 )
 
-    def _from_row(self, row: Mapping[str, Any]) -> Model:
+    def _from_row(self, row: Mapping[str, Any]) -> PricedModel:
         provider: str = row["provider"]
         entry = self._entries.get((provider, row["id"].lower()))
         window = row.get("context_window") or (entry.context_window if entry else None)
-        return Model(
+        return PricedModel(
             name=row["id"],
             provider=provider,
             cluster=self._listed[provider]["cluster"],
             family=row["family"],
-            limits=Limits(
+            limits=ModelLimits(
                 context_window=window,
                 max_input=row.get("max_input"),
                 max_output=row.get("max_output"),
@@ -281,7 +281,7 @@ class Catalog:
             deprecated=bool(entry and entry.deprecated),
         )
 
-    def _at_provider(self, provider: Provider, asked: str) -> Model | None:
+    def _at_provider(self, provider: Provider, asked: str) -> PricedModel | None:
         entry = self._entries.get((provider.id, asked)) or provider.find_model(
             asked, all_providers=list(self._providers.values())
         )
@@ -290,12 +290,12 @@ class Catalog:
         if (model := self._default_entries.get((provider.id, entry.id.lower()))) is not None:
             return model
         listed = self._listed.get(provider.id, {})
-        return Model(
+        return PricedModel(
             name=f"{provider.id}/{entry.id}",
             provider=provider.id,
             cluster=listed.get("cluster", "other"),
             family=family_of(entry.id),
-            limits=Limits(context_window=entry.context_window),
+            limits=ModelLimits(context_window=entry.context_window),
             reasons=True if _REASONS.search(entry.id.lower()) else None,
             prices=PriceHistory(entry, batch=(provider.id, entry.id.lower()) in self._entries),
             url=listed.get("url"),

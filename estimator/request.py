@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import ClassVar, TypeVar
 
-MOST_TURNS = 200
-MOST_MODELS = 100
-MOST_PROMPT_BYTES = 2_000_000
-MOST_TOKENS = 10_000_000
+MAX_TURNS = 200
+MAX_MODELS = 100
+MAX_PROMPT_BYTES = 2_000_000
+MAX_TOKENS = 10_000_000
 """The most tokens that a caller may declare as output or system prompt: ten times the largest known window."""
 LONGEST_ID = 200
 """The most characters of a model id; the longest in the price table has 72, with its provider."""
@@ -20,7 +20,7 @@ CACHES = ("auto", "off")
 REASONINGS = ("auto", "off", "high")
 
 _NUMBERS = ("agent_turns", "output_tokens", "system_tokens")
-_MOST_UNKNOWN = 8  # unknown members worth a warning each
+_MAX_UNKNOWN = 8  # unknown members worth a warning each
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _MONEY = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _WHOLE = re.compile(r"[0-9]{1,18}")
@@ -35,7 +35,7 @@ class EstimateError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Fault:
     """One thing wrong with a request. *pointer* is RFC 6901; *message* says what is allowed."""
 
     param: str
@@ -49,7 +49,7 @@ class InvalidRequest(EstimateError):
 
     code = "invalid_parameter"
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Fault]) -> None:
         super().__init__("; ".join(problem.message for problem in problems))
         self.problems = tuple(problems)
 
@@ -78,7 +78,7 @@ class EstimateRequest:
     prompt: str
     models: tuple[str, ...] = ()  # empty: the whole default catalogue
     complexity: str = "medium"  # of COMPLEXITIES
-    agent_turns: int = 1  # 1..MOST_TURNS
+    agent_turns: int = 1  # 1..MAX_TURNS
     cache: str = "auto"  # of CACHES
     reasoning: str = "auto"  # of REASONINGS
     output_tokens: int | None = None  # visible tokens per call, instead of the guess by complexity
@@ -92,39 +92,37 @@ _MEMBERS = frozenset(one.name for one in fields(EstimateRequest)) - {"unknown_me
 
 
 def parse_request(
-    body: object, *, most_prompt_bytes: int = MOST_PROMPT_BYTES, most_models: int = MOST_MODELS
+    body: object, *, max_prompt_bytes: int = MAX_PROMPT_BYTES, max_models: int = MAX_MODELS
 ) -> EstimateRequest:
     """Return the request in *body*, a decoded JSON value. A member that is null counts as absent.
 
     Raises InvalidRequest, which names every fault at once, and PromptTooLong. No message contains any of the prompt.
     """
     if not isinstance(body, Mapping):
-        raise InvalidRequest([Problem("", "", "wrong_type", f"the body must be a JSON object, got {_kind(body)}")])
+        raise InvalidRequest([Fault("", "", "wrong_type", f"the body must be a JSON object, got {_kind(body)}")])
     members = _Members(body)
     prompt = members.text("prompt")
     request = EstimateRequest(
         prompt=prompt,
-        models=members.ids("models", most=most_models),
+        models=members.ids("models", most=max_models),
         complexity=members.choice("complexity", COMPLEXITIES, "medium"),
-        agent_turns=members.whole("agent_turns", 1, least=1, most=MOST_TURNS),
+        agent_turns=members.whole("agent_turns", 1, least=1, most=MAX_TURNS),
         cache=members.choice("cache", CACHES, "auto"),
         reasoning=members.choice("reasoning", REASONINGS, "auto"),
-        output_tokens=members.whole("output_tokens", None, least=1, most=MOST_TOKENS),
-        system_tokens=members.whole("system_tokens", 0, least=0, most=MOST_TOKENS),
+        output_tokens=members.whole("output_tokens", None, least=1, most=MAX_TOKENS),
+        system_tokens=members.whole("system_tokens", 0, least=0, most=MAX_TOKENS),
         priced_at=members.time("priced_at"),
         budget_usd=members.money("budget_usd"),
         unknown_members=_unknown(body),
     )
     if members.problems:
         raise InvalidRequest(members.problems)
-    if (size := len(prompt.encode())) > most_prompt_bytes:
-        raise PromptTooLong(limit=most_prompt_bytes, actual=size)
+    if (size := len(prompt.encode())) > max_prompt_bytes:
+        raise PromptTooLong(limit=max_prompt_bytes, actual=size)
     return request
 
 
-def parse_query(
-    query: Mapping[str, str], prompt: str, *, most_prompt_bytes: int = MOST_PROMPT_BYTES
-) -> EstimateRequest:
+def parse_query(query: Mapping[str, str], prompt: str, *, max_prompt_bytes: int = MAX_PROMPT_BYTES) -> EstimateRequest:
     """Return the request in *query*: a URL's query or a command line's options, all text, *models* separated by commas.
 
     Raises the same errors as parse_request().
@@ -135,7 +133,7 @@ def parse_query(
     for member in _NUMBERS:
         if _WHOLE.fullmatch(query.get(member, "")):
             body[member] = int(query[member])
-    return parse_request(body, most_prompt_bytes=most_prompt_bytes)
+    return parse_request(body, max_prompt_bytes=max_prompt_bytes)
 
 
 class _Members:
@@ -143,7 +141,7 @@ class _Members:
 
     def __init__(self, body: Mapping[object, object]) -> None:
         self._body = body
-        self.problems: list[Problem] = []
+        self.problems: list[Fault] = []
 
     def text(self, name: str) -> str:
         value = self._body.get(name)
@@ -214,7 +212,7 @@ class _Members:
         return None
 
     def _refuse(self, name: str, code: str, rule: str, below: str = "") -> None:
-        self.problems.append(Problem(name, f"/{name}{below}", code, f"{name}: {rule}"))
+        self.problems.append(Fault(name, f"/{name}{below}", code, f"{name}: {rule}"))
 
 
 def _moment(text: str) -> datetime | None:
@@ -229,7 +227,7 @@ def _moment(text: str) -> datetime | None:
 
 def _unknown(body: Mapping[object, object]) -> tuple[str, ...]:
     names = [str(name) for name in body if name not in _MEMBERS]
-    return tuple(name[:64].encode(errors="replace").decode() for name in names[:_MOST_UNKNOWN])
+    return tuple(name[:64].encode(errors="replace").decode() for name in names[:_MAX_UNKNOWN])
 
 
 def _encodable(text: str) -> bool:

@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 
 from estimator.families import Family, PromptTokens
 from estimator.rates import RateCard, Rates, Usage, usd
-from estimator.request import MOST_TURNS, EstimateRequest
+from estimator.request import MAX_TURNS, EstimateRequest
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -53,7 +53,7 @@ DEFAULT_CACHE_MINIMUM = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ModelLimits:
     """The limits of a model. None means unknown, and never ends a run."""
 
     context_window: int | None = None  # input + output of one call
@@ -85,7 +85,7 @@ class Scenario:
             return 1
         return (tokens - self.first_input) // self.growth + 2 if self.growth else None
 
-    def overflow(self, limits: Limits) -> int | None:
+    def overflow(self, limits: ModelLimits) -> int | None:
         """Return the first turn that does not fit the model, or None."""
         turns = []
         if limits.context_window is not None:
@@ -110,7 +110,7 @@ def reasoning_tokens(visible: int, request: EstimateRequest, *, reasons: bool | 
 
 
 def scenarios(
-    request: EstimateRequest, prompt: PromptTokens, family: Family, limits: Limits, *, reasons: bool | None
+    request: EstimateRequest, prompt: PromptTokens, family: Family, limits: ModelLimits, *, reasons: bool | None
 ) -> Spread[Scenario]:
     """Return the three scenarios of *request* on one model. An answer longer than max_output loses reasoning first."""
     visible, growth = VISIBLE[request.complexity], TOOL_GROWTH[request.complexity]
@@ -174,7 +174,7 @@ class Run:
         return usd(self.units)
 
 
-def run(scenario: Scenario, card: RateCard, limits: Limits, turns: int, *, most: int | None = None) -> Run:
+def run(scenario: Scenario, card: RateCard, limits: ModelLimits, turns: int, *, most: int | None = None) -> Run:
     """Price a run of *turns* >= 1 calls, but at most *most* calls, and only calls that fit the model."""
     caching = scenario.hit_percent > 0 and turns > 1 and card.reads_cache
     overflow = scenario.overflow(limits)
@@ -237,9 +237,9 @@ def floor_sum(terms: int, divisor: int, step: int, first: int) -> int:
     return total
 
 
-def turns_within(budget: Decimal, scenario: Scenario, card: RateCard, limits: Limits) -> int:
-    """Return the most calls, up to MOST_TURNS, that fit the model and cost no more than *budget* USD."""
+def turns_within(budget: Decimal, scenario: Scenario, card: RateCard, limits: ModelLimits) -> int:
+    """Return the most calls, up to MAX_TURNS, that fit the model and cost no more than *budget* USD."""
     overflow = scenario.overflow(limits)
-    most = MOST_TURNS if overflow is None else min(MOST_TURNS, overflow - 1)
+    most = MAX_TURNS if overflow is None else min(MAX_TURNS, overflow - 1)
     # Longer runs cost more, so the runs that fit are the first ones.
     return bisect_right(range(1, most + 1), budget, key=lambda turns: run(scenario, card, limits, turns).cost)

@@ -108,7 +108,7 @@ def txt(transcript: Transcript) -> bytes:
     return f"{text}\n".encode() if text else b""
 
 
-FORMATS: Mapping[str, OutputFormat] = MappingProxyType(
+OUTPUT_FORMATS: Mapping[str, OutputFormat] = MappingProxyType(
     {
         "json": OutputFormat("application/json", "json", service_v1),
         "srt": OutputFormat("application/x-subrip; charset=utf-8", "srt", lambda transcript, _: srt(transcript)),

@@ -44,7 +44,7 @@ class PackingOptions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class DecodeJob:
     """Audio for one call of the engine: 1..LONGEST_JOB samples, the first of them at *start*."""
 
     start: int
@@ -63,7 +63,7 @@ class Passed:
     at: int
 
 
-Packed: TypeAlias = Job | Passed
+Packed: TypeAlias = DecodeJob | Passed
 
 
 class Packer:
@@ -114,13 +114,13 @@ class Packer:
                 assert_never(event)
         return []
 
-    def _close(self, end: int) -> Job:
+    def _close(self, end: int) -> DecodeJob:
         """Close the open job at *end* and return it."""
         job = self._job(end)
         self._start = self._paused = None
         return job
 
-    def _cut(self) -> Job:
+    def _cut(self) -> DecodeJob:
         """Close the open job at its last pause, or else at its quietest place, where the next job starts."""
         assert self._start is not None
         if self._paused is not None:
@@ -129,11 +129,11 @@ class Packer:
         self._start = job.end
         return job
 
-    def _job(self, end: int) -> Job:
+    def _job(self, end: int) -> DecodeJob:
         assert self._start is not None
         self._done = end
         voiced = self._held.voiced(self._start, end, self._options.segmenter.enter)
-        return Job(self._start, self._held.samples(self._start, end), voiced)
+        return DecodeJob(self._start, self._held.samples(self._start, end), voiced)
 
     def _forget(self) -> None:
         """Drop the audio that no later job can need."""
@@ -209,8 +209,8 @@ def even_jobs(audio: Iterable[Samples], length: int = LONGEST_JOB) -> Iterator[P
         count += len(samples)
         while count >= length:
             joined = np.concatenate(held)
-            yield Job(start, joined[:length].copy())
+            yield DecodeJob(start, joined[:length].copy())
             held, count, start = [joined[length:]], count - length, start + length
     if count:
-        yield Job(start, np.concatenate(held))
+        yield DecodeJob(start, np.concatenate(held))
     yield Passed(start + count)

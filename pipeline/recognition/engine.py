@@ -51,7 +51,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def most(self) -> int:
+    def max_batch(self) -> int:
         """How many requests one call of hear() takes."""
         ...
 
@@ -66,7 +66,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def job(self) -> int:
+    def longest_job(self) -> int:
         """The most samples of a file that this model should hear at once, at most LONGEST_JOB."""
         ...
 

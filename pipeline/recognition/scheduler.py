@@ -28,7 +28,7 @@ from pipeline.recognition.engine import DecodeRequest, Engine, Heard
 
 T = TypeVar("T")
 
-MOST_WAITING = 4096
+MAX_WAITING = 4096
 """Windows that may wait; each holds up to 30 s of audio, 2 MB. More are refused."""
 
 LONGEST_CALL_S = 300.0
@@ -50,7 +50,7 @@ FILES_AMID_SPEECH_S = 0.5
 PAUSE_S = 30.0
 """... and they speak until no live window came for so long."""
 
-SMOOTHING = 0.2
+CALL_SMOOTHING = 0.2
 """Weight of the newest call in averages."""
 
 FORGETTING = 0.05
@@ -193,7 +193,7 @@ class Scheduler:
             raise EngineFailed("the recogniser was closed")
         if self._hanging:
             raise EngineTimeout("the recogniser does not answer")
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             raise Overloaded("too many windows wait for the recogniser")
         if work.urgency is not Urgency.BATCH:
             self._spoken_at = work.since
@@ -246,7 +246,7 @@ class Scheduler:
         self._renew(first)
         same = [work for work in order if work.bucket == first.bucket]
         files = [work for work in same if work.urgency is Urgency.BATCH][: self._file_windows(first, now)]
-        group = [work for work in same if work.urgency is not Urgency.BATCH or work in files][: self._engine.most]
+        group = [work for work in same if work.urgency is not Urgency.BATCH or work in files][: self._engine.max_batch]
         for work in group[1:]:
             self._renew(work)
         return [work for work in group if work.bucket == first.bucket]  # what grew out of it comes soon
@@ -255,7 +255,7 @@ class Scheduler:
         """How many windows of files may be in the call of *first*."""
         spoken = now - self._spoken_at < PAUSE_S
         if not self._file_window_s:  # nothing is known of what they take
-            return 1 if spoken else self._engine.most
+            return 1 if spoken else self._engine.max_batch
         soon = int((FILES_AMID_SPEECH_S if spoken else FILES_S) / self._file_window_s)
         return max(soon, first.urgency is Urgency.BATCH)
 
@@ -323,7 +323,7 @@ class Scheduler:
             self._numbers.behind_s = 0.0
             return
         more_s = time.monotonic() - min(since) - self._numbers.behind_s
-        self._numbers.behind_s += (SMOOTHING if more_s > 0 else FORGETTING) * more_s
+        self._numbers.behind_s += (CALL_SMOOTHING if more_s > 0 else FORGETTING) * more_s
 
     def _count_call(self, group: Sequence[_Work], began: float) -> None:
         self._weigh()
@@ -339,7 +339,7 @@ class Scheduler:
             self._fairness.spend(work.tenant, took_s / len(group))
         if group[0].urgency is Urgency.BATCH:
             self._fairness.last_batch = now
-            weight = SMOOTHING if self._file_window_s else 1.0
+            weight = CALL_SMOOTHING if self._file_window_s else 1.0
             self._file_window_s += weight * (took_s / len(group) - self._file_window_s)
 
     def _weigh(self) -> None:
@@ -368,7 +368,7 @@ class _Fairness:
     def spend(self, tenant: str, model_s: float) -> None:
         self._reached = max(self._reached, self._used.get(tenant, 0.0))
         self._used[tenant] = self._used.get(tenant, 0.0) + model_s
-        if len(self._used) > MOST_WAITING:  # tenants of long ago are like new ones
+        if len(self._used) > MAX_WAITING:  # tenants of long ago are like new ones
             self._used = {name: used for name, used in self._used.items() if used > self._reached}
 
 

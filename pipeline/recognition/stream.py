@@ -38,7 +38,7 @@ from pipeline.words import Segment, Word
 ATTEMPTS = 3
 """Failed decodes of one final before the words of the last good hypothesis are taken instead."""
 
-ROOM = position(5)
+RELEASED_AT_ONCE = position(5)
 """Decided audio that is given up at a time when the window is full."""
 
 
@@ -169,7 +169,7 @@ class StreamCore:
         elif idle:
             self._forget(self.position - self._options.final)
         if self._window.full:  # decided speech is only company: it makes room for what is not decided
-            self._forget(min(self._agreement.end - self._options.lead, self._window.start + ROOM))
+            self._forget(min(self._agreement.end - self._options.lead, self._window.start + RELEASED_AT_ONCE))
 
     def finalize(self) -> None:
         """Decide everything heard so far as if the speaker had stopped here. The stream goes on."""

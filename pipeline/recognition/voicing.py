@@ -10,7 +10,7 @@ from dataclasses import replace
 from pipeline.audio import WINDOW
 from pipeline.words import Word
 
-ROOM = 2
+MIN_FREE_FRAMES = 2
 """Frames of voice, not claimed by another word, that words heard in silence need to be believed."""
 
 
@@ -62,7 +62,11 @@ class Voicing:
     def _housed(self, strays: list[Word], before: Sequence[Word], bound: int) -> list[Word]:
         """Words said to be in silence, moved to the voice between their neighbours; none if there is not enough."""
         free = self._voices(before[-1].end if before else self._start, bound)
-        return _spread(strays, self._at(free[0]), self._at(free[-1] + 1)) if strays and len(free) >= ROOM else []
+        return (
+            _spread(strays, self._at(free[0]), self._at(free[-1] + 1))
+            if strays and len(free) >= MIN_FREE_FRAMES
+            else []
+        )
 
     def _voices(self, start: int, end: int) -> list[int]:
         """The frames with voice that lie in start..end by more than half, or hold *start* where that is one place."""

@@ -11,12 +11,12 @@ from pipeline.audio import LONGEST_JOB, WINDOW, Samples
 
 T = TypeVar("T")
 
-MOST_FRAMES = LONGEST_JOB // WINDOW
+MAX_FRAMES = LONGEST_JOB // WINDOW
 """Frames that one decode job can hold, and therefore all that a window keeps: just under 30 s."""
 
 
 class Window:
-    """A run of frames of WINDOW samples. It starts and ends at multiples of WINDOW and holds at most MOST_FRAMES.
+    """A run of frames of WINDOW samples. It starts and ends at multiples of WINDOW and holds at most MAX_FRAMES.
 
     A full window refuses more: its owner has to stop feeding until something was decided and cut.
     """
@@ -36,14 +36,14 @@ class Window:
 
     @property
     def full(self) -> bool:
-        return len(self._frames) >= MOST_FRAMES
+        return len(self._frames) >= MAX_FRAMES
 
     def append(self, frame: Samples, *, speech: float) -> None:
         """Take the next WINDOW samples. Raises ValueError for another size or when full."""
         if frame.shape != (WINDOW,):
             raise ValueError(f"a frame has {WINDOW} samples, got an array of shape {frame.shape}")
         if self.full:
-            raise ValueError(f"the window is full: {MOST_FRAMES} frames are undecided")
+            raise ValueError(f"the window is full: {MAX_FRAMES} frames are undecided")
         self._frames.append(frame)
         self._speech.append(speech)
 

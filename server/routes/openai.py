@@ -14,7 +14,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pipeline.documents.formats import FORMATS, segment_object, word_object
+from pipeline.documents.formats import OUTPUT_FORMATS, segment_object, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import Segment
 from server.http.bodies import MULTIPART, Received
@@ -138,7 +138,7 @@ class OpenAI:
         artifact = await self.jobs.artifact(job.id, name)
         assert artifact is not None, "a completed job has every output that was asked for"
         data = b"".join([piece async for piece in self.blobs.read(artifact.blob)])
-        return Response(data, media_type=FORMATS[name].media_type)
+        return Response(data, media_type=OUTPUT_FORMATS[name].media_type)
 
     async def _verbose(self, job: Job, *, words: bool) -> Mapping[str, Any]:
         segments = await asyncio.to_thread(_all_segments, await self.jobs.chunks(job.id))

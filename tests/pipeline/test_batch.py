@@ -25,7 +25,7 @@ MINUTES = 4
 
 
 class Small(ScriptedEngine):
-    most = 2
+    max_batch = 2
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Recognition:
         self.asked += 1
         self.waiting += 1
         self.most = max(self.most, self.waiting)
-        if self.waiting == BATCHES_AHEAD * Small.most:
+        if self.waiting == BATCHES_AHEAD * Small.max_batch:
             self.full.set()
         try:
             await self.open.wait()
@@ -133,10 +133,10 @@ def test_a_file_has_at_most_two_batches_in_the_schedulers_hands(whole: Path) -> 
         making = asyncio.create_task(chunks_of(batch, whole, language="en"))
         await recognition.full.wait()
         await asyncio.sleep(0.2)  # for what should not come
-        assert recognition.asked == BATCHES_AHEAD * Small.most
+        assert recognition.asked == BATCHES_AHEAD * Small.max_batch
         recognition.open.set()
         await making
-        assert (recognition.asked, recognition.most) == (2 * MINUTES, BATCHES_AHEAD * Small.most)
+        assert (recognition.asked, recognition.most) == (2 * MINUTES, BATCHES_AHEAD * Small.max_batch)
 
     use(body, held=True)
 

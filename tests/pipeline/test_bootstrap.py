@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.bootstrap import (
-    MOST_REPLICAS,
-    MOST_THREADS,
+    MAX_REPLICAS,
+    MAX_THREADS,
     polite_threads,
     replica_count,
     thread_count,
@@ -61,13 +61,13 @@ def test_preparing_again_does_nothing_more() -> None:
         ((1, 99), 75, 1, 1),
         ((2, 99), 75, 1, 2),
         ((4, 99), 145, 1, 4),
-        ((16, 99), 75, 1, MOST_REPLICAS),
+        ((16, 99), 75, 1, MAX_REPLICAS),
         ((2, 99), 484, 1, 2),
         ((6, 99), 484, 2, 3),
         ((4, 99), 1530, 3, 1),
         ((16, 99), 1530, 4, 4),
         ((6, 99), 3090, 5, 1),
-        ((64, 99), 3090, MOST_THREADS, MOST_REPLICAS),
+        ((64, 99), 3090, MAX_THREADS, MAX_REPLICAS),
         ((64, 3), 3090, 2, 1),
     ],
 )

@@ -25,7 +25,7 @@ from pipeline.errors import (
     PipelineError,
     UndecodableAudio,
 )
-from pipeline.ingest.containers import DEMUXERS, FORMATS, DecodeLimits, Probe
+from pipeline.ingest.containers import DEMUXERS, INPUT_FORMATS, DecodeLimits, Probe
 from pipeline.ingest.decode import FILLED, SKIPPED, TRUNCATED, missing_demuxers, recording
 from tests.pipeline.sounds import CLIP, encoded, film, read, tone
 
@@ -134,7 +134,7 @@ LOSSY = [  # container, codec, rate, layout, ms of the encoder's delay and paddi
 
 
 def test_there_are_48_extensions_and_the_installed_ffmpeg_reads_each_of_them() -> None:
-    assert len(FORMATS) == len({kind.extension for kind in FORMATS}) == 48
+    assert len(INPUT_FORMATS) == len({kind.extension for kind in INPUT_FORMATS}) == 48
     assert missing_demuxers() == []
     for demuxer in DEMUXERS:
         assert av.ContainerFormat(demuxer, "r").is_input
@@ -345,7 +345,7 @@ def test_more_channels_streams_or_rate_than_allowed_are_refused() -> None:
     assert refusal(wav(bytes(96_000), rate=768_000)) is InvalidAudio
     assert refusal(wav(bytes(96_000), rate=1)) is InvalidAudio  # would grow 16,000-fold
     tracks = encoded(tone(1.0), "matroska", "pcm_s16le", film=True)
-    assert refusal(tracks, DecodeLimits(most_streams=1)) is InvalidAudio
+    assert refusal(tracks, DecodeLimits(max_streams=1)) is InvalidAudio
 
 
 def test_the_probe_says_what_the_header_does(clip: Samples) -> None:

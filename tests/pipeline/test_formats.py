@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from pipeline.audio import RATE, seconds
 from pipeline.documents.cues import cues, milliseconds
-from pipeline.documents.formats import FORMATS, Heading, srt, txt, vtt
+from pipeline.documents.formats import OUTPUT_FORMATS, Heading, srt, txt, vtt
 from pipeline.documents.schema import service_v1_schema
 from pipeline.words import Segment, Transcript, Word
 
@@ -95,7 +95,7 @@ GOLDEN_JSON = {
 
 
 def render(name: str, transcript: Transcript, heading: Heading = HEADING) -> bytes:
-    return FORMATS[name].render(transcript, heading)
+    return OUTPUT_FORMATS[name].render(transcript, heading)
 
 
 def test_srt_to_the_byte():
@@ -141,7 +141,7 @@ def test_a_silent_file_is_empty_in_every_format():
 
 
 def test_every_format_names_its_type_and_extension():
-    assert {name: (kind.media_type, kind.extension) for name, kind in FORMATS.items()} == {
+    assert {name: (kind.media_type, kind.extension) for name, kind in OUTPUT_FORMATS.items()} == {
         "json": ("application/json", "json"),
         "srt": ("application/x-subrip; charset=utf-8", "srt"),
         "vtt": ("text/vtt; charset=utf-8", "vtt"),

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import hub as hubs
-from pipeline.recognition.engines.hub import Download, cached
+from pipeline.recognition.engines.hub import ModelDownload, cached
 from tests.hubs import hub, put_into_cache
 
 REPOSITORY = "somebody/whisper-of-mine"
@@ -31,7 +31,7 @@ def _hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def downloaded(cache_dir: Path, repository: str = REPOSITORY, *, wait_s: float = 60.0) -> Path:
-    return Download(model="mine", repository=repository, cache_dir=cache_dir, wait_s=wait_s).run()
+    return ModelDownload(model="mine", repository=repository, cache_dir=cache_dir, wait_s=wait_s).run()
 
 
 def test_a_download_lands_in_the_cache_and_is_found_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -53,7 +53,7 @@ def test_a_download_that_broke_off_is_not_taken_for_a_model(tmp_path: Path, miss
 
 def test_whoever_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    Download(
+    ModelDownload(
         model="mine",
         repository=REPOSITORY,
         cache_dir=tmp_path,

@@ -303,9 +303,9 @@ def test_a_confined_process_can_open_and_write_nothing(tmp_path: Path) -> None:
         import os, resource, socket, sys
         from pipeline.ingest import cell
         from pipeline.ingest.containers import DecodeLimits
-        from pipeline.ingest.crossing import Order
+        from pipeline.ingest.crossing import DecodeOrder
         held = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
-        cell._confine(Order(limits=DecodeLimits(longest_s=10), live=False, stall_s=1), os.getppid())
+        cell._confine(DecodeOrder(limits=DecodeLimits(longest_s=10), live=False, stall_s=1), os.getppid())
         for attempt in (lambda: open("/etc/hostname"), lambda: socket.socket(), lambda: os.pipe(),
                         lambda: os.write(held, b"x")):
             try:
@@ -396,7 +396,7 @@ import resource, sys
 from pathlib import Path
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.packing import Job
+from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
 
 def loud(windows):
@@ -413,7 +413,7 @@ def chunks(audio):
 
 peaks = []
 with Isolation() as isolation, isolation.decoding(Path(sys.argv[1]), DecodeLimits(longest_s=7200)) as audio:
-    jobs = sum(isinstance(item, Job) for item in speech_jobs(chunks(audio), loud))
+    jobs = sum(isinstance(item, DecodeJob) for item in speech_jobs(chunks(audio), loud))
     print(peaks[-1], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, jobs)
 """
 

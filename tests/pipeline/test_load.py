@@ -18,7 +18,7 @@ from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines import windows as fits
 from pipeline.recognition.engines.load import EngineSettings, Fitting, Loaded, at_once, choose, load
-from pipeline.recognition.engines.models import KNOWN, pull
+from pipeline.recognition.engines.models import PUBLISHED, pull
 from pipeline.recognition.engines.windows import FULL, Fit, Trial
 from tests.hubs import put_into_cache
 from tests.pipeline.sounds import SPEECH
@@ -74,7 +74,7 @@ def test_known_models_need_no_measuring(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["tiny.en", MODEL])
 def test_a_model_of_the_same_size_as_a_known_one_is_not_taken_for_it(tmp_path: Path, model: str) -> None:
-    [known] = [fit for digest, (_, fit) in fits.KNOWN.items() if digest == digest_of(model)]
+    [known] = [fit for digest, (_, fit) in fits.KNOWN_FITS.items() if digest == digest_of(model)]
     assert loading._known(folder_of(model)) == known
     weights = bytearray((folder_of(model) / "model.bin").read_bytes())
     weights[-1] ^= 1
@@ -171,7 +171,7 @@ def test_where_none_is_named_the_bundled_model_hears_and_no_hub_is_asked(
 
 def test_a_pulled_model_hears_from_then_on(tmp_path: Path) -> None:
     files = {path.name: path.read_bytes() for path in Path(MODEL).iterdir()}
-    put_into_cache(tmp_path, KNOWN["base"].repository, files)
+    put_into_cache(tmp_path, PUBLISHED["base"].repository, files)
     pull("base", cache_dir=tmp_path, tell=lambda *_: None, every_s=1.0)
     loaded = chosen(tmp_path)
     assert (loaded.engine.model, loaded.bundled, loaded.instead_of) == ("base", False, None)
@@ -199,7 +199,7 @@ def test_a_named_model_that_cannot_be_had_is_replaced_and_told(
 
 
 def test_files_that_are_no_model_are_replaced_too(tmp_path: Path) -> None:
-    put_into_cache(tmp_path, KNOWN["base"].repository, {"model.bin": b"?", "tokenizer.json": b"{}"})
+    put_into_cache(tmp_path, PUBLISHED["base"].repository, {"model.bin": b"?", "tokenizer.json": b"{}"})
     assert chosen(tmp_path).instead_of == "base"
     with pytest.raises(ModelUnavailable, match="could not be loaded"):
         chosen(tmp_path, engine="whisper")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, WINDOW, Samples, position
-from pipeline.ingest.packing import Job, Packed, Packer, PackingOptions, Passed, even_jobs
+from pipeline.ingest.packing import DecodeJob, Packed, Packer, PackingOptions, Passed, even_jobs
 from pipeline.ingest.segmenter import SegmenterOptions
 
 RUNS = st.lists(
@@ -36,8 +36,8 @@ def packed(audio: Samples, probabilities: list[float], options: PackingOptions) 
     return items + packer.end()
 
 
-def jobs_in(items: list[Packed]) -> list[Job]:
-    return [item for item in items if isinstance(item, Job)]
+def jobs_in(items: list[Packed]) -> list[DecodeJob]:
+    return [item for item in items if isinstance(item, DecodeJob)]
 
 
 @settings(max_examples=60)
@@ -49,7 +49,7 @@ def test_jobs_are_the_audio_they_say_in_order_and_within_the_limit(
     end = 0
     items = packed(audio, probabilities, options)
     for item in items:
-        if isinstance(item, Job):
+        if isinstance(item, DecodeJob):
             assert item.start >= end
             assert 0 < len(item.samples) <= options.longest
             assert np.array_equal(item.samples, audio[item.start : item.end])

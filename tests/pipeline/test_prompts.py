@@ -28,7 +28,7 @@ def test_a_window_holds_the_audio_and_is_the_shortest_with_room_for_silence(samp
 def test_every_answer_has_the_room_its_shape_grants(window_s: int, prefix: int, final: bool) -> None:  # noqa: FBT001
     shape = Shape(window_s, prefix, final)
     prompt = prefix + 5
-    length = max_length(prompt, shape.most_tokens)
+    length = max_length(prompt, shape.max_tokens)
     assert length <= POSITIONS
-    assert min(length // 2, length - prompt) >= shape.most_tokens  # CTranslate2's two caps
-    assert shape.most_tokens >= min(8 * window_s, 224)
+    assert min(length // 2, length - prompt) >= shape.max_tokens  # CTranslate2's two caps
+    assert shape.max_tokens >= min(8 * window_s, 224)

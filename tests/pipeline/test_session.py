@@ -18,7 +18,7 @@ from pipeline.events import Partial, SegmentClosed, SpeechEnded, Warned, WordsCo
 from pipeline.ingest.framer import Windows
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore, StreamOptions
-from pipeline.session import ENOUGH_WAITING, MOST_UNREAD, Happened, Session, _Promised
+from pipeline.session import ENOUGH_BUFFERED, MAX_UNREAD, Happened, Session, _Promised
 from pipeline.words import Word, written
 
 
@@ -244,7 +244,7 @@ def test_a_sender_faster_than_the_listener_is_made_to_wait():
     async def feed(session: Session) -> None:
         for _ in range(40):
             await session.feed(np.zeros(RATE, np.float32))
-            assert session.statistics().waiting <= ENOUGH_WAITING
+            assert session.statistics().waiting <= ENOUGH_BUFFERED
 
     async def main() -> None:
         words = talk(90)
@@ -278,7 +278,7 @@ def test_a_reader_that_stops_reading_stops_the_intake_not_the_memory():
                 while True:
                     await session.feed(np.zeros(RATE, np.float32))
         unread = session.statistics().unread
-        assert MOST_UNREAD <= unread <= MOST_UNREAD + 5
+        assert MAX_UNREAD <= unread <= MAX_UNREAD + 5
         reader = session.events()
         for _ in range(unread):
             await anext(reader)

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from pipeline.audio import LONGEST_JOB, RATE, Samples, position
 from pipeline.batch import packing
 from pipeline.errors import EngineFailed, ModelUnavailable
-from pipeline.ingest.packing import Job
+from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.windows import FULL, KNOWN, Fit
+from pipeline.recognition.engines.windows import FULL, KNOWN_FITS, Fit
 from pipeline.recognition.scoring import matches, spoken, word_errors
 from pipeline.words import Word, written
 from tests.pipeline.sounds import CLIPS, SPEECH, read
@@ -29,7 +29,7 @@ bootstrap.prepare()
 from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  (after prepare(), as load() does)
 
 MODEL = SPEECH / "tiny-whisper"
-SHORT = next(fit for size, fit in KNOWN.values() if size == (MODEL / "model.bin").stat().st_size)
+SHORT = next(fit for size, fit in KNOWN_FITS.values() if size == (MODEL / "model.bin").stat().st_size)
 TOGETHER = 8  # requests in one call
 KNOWN = [clip for clip in CLIPS if clip["file"].startswith("espeak/") and clip["seconds"] < 15]
 OTHER = [clip for clip in CLIPS if clip["file"].startswith("other/")]
@@ -50,7 +50,7 @@ def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
         clip["file"]: [
             DecodeRequest(samples=item.samples, start=item.start)
             for item in speech_jobs([read(SPEECH / clip["file"])], detector.stream(), options)
-            if isinstance(item, Job)
+            if isinstance(item, DecodeJob)
         ]
         for clip in KNOWN
     }
@@ -202,7 +202,7 @@ def test_the_least_windows_of_partials_and_finals_are_the_fits(
     monkeypatch.setattr(engine, "fit", Fit(10, 15, 19))
     assert [window_s(seconds, final=False) for seconds in (1, 9, 9.1, 14.1, 29.9)] == [10, 10, 15, 20, 30]
     assert [window_s(seconds, final=True) for seconds in (1, 9, 14, 19, 19.1)] == [15, 15, 15, 20, 30]
-    assert engine.job == 19 * RATE
+    assert engine.longest_job == 19 * RATE
 
 
 def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(
@@ -275,7 +275,12 @@ def test_several_threads_may_ask_at_the_same_time(
 
 
 def test_it_says_what_it_is(engine: WhisperEngine) -> None:
-    assert (engine.name, engine.model, engine.most, engine.job) == ("whisper", "tiny-whisper", 1, SHORT.job)
+    assert (engine.name, engine.model, engine.max_batch, engine.longest_job) == (
+        "whisper",
+        "tiny-whisper",
+        1,
+        SHORT.longest_job,
+    )
     assert {"en", "es"} <= engine.languages
     assert "ja" not in engine.languages
 

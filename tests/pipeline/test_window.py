@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, WINDOW
-from pipeline.recognition.window import MOST_FRAMES, Window
+from pipeline.recognition.window import MAX_FRAMES, Window
 
 
 def frame(number: int) -> np.ndarray:
@@ -53,7 +53,7 @@ def test_samples_and_voice_between_two_positions_are_whole_frames():
 
 def test_a_full_window_holds_one_decode_job_and_refuses_more():
     window = Window()
-    for number in range(MOST_FRAMES):
+    for number in range(MAX_FRAMES):
         assert not window.full
         window.append(frame(number), speech=0.0)
     assert window.full

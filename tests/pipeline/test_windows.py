@@ -75,13 +75,13 @@ def test_a_model_that_needs_full_windows_keeps_them() -> None:
     assert found == FULL
 
 
-@pytest.mark.parametrize("least_s", [7, 10, 15, 20])
-def test_partials_and_finals_each_have_their_least_window(least_s: int) -> None:
-    partials, _ = fit(lambda window, _length, final: 0.9 if window < least_s and not final else 0.0)
-    assert (partials.partial_s, partials.final_s) == (least_s, WINDOWS_S[0])
-    finals, _ = fit(lambda window, _length, final: 0.9 if window < least_s and final else 0.0)
-    assert (finals.partial_s, finals.final_s) == (WINDOWS_S[0], least_s)
-    assert finals.job_s >= least_s - 1, "a shorter job is heard in the same window"
+@pytest.mark.parametrize("min_s", [7, 10, 15, 20])
+def test_partials_and_finals_each_have_their_least_window(min_s: int) -> None:
+    partials, _ = fit(lambda window, _length, final: 0.9 if window < min_s and not final else 0.0)
+    assert (partials.partial_s, partials.final_s) == (min_s, WINDOWS_S[0])
+    finals, _ = fit(lambda window, _length, final: 0.9 if window < min_s and final else 0.0)
+    assert (finals.partial_s, finals.final_s) == (WINDOWS_S[0], min_s)
+    assert finals.job_s >= min_s - 1, "a shorter job is heard in the same window"
 
 
 @pytest.mark.parametrize(("heard_s", "job_s"), [(0, 4), (4.5, 9), (9.5, 14), (14.5, 19), (19.5, 28)])
@@ -109,7 +109,7 @@ def test_a_voice_that_the_model_does_not_know_has_no_say() -> None:
 
 
 def test_when_time_is_over_what_is_not_known_stays_at_full_windows() -> None:
-    assert fit(lambda _window, _length, _final: 0.0, most_s=-1.0)[0] == FULL
+    assert fit(lambda _window, _length, _final: 0.0, max_s=-1.0)[0] == FULL
 
 
 def test_a_worse_window_is_given_up_before_everything_was_heard() -> None:

@@ -15,7 +15,7 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from pipeline.recognition.engines.scripted import TEXT
+from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.session import LiveRules
 from tests.server.running import Server
 from tests.server.serving import Served
@@ -38,7 +38,7 @@ def silence(duration_s: float) -> bytes:
 def spoken(duration_s: float) -> list[str]:
     """What the scripted engine says in so much audio: every word that fits into it."""
     count = int((duration_s - 0.32 + 1e-9) / 0.4) + 1
-    return [TEXT[number % len(TEXT)] for number in range(count)]
+    return [SCRIPT[number % len(SCRIPT)] for number in range(count)]
 
 
 @dataclass

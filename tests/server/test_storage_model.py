@@ -79,7 +79,7 @@ class Expected:
             self.state, self.lease_id, self.run_after = State.QUEUED, None, now + delay_ms
 
 
-MOST_JOBS = 3  # few, so that much happens to each
+MAX_JOBS = 3  # few, so that much happens to each
 MEMORY = Path("/dev/shm")  # a file system like any other, and no disk to wait for: many thousand commits
 NUMBERS = st.integers(0, 20)
 
@@ -118,7 +118,7 @@ class StoreAndModel(RuleBasedStateMachine):
 
     # --- what clients do ---
 
-    @precondition(lambda self: len(self.expected) < MOST_JOBS)
+    @precondition(lambda self: len(self.expected) < MAX_JOBS)
     @rule(live=st.booleans(), hook=st.booleans())
     def submit(self, *, live: bool, hook: bool) -> None:
         job_id = self.loop.run(submit(self.store, live=live, hook=hook, quotas=(quota(limit=None),)))

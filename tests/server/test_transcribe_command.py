@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.recognition.engines.scripted import TEXT
+from pipeline.recognition.engines.scripted import SCRIPT
 from tests.server.receiving import hosting
 from tests.server.running import CLIP, ROOT, Server, environment, free_port
 
-BEGINNING = " ".join(TEXT[:5])
+BEGINNING = " ".join(SCRIPT[:5])
 
 
 def typed(server: Server, *words: str, stdin: bytes = b"", cwd: Path = ROOT) -> "subprocess.CompletedProcess[bytes]":

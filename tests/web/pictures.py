@@ -12,7 +12,7 @@ from tests.server.running import running
 from tests.web.browsing import CLIP, NARROW, SAID, WIDE, Page, chromium
 
 REFERENCES = Path(__file__).parent / "references"
-MOST_BYTES = 150_000
+MAX_BYTES = 150_000
 
 
 def speaking(page: Page, key: str) -> Iterator[str]:

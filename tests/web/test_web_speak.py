@@ -8,7 +8,7 @@ import httpx
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 
-from pipeline.recognition.engines.scripted import TEXT
+from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.session import LiveRules
 from tests.server.running import free_port, running
 from tests.server.serving import served
@@ -123,7 +123,7 @@ def test_without_permission_for_the_microphone_the_page_says_what_to_do(page: Pa
 
 def spoken_by_the_clock(count: int) -> list[str]:
     """The first words of the scripted engine, which says one every 0.4 s of audio."""
-    return [TEXT[number % len(TEXT)] for number in range(count)]
+    return [SCRIPT[number % len(SCRIPT)] for number in range(count)]
 
 
 def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pipeline.audio import RATE, Samples
 from pipeline.words import Word
 
-FRAME = 320
+ENCODER_FRAME = 320
 """Samples of one encoder frame: 20 ms."""
 
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
@@ -25,15 +25,15 @@ _OPENING = frozenset("\"'“‘¿¡([{«「『（")  # noqa: RUF001  (the real m
 _SAID = frozenset("&%@#")  # marks that are words; so are the symbols of Unicode: + = € ...
 _STEP = 160  # samples of one loudness value: 10 ms
 _LOUD = 0.3  # of the way from the quietest to the loudest value, in decibels
-_LEAST_RANGE_DB = 6.0  # less than this between them: nothing can be told apart
-_LEAST = RATE // 25  # samples of the shortest word: 40 ms
+_MIN_RANGE_DB = 6.0  # less than this between them: nothing can be told apart
+_MIN_WORD = RATE // 25  # samples of the shortest word: 40 ms
 _GAP = 30  # steps of silence, 0.3 s, that no word has in it: what sounds after them belongs to the next
 _CLICK = 6  # steps of sound before such a silence that are too short for a word
 _LAST_WORD = RATE // 2  # the most that a last word is drawn out while the sound goes on
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """What one word's tokens decode to, with the space before it, and how many tokens they are."""
 
     text: str
@@ -50,7 +50,7 @@ class _Spoken:
 
 
 def words_of(
-    pieces: Sequence[Piece],
+    pieces: Sequence[TextPiece],
     path: Sequence[tuple[int, int]],
     probabilities: Sequence[float],
     samples: Samples,
@@ -69,7 +69,10 @@ def words_of(
     """
     spoken = _joined(pieces, _first_frames(path), probabilities, unspaced=language in UNSPACED)
     loud = loud_steps(samples)
-    spans = [_inside(max(0, said.start * FRAME - lead), max(0, said.end * FRAME - lead), loud) for said in spoken]
+    spans = [
+        _inside(max(0, said.start * ENCODER_FRAME - lead), max(0, said.end * ENCODER_FRAME - lead), loud)
+        for said in spoken
+    ]
     spans = _at_gaps(spans, loud)
     if final and spans:
         spans[-1] = (spans[-1][0], _until_quiet(spans[-1][1], loud))
@@ -86,7 +89,7 @@ def loud_steps(samples: Samples) -> NDArray[np.bool_]:
     np.square(samples, out=power[: len(samples)])
     decibels = 10 * np.log10(power.reshape(steps, _STEP).mean(axis=1) + 1e-10)
     quiet, full = np.percentile(decibels, (5, 95))
-    if full - quiet < _LEAST_RANGE_DB:
+    if full - quiet < _MIN_RANGE_DB:
         return np.ones(steps, dtype=np.bool_)
     return np.asarray(decibels > quiet + _LOUD * (full - quiet))
 
@@ -99,7 +102,7 @@ def _first_frames(path: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _joined(
-    pieces: Sequence[Piece], frames: Sequence[int], probabilities: Sequence[float], *, unspaced: bool
+    pieces: Sequence[TextPiece], frames: Sequence[int], probabilities: Sequence[float], *, unspaced: bool
 ) -> list[_Spoken]:
     """Words with the punctuation around them. Marks lend a word their time, never their probability."""
     spoken: list[_Spoken] = []
@@ -127,7 +130,7 @@ def _is_word(text: str) -> bool:
 
 
 def _parted(spans: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """The spans in order, none over another, all within 0..most, and none shorter than _LEAST where there is room.
+    """The spans in order, none over another, all within 0..most, and none shorter than _MIN_WORD where there is room.
 
     The attention can step over a short word: two of them begin in the same frame. It then gets a part of its longer
     neighbour.
@@ -139,15 +142,15 @@ def _parted(spans: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]
         earliest = min(max(last, begin), most)
         bounds.append([begin, earliest])
     for index, bound in enumerate(bounds):
-        lacking = _LEAST - (bound[1] - bound[0])
+        lacking = _MIN_WORD - (bound[1] - bound[0])
         if lacking <= 0:
             continue
         before = bounds[index - 1] if index else [0, bound[0]]
         after = bounds[index + 1] if index + 1 < len(bounds) else [most, most]
-        if after[1] - bound[1] >= 2 * _LEAST:
+        if after[1] - bound[1] >= 2 * _MIN_WORD:
             bound[1] += lacking
             after[0] = max(after[0], bound[1])
-        elif bound[0] - before[0] >= 2 * _LEAST:
+        elif bound[0] - before[0] >= 2 * _MIN_WORD:
             bound[0] -= lacking
             before[1] = min(before[1], bound[0])
     return [(first, last) for first, last in bounds]

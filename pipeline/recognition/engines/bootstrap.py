@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-MOST_THREADS = 8
+MAX_THREADS = 8
 """CTranslate2's small matrices do not fill more."""
 
-MOST_REPLICAS = 4
+MAX_REPLICAS = 4
 """Each keeps the memory of its calls."""
 
 _THREADS = (
@@ -71,13 +71,13 @@ def thread_count(wanted: int | None, model_bytes: int) -> int:
     """
     if wanted is not None:
         return wanted
-    most = next((threads for below, threads in _THREADS if model_bytes < below), MOST_THREADS)
+    most = next((threads for below, threads in _THREADS if model_bytes < below), MAX_THREADS)
     return max(1, min(cores() - 1, most))
 
 
 def replica_count(cores: int, threads: int) -> int:
     """How many calls of so many threads each can run at the same time."""
-    return max(1, min(cores // threads, MOST_REPLICAS))
+    return max(1, min(cores // threads, MAX_REPLICAS))
 
 
 def load_cuda() -> bool:

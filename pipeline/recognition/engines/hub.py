@@ -55,7 +55,7 @@ def cached(repository: str, cache_dir: Path | None) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Download:
+class ModelDownload:
     """A model to be downloaded into the cache."""
 
     model: str  # its name for readers

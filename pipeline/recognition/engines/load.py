@@ -13,7 +13,7 @@ from pipeline.recognition.engine import DecodeRequest, Engine, Heard
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.prompts import WINDOWS_S
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN, SPEECH, Fit, Trial, bundled_speech, fitting
+from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN_FITS, SPEECH, Fit, Trial, bundled_speech, fitting
 
 if TYPE_CHECKING:
     from pipeline.recognition.engines.whisper import WhisperEngine
@@ -166,13 +166,13 @@ def _whisper(settings: EngineSettings) -> Loaded:
 
 
 def _known(folder: Path) -> Fit | None:
-    """What suits the model in *folder*, if it is one of KNOWN. Only a file that has the size of one is read."""
+    """What suits the model in *folder*, if it is one of KNOWN_FITS. Only a file that has the size of one is read."""
     weights = folder / "model.bin"
     size = weights.stat().st_size
-    if size not in {known for known, _ in KNOWN.values()}:
+    if size not in {known for known, _ in KNOWN_FITS.values()}:
         return None
     with weights.open("rb") as file:
-        _, fit = KNOWN.get(hashlib.file_digest(file, "sha256").hexdigest(), (0, None))
+        _, fit = KNOWN_FITS.get(hashlib.file_digest(file, "sha256").hexdigest(), (0, None))
     return fit
 
 

@@ -8,11 +8,11 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engines.hub import BY_HAND, NEEDED, Download, Tell, cache_folder, cached
+from pipeline.recognition.engines.hub import BY_HAND, NEEDED, ModelDownload, Tell, cache_folder, cached
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PublishedModel:
     """A published model that has a short name."""
 
     repository: str  # on the Hugging Face hub
@@ -20,23 +20,23 @@ class Known:
     languages: int
 
 
-KNOWN: Mapping[str, Known] = {
-    "tiny": Known("Systran/faster-whisper-tiny", 75, 99),
-    "tiny.en": Known("Systran/faster-whisper-tiny.en", 75, 1),
-    "base": Known("Systran/faster-whisper-base", 145, 99),
-    "base.en": Known("Systran/faster-whisper-base.en", 145, 1),
-    "small": Known("Systran/faster-whisper-small", 484, 99),
-    "small.en": Known("Systran/faster-whisper-small.en", 484, 1),
-    "medium": Known("Systran/faster-whisper-medium", 1530, 99),
-    "medium.en": Known("Systran/faster-whisper-medium.en", 1530, 1),
-    "large-v1": Known("Systran/faster-whisper-large-v1", 3090, 99),
-    "large-v2": Known("Systran/faster-whisper-large-v2", 3090, 99),
-    "large-v3": Known("Systran/faster-whisper-large-v3", 3090, 100),
-    "large-v3-turbo": Known("mobiuslabsgmbh/faster-whisper-large-v3-turbo", 1620, 100),
-    "distil-small.en": Known("Systran/faster-distil-whisper-small.en", 332, 1),
-    "distil-medium.en": Known("Systran/faster-distil-whisper-medium.en", 790, 1),
-    "distil-large-v3": Known("Systran/faster-distil-whisper-large-v3", 1510, 1),
-    "distil-large-v3.5": Known("distil-whisper/distil-large-v3.5-ct2", 1510, 1),
+PUBLISHED: Mapping[str, PublishedModel] = {
+    "tiny": PublishedModel("Systran/faster-whisper-tiny", 75, 99),
+    "tiny.en": PublishedModel("Systran/faster-whisper-tiny.en", 75, 1),
+    "base": PublishedModel("Systran/faster-whisper-base", 145, 99),
+    "base.en": PublishedModel("Systran/faster-whisper-base.en", 145, 1),
+    "small": PublishedModel("Systran/faster-whisper-small", 484, 99),
+    "small.en": PublishedModel("Systran/faster-whisper-small.en", 484, 1),
+    "medium": PublishedModel("Systran/faster-whisper-medium", 1530, 99),
+    "medium.en": PublishedModel("Systran/faster-whisper-medium.en", 1530, 1),
+    "large-v1": PublishedModel("Systran/faster-whisper-large-v1", 3090, 99),
+    "large-v2": PublishedModel("Systran/faster-whisper-large-v2", 3090, 99),
+    "large-v3": PublishedModel("Systran/faster-whisper-large-v3", 3090, 100),
+    "large-v3-turbo": PublishedModel("mobiuslabsgmbh/faster-whisper-large-v3-turbo", 1620, 100),
+    "distil-small.en": PublishedModel("Systran/faster-distil-whisper-small.en", 332, 1),
+    "distil-medium.en": PublishedModel("Systran/faster-distil-whisper-medium.en", 790, 1),
+    "distil-large-v3": PublishedModel("Systran/faster-distil-whisper-large-v3", 1510, 1),
+    "distil-large-v3.5": PublishedModel("distil-whisper/distil-large-v3.5-ct2", 1510, 1),
 }
 """By short name. Any other model of the hub can be named as owner/name."""
 
@@ -52,7 +52,7 @@ _PULLED = "scribewire-pulled.txt"  # in the cache folder: the name of the model 
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class LocalModel:
     """A model whose files are on this machine."""
 
     name: str  # for readers
@@ -60,8 +60,8 @@ class Model:
     bundled: bool = False
 
 
-def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> Model:
-    """The model that *model* names: a folder, one of KNOWN, or owner/name on the hub.
+def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> LocalModel:
+    """The model that *model* names: a folder, one of PUBLISHED, or owner/name on the hub.
 
     What is not on this machine is downloaded, with a log line every few seconds. Raises ModelUnavailable at once for a
     wrong name or folder, after 12 s when the hub cannot be reached, after *download_wait_s* when it is too slow.
@@ -71,29 +71,29 @@ def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> Mod
         missing = [name for name in NEEDED if not (folder / name).is_file()]
         if missing:
             raise ModelUnavailable(f"the folder {model} holds no {missing[0]}. {BY_HAND}")
-        return Model(folder.name, folder)
+        return LocalModel(folder.name, folder)
     repository = repository_of(model)
-    return at_hand(model, cache_dir) or Model(
+    return at_hand(model, cache_dir) or LocalModel(
         _shown(model),
-        Download(model=model, repository=repository, cache_dir=cache_dir, wait_s=download_wait_s).run(),
+        ModelDownload(model=model, repository=repository, cache_dir=cache_dir, wait_s=download_wait_s).run(),
     )
 
 
 def repository_of(model: str) -> str:
     """Where the hub has *model*. Raises ModelUnavailable where that can be no model's name."""
-    repository = KNOWN[model].repository if model in KNOWN else model
+    repository = PUBLISHED[model].repository if model in PUBLISHED else model
     if repository.count("/") != 1 or repository.startswith(("/", ".", "~")):
-        names = ", ".join(KNOWN)
+        names = ", ".join(PUBLISHED)
         raise ModelUnavailable(f"there is no folder and no Whisper model called {model!r}; the names are {names}")
     return repository
 
 
-def at_hand(model: str, cache_dir: Path | None) -> Model | None:
+def at_hand(model: str, cache_dir: Path | None) -> LocalModel | None:
     """*model*, by its name, where it is bundled or in the cache. The network is not asked."""
     if model == BUNDLED and (folder := bundled_folder()) is not None:
-        return Model(BUNDLED, folder, bundled=True)
+        return LocalModel(BUNDLED, folder, bundled=True)
     folder = cached(repository_of(model), cache_dir)
-    return None if folder is None else Model(_shown(model), folder)
+    return None if folder is None else LocalModel(_shown(model), folder)
 
 
 def automatic(device: str, cache_dir: Path | None) -> list[str]:
@@ -106,14 +106,14 @@ def automatic(device: str, cache_dir: Path | None) -> list[str]:
     return [name for name in names if at_hand(name, cache_dir) is not None]
 
 
-def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> Model:
+def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> LocalModel:
     """Download *model* by its name unless it is on this machine; from now on it is taken where none is named.
 
     Raises ModelUnavailable.
     """
-    found = at_hand(model, cache_dir) or Model(
+    found = at_hand(model, cache_dir) or LocalModel(
         _shown(model),
-        Download(
+        ModelDownload(
             model=model,
             repository=repository_of(model),
             cache_dir=cache_dir,

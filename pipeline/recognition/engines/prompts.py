@@ -30,17 +30,17 @@ class Shape:
     final: bool
 
     @property
-    def most_tokens(self) -> int:
+    def max_tokens(self) -> int:
         """Tokens the answer may have. It bounds what a runaway loop costs; speech stays below 8 a second."""
         return min(_SAID_AT_MOST, (12 if self.final else 8) * self.window_s + 8)
 
 
-def window_for(samples: int, least_s: int = WINDOWS_S[0]) -> int:
+def window_for(samples: int, min_s: int = WINDOWS_S[0]) -> int:
     """The shortest of WINDOWS_S, in seconds, that holds so many samples and PAD_S of silence; else the longest.
 
-    It is never below *least_s*.
+    It is never below *min_s*.
     """
-    needed = max(samples + PAD_S * RATE, least_s * RATE)
+    needed = max(samples + PAD_S * RATE, min_s * RATE)
     return next((window for window in WINDOWS_S if needed <= window * RATE), WINDOWS_S[-1])
 
 

@@ -1,8 +1,8 @@
 """Words by the clock instead of by ear: the sandbox's engine, and what tests say the model would say.
 
-Word number n of the text is "spoken" from n * STEP to n * STEP + LENGTH on the stream's clock, whatever the audio
-holds, so the same stretch of a recording always gives the same words, however it was cut into windows; a word that
-a cut goes through is in neither window.
+Word number n of SCRIPT is "spoken" from n * WORD_STEP to n * WORD_STEP + WORD_LENGTH on the stream's clock, whatever
+the audio holds. So the same part of a recording always gives the same words, however it was cut into windows. A word
+that is cut in two is in neither window.
 """
 
 from collections.abc import Hashable, Sequence
@@ -11,13 +11,13 @@ from pipeline.audio import LONGEST_JOB, Samples, position
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.words import Word
 
-TEXT = (  # noqa: SIM905  a text is read as a text
+SCRIPT = (  # noqa: SIM905  a text is read as a text
     "This is the sandbox speaking. Every word stands where the clock says, not where a voice was heard. "
     "The same recording always gives the same words, so that your tests can rely on them."
 ).split()
 
-STEP = position(0.4)
-LENGTH = position(0.32)
+WORD_STEP = position(0.4)
+WORD_LENGTH = position(0.32)
 PROBABILITY = 0.99
 
 
@@ -27,11 +27,11 @@ class ScriptedEngine:
     name = "scripted"
     model = "scripted"
     languages = frozenset({"en"})
-    most = 8
+    max_batch = 8
     replicas = replicas_amid_speech = 1
-    job = LONGEST_JOB
+    longest_job = LONGEST_JOB
 
-    def __init__(self, text: Sequence[str] = TEXT) -> None:
+    def __init__(self, text: Sequence[str] = SCRIPT) -> None:
         """Say *text*, over and over."""
         self._text = tuple(text)
 
@@ -49,10 +49,12 @@ class ScriptedEngine:
 
     def _heard(self, request: DecodeRequest) -> Heard:
         """The words that lie wholly inside the window."""
-        first = -(-request.start // STEP)
-        last = (request.start + len(request.samples) - LENGTH) // STEP
+        first = -(-request.start // WORD_STEP)
+        last = (request.start + len(request.samples) - WORD_LENGTH) // WORD_STEP
         words = tuple(
-            Word(self._text[number % len(self._text)], number * STEP, number * STEP + LENGTH, PROBABILITY)
+            Word(
+                self._text[number % len(self._text)], number * WORD_STEP, number * WORD_STEP + WORD_LENGTH, PROBABILITY
+            )
             for number in range(first, last + 1)
         )
         return Heard(words, "en", 1.0, avg_logprob=-0.01, no_speech_prob=0.0)

@@ -21,7 +21,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.recognition.coverage import UNHEARD, unheard
 from pipeline.recognition.engine import DecodeRequest, Heard
-from pipeline.recognition.engines.alignment import Piece, words_of
+from pipeline.recognition.engines.alignment import TextPiece, words_of
 from pipeline.recognition.engines.bootstrap import (
     cores,
     keep_memory,
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 _SECOND_S = 20  # the least window of a second look
 _BEAM = 5  # of a final; partials are greedy
-_MOST = {"cpu": 1, "cuda": 24}  # on a CPU windows that share a call cost as much as alone, and wait for each other
+_MAX_BATCH = {"cpu": 1, "cuda": 24}  # on a CPU windows that share a call cost as much as alone, and wait for each other
 _TEXTS_REMEMBERED = 1024  # encoded prompts kept: each is asked for twice, by the scheduler and by the decoder
 _NO_REPEAT = 4  # tokens: what a loop is cut at when there is no other way left to look at it
 _ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding that word times may be sought in: the last word's end
@@ -118,7 +118,7 @@ class WhisperEngine:
         self.fit = fit
         self.device = chosen_device(device)
         self.compute_type = compute_type or ("float16" if self.device == "cuda" else "int8")
-        self.most = _MOST[self.device]
+        self.max_batch = _MAX_BATCH[self.device]
         try:
             per_call = thread_count(threads, (folder / "model.bin").stat().st_size)
             on_cpu = self.device == "cpu"
@@ -149,8 +149,8 @@ class WhisperEngine:
         self._tokens_of = lru_cache(_TEXTS_REMEMBERED)(self._encode_text)
 
     @property
-    def job(self) -> int:
-        return self.fit.job
+    def longest_job(self) -> int:
+        return self.fit.longest_job
 
     def bucket(self, request: DecodeRequest) -> Hashable:
         """The request's Shape: equal window, equal prompt length, equal search."""
@@ -243,7 +243,7 @@ class WhisperEngine:
             encoded.states,
             prompts,
             beam_size=_BEAM if shape.final else 1,
-            max_length=max_length(len(prompts[0]), shape.most_tokens),
+            max_length=max_length(len(prompts[0]), shape.max_tokens),
             return_scores=True,
             return_no_speech_prob=True,
             suppress_tokens=self._suppressed,
@@ -272,7 +272,7 @@ class WhisperEngine:
             seconds=len(request.samples) / RATE,
             avg_logprob=avg_logprob,
             no_speech_prob=result.no_speech_prob,
-            cut_off=len(tokens) >= shape.most_tokens,
+            cut_off=len(tokens) >= shape.max_tokens,
             voiced_s=_voiced_s(request),
         )
         return _Hypothesis(tokens, text, *language, avg_logprob, result.no_speech_prob, failed, *place)
@@ -328,7 +328,7 @@ class WhisperEngine:
         tokenizer = self._tokenizers[said.language]
         texts, tokens = tokenizer.split_to_word_tokens([*said.tokens, tokenizer.eot])
         return words_of(
-            [Piece(text, len(parts)) for text, parts in zip(texts[:-1], tokens[:-1], strict=True)],
+            [TextPiece(text, len(parts)) for text, parts in zip(texts[:-1], tokens[:-1], strict=True)],
             aligned.alignments,
             aligned.text_token_probs,
             request.samples,

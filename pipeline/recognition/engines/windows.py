@@ -53,7 +53,7 @@ class Fit:
     job_s: int  # the longest job that a file is cut into
 
     @property
-    def job(self) -> int:
+    def longest_job(self) -> int:
         return min(self.job_s * RATE, LONGEST_JOB)
 
     def window_s(self, samples: int, *, final: bool) -> int:
@@ -63,7 +63,7 @@ class Fit:
 
 FULL = Fit(30, 30, 28)
 
-KNOWN: Mapping[str, tuple[int, Fit]] = {
+KNOWN_FITS: Mapping[str, tuple[int, Fit]] = {
     "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a": (75_537_502, Fit(10, 15, 19)),  # tiny.en
     "8ad32b4c7ea723953becbebcbbbc182e913e7e2bce67c5ff47d53d1f641abfb7": (5_421_057, Fit(5, 5, 4)),  # the test model
 }
@@ -82,7 +82,7 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class Excerpt:
     """Audio to hear, and what is said in it."""
 
     voice: str
@@ -128,7 +128,7 @@ def bundled_speech(path: Path = SPEECH) -> list[Clip]:
         ]
 
 
-async def fitting(hear: Hear, clips: Sequence[Clip], *, most_s: float = MEASURING_S) -> tuple[Fit, list[Trial]]:
+async def fitting(hear: Hear, clips: Sequence[Clip], *, max_s: float = MEASURING_S) -> tuple[Fit, list[Trial]]:
     """The shortest windows in which a model errs no more than in any longer ones, and what was tried.
 
     Three things are judged, each on its own: partials by sentences cut off in their middle, finals by short utterances
@@ -138,10 +138,10 @@ async def fitting(hear: Hear, clips: Sequence[Clip], *, most_s: float = MEASURIN
     tails = [piece for clips in conditions for pair in pairwise(clips) for piece in _tails(*pair)]
     short = [piece for clips in conditions for clip in clips for piece in _utterances(clip)]
 
-    def jobs(fit: Fit) -> list[Piece]:
-        return [piece for clips in conditions for piece in _jobs(clips, fit.job)]
+    def jobs(fit: Fit) -> list[Excerpt]:
+        return [piece for clips in conditions for piece in _jobs(clips, fit.longest_job)]
 
-    measuring = _Measuring(hear, time.monotonic() + most_s)
+    measuring = _Measuring(hear, time.monotonic() + max_s)
     partials = [replace(FULL, partial_s=window_s) for window_s in WINDOWS_S]
     partial_s = (await measuring.least("partial", partials, lambda _: tails, final=False)).partial_s
     finals = [replace(FULL, final_s=window_s) for window_s in WINDOWS_S]
@@ -157,11 +157,11 @@ class _Measuring:
     def __init__(self, hear: Hear, until: float) -> None:
         self._hear = hear
         self._until = until
-        self._errors: dict[tuple[Piece, int, bool], int] = {}  # by piece and window: several fits share them
+        self._errors: dict[tuple[Excerpt, int, bool], int] = {}  # by piece and window: several fits share them
         self.trials: list[Trial] = []
 
     async def least(
-        self, kind: str, fits: Sequence[Fit], pieces: Callable[[Fit], Sequence[Piece]], *, final: bool
+        self, kind: str, fits: Sequence[Fit], pieces: Callable[[Fit], Sequence[Excerpt]], *, final: bool
     ) -> Fit:
         """The first of *fits*, which grow, that is no worse than any after it. The last where nothing can be told."""
         least, best = fits[-1], None
@@ -178,7 +178,7 @@ class _Measuring:
                 best = trial
         return least
 
-    async def _fill(self, trial: Trial, pieces: Sequence[Piece], best: Trial | None, *, final: bool) -> bool:
+    async def _fill(self, trial: Trial, pieces: Sequence[Excerpt], best: Trial | None, *, final: bool) -> bool:
         """Hear *pieces*; False when time is over, or when it is clear before the end that *best* is better."""
         for piece in pieces:
             if time.monotonic() > self._until:
@@ -239,7 +239,7 @@ def _by_telephone(clip: Clip) -> Clip:
     return replace(clip, samples=(np.sign(steps) * (256 ** np.abs(steps) - 1) / 255).astype(np.float32))
 
 
-def _utterances(clip: Clip) -> Iterator[Piece]:
+def _utterances(clip: Clip) -> Iterator[Excerpt]:
     """The clip in pieces of _SHORT_S, cut in its pauses."""
     cuts = [(0.0, 0), *clip.cuts, (len(clip.samples) / RATE, len(clip.words))]
     begin, first = cuts[0]
@@ -250,7 +250,7 @@ def _utterances(clip: Clip) -> Iterator[Piece]:
             begin, first = at, words
 
 
-def _tails(before: Clip, clip: Clip) -> Iterator[Piece]:
+def _tails(before: Clip, clip: Clip) -> Iterator[Excerpt]:
     """The clip as far as it had come when partials were asked: cut after a word that no pause follows.
 
     The end of the clip before it is in the window too, as live windows have it.
@@ -273,14 +273,14 @@ def _after_pause(samples: Samples) -> Samples:
     return np.concatenate([np.zeros(_PAUSE, np.float32), samples])
 
 
-def _piece(clip: Clip, begin: float, end: float, first: int, last: int) -> Piece:
+def _piece(clip: Clip, begin: float, end: float, first: int, last: int) -> Excerpt:
     samples = clip.samples[round(begin * RATE) : round(end * RATE)]
-    return Piece(clip.voice, clip.language, samples, " ".join(word[0] for word in clip.words[first:last]))
+    return Excerpt(clip.voice, clip.language, samples, " ".join(word[0] for word in clip.words[first:last]))
 
 
-def _jobs(clips: Iterable[Clip], longest: int) -> Iterator[Piece]:
+def _jobs(clips: Iterable[Clip], longest: int) -> Iterator[Excerpt]:
     """All clips of a voice joined, in jobs as long as they may be, cut in pauses."""
-    parts: list[Piece] = []
+    parts: list[Excerpt] = []
     for clip in clips:
         cuts = [(0.0, 0), *clip.cuts, (len(clip.samples) / RATE, len(clip.words))]
         for (begin, first), (end, last) in pairwise(cuts):
@@ -296,6 +296,6 @@ def _jobs(clips: Iterable[Clip], longest: int) -> Iterator[Piece]:
         yield _joined(parts)
 
 
-def _joined(parts: Sequence[Piece]) -> Piece:
+def _joined(parts: Sequence[Excerpt]) -> Excerpt:
     samples = np.concatenate([part.samples for part in parts])
     return replace(parts[0], samples=samples, said=" ".join(part.said for part in parts))
