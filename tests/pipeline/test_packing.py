@@ -63,14 +63,14 @@ def test_jobs_are_the_audio_they_say_in_order_and_within_the_limit(
 @settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS)
 def test_all_speech_is_inside_a_job(probabilities: list[float], options: PackingOptions) -> None:
-    """Two windows in a row are speech by the default options; a cut may fall between windows, never beside them."""
+    """Three windows in a row are speech by the default options. A cut may fall between windows, never beside them."""
     jobs = jobs_in(packed(sound(probabilities), probabilities, options))
     covered = np.zeros(len(probabilities) * WINDOW, bool)
     for job in jobs:
         covered[job.start : job.end] = True
-    for first in range(len(probabilities) - 1):
-        if min(probabilities[first : first + 2]) >= 0.5:
-            assert covered[first * WINDOW : (first + 2) * WINDOW].all()
+    for first in range(len(probabilities) - 2):
+        if min(probabilities[first : first + 3]) >= 0.5:
+            assert covered[first * WINDOW : (first + 3) * WINDOW].all()
 
 
 @settings(max_examples=40)
