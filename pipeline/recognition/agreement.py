@@ -178,8 +178,8 @@ def _same(one: Word, other: Word, apart: int) -> bool:
 
 def _lost(words: Sequence[Word], until: int, jump: int) -> bool:
     """Return whether the word times are wrong: a leap, or three words that all start in the last 0.1 s of the audio."""
-    leaps = any(after.end - before.end > jump for before, after in pairwise(words)) return leaps or sum(word.start >=
-    until - position(0.1) for word in words) >= 3  # noqa: PLR2004  the three of the docstring
+    leaps = any(after.end - before.end > jump for before, after in pairwise(words))
+    return leaps or sum(word.start >= until - position(0.1) for word in words) >= 3  # noqa: PLR2004  as above
 
 
 def _count_leading(words: Sequence[Word], holds: Callable[[Word], bool]) -> int:

@@ -7,9 +7,7 @@ from pipeline.recognition.engine import Heard
 from pipeline.words import Segment, Word
 
 LONG_PAUSE = round(0.8 * RATE)  # begins a new segment after any word
-SENTENCE_PAUSE = round(
-    0.2 * RATE
-)  # enough after a full stop; less follows an abbreviation or a number
+SENTENCE_PAUSE = round(0.2 * RATE)  # enough after a full stop; less follows an abbreviation or a number
 SENTENCE_ENDS = (".", "?", "!", "…", "。", "？", "！")  # noqa: RUF001  full-width marks end sentences too
 
 
