@@ -149,7 +149,7 @@ class StreamCore:
     @property
     def decode_due(self) -> bool:
         """Whether there is a window to recognise that is newer than the request in flight."""
-        return self._next() is not None
+        return self._choose_ask() is not None
 
     @property
     def behind(self) -> bool:
@@ -170,7 +170,7 @@ class StreamCore:
             raise ValueError("audio after finish()")
         self._window.append(window, speech=speech)
         idle = self._turns.first is None
-        self._tell(self._turns.receive(self.position, speech))
+        self._report(self._turns.receive(self.position, speech))
         if idle and self._turns.first is not None:
             self._begin(self._turns.first)
         elif idle:
@@ -180,7 +180,7 @@ class StreamCore:
 
     def finalize(self) -> None:
         """Decide all audio so far as if the speaker had stopped here. The stream continues."""
-        self._tell(self._turns.end(self.position))
+        self._report(self._turns.end(self.position))
 
     def finish(self, end: int | None = None) -> None:
         """End the audio; what came after *end* was padding. Continue to call decode_wanted() until *finished*."""
@@ -190,11 +190,11 @@ class StreamCore:
 
     def decode_wanted(self) -> DecodeRequest | None:
         """Return the next window to recognise, or None. It is in flight until answered, failed or withdrawn."""
-        ask = self._next() if self._in_flight is None else None
+        ask = self._choose_ask() if self._in_flight is None else None
         if ask is None:
             return None
         self._in_flight = ask
-        start = self._asked_from = self._start(ask)
+        start = self._asked_from = self._audio_start(ask)
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
             start=start,
@@ -206,11 +206,11 @@ class StreamCore:
 
     def withdraw(self) -> None:
         """Take the request in flight back, which the engine has not begun. A newer one can take its place."""
-        self._land()
+        self._take_in_flight()
 
     def receive_failure(self) -> None:
         """Note that the request in flight has failed. It is repeated, a final only ATTEMPTS times."""
-        ask = self._land()
+        ask = self._take_in_flight()
         self.counts.failures += 1
         self._failed += 1
         if ask.aim is _Aim.PARTIAL:
@@ -222,15 +222,15 @@ class StreamCore:
 
     def receive_hypothesis(self, heard: Heard) -> None:
         """Take the answer to the request in flight."""
-        ask = self._land()
+        ask = self._take_in_flight()
         self.counts.partials += ask.aim is _Aim.PARTIAL
         self.counts.finals += ask.aim is not _Aim.PARTIAL
         self._failed = 0
         if heard.rejected is not None:
             self.counts.rejected += 1
             heard = replace(heard, words=())
-        heard = replace(heard, words=self._spoken(ask, heard))
-        if ask.aim is _Aim.PARTIAL and not self._alone and self._missed(ask, heard):
+        heard = replace(heard, words=self._select_spoken(ask, heard))
+        if ask.aim is _Aim.PARTIAL and not self._alone and self._misses_speech(ask, heard):
             self._alone = True  # the next request has the same audio, without what came before the turn
             return
         self._learn_language(heard, ask)
@@ -241,12 +241,12 @@ class StreamCore:
         events, self._events = self._events, []
         return events
 
-    def _tell(self, events: list[SpeechStarted | SpeechEnded]) -> None:
+    def _report(self, events: list[SpeechStarted | SpeechEnded]) -> None:
         self._events += events
         if any(isinstance(event, SpeechEnded) for event in events):
             self._conclude_if_known()
 
-    def _next(self) -> _Ask | None:
+    def _choose_ask(self) -> _Ask | None:
         """Return the next request about the first turn, or None if there is nothing new."""
         turn = self._turns.first
         if turn is None:
@@ -268,7 +268,7 @@ class StreamCore:
             return _Ask(_Aim.PARTIAL, now, turn.voiced)
         return None
 
-    def _land(self) -> _Ask:
+    def _take_in_flight(self) -> _Ask:
         ask, self._in_flight = self._in_flight, None
         if ask is None:
             raise ValueError("no request is in flight")
@@ -283,16 +283,16 @@ class StreamCore:
         if not self._conclude_if_known():
             paused = ask.aim is _Aim.FINAL
             doubted = self._language is None
-            words = self._agreement.receive(heard.words, until=self._until(ask), paused=paused, doubted=doubted)
+            words = self._agreement.receive(heard.words, until=self._audio_end(ask), paused=paused, doubted=doubted)
             self._commit(words)
-            self._show()
+            self._report_pending()
 
     def _conclude_if_known(self) -> bool:
         """Close the first turn if it has ended and its last words were recognised. Return whether it was closed."""
         turn, ask, heard = self._turns.first, self._answered, self._last_words
         if turn is None or turn.open or ask is None or heard is None or ask.voiced < turn.voiced:
             return False
-        self._commit(self._agreement.conclude(heard.words, until=self._until(ask)))
+        self._commit(self._agreement.conclude(heard.words, until=self._audio_end(ask)))
         self._close(heard, forced=False)
         self._agreement.settle(ask.end)
         self._agreement.part()
@@ -305,14 +305,14 @@ class StreamCore:
     def _cut(self, ask: _Ask, heard: Heard) -> None:
         """End a segment that is too long: commit the words that are safe, and keep the rest for the next segment."""
         guard = self._options.agreement.guard
-        self._commit(self._agreement.conclude(heard.words, until=self._until(ask), guard=guard))
+        self._commit(self._agreement.conclude(heard.words, until=self._audio_end(ask), guard=guard))
         rest, edge = self._agreement.pending, ask.end - guard
         # A word that only seems to last long must not stop the stream from going on.
         self._agreement.settle(min(edge, max(rest[0].start, edge - position(2))) if rest else edge)
         self._close(heard, forced=True)
         self._segment_start = self._agreement.end
         self._forget(self._agreement.end - self._options.final)
-        self._show()
+        self._report_pending()
 
     def _begin(self, turn: Turn) -> None:
         """Start to decide *turn*, which is the first one now."""
@@ -324,7 +324,7 @@ class StreamCore:
     def _close(self, heard: Heard, *, forced: bool) -> None:
         """Close the segment, if it has words. Its two scores are those of the last hypothesis."""
         if not self._segment:
-            self._show()
+            self._report_pending()
             return
         segment = Segment(tuple(self._segment), heard.avg_logprob, heard.no_speech_prob)
         self._events.append(SegmentClosed(self.counts.segments, segment, forced))
@@ -340,7 +340,7 @@ class StreamCore:
             self._segment.extend(words)
             self._shown = ()
 
-    def _show(self) -> None:
+    def _report_pending(self) -> None:
         """Report the pending words if they have changed."""
         pending = self._agreement.pending
         texts = tuple(word.text for word in pending)
@@ -348,11 +348,11 @@ class StreamCore:
             self._events.append(Partial(pending, self.counts.segments))
             self._shown = texts
 
-    def _until(self, ask: _Ask) -> int:
+    def _audio_end(self, ask: _Ask) -> int:
         """Return where the audio of a request ends, without padding."""
         return ask.end if self._end is None else min(ask.end, self._end)
 
-    def _spoken(self, ask: _Ask, heard: Heard) -> tuple[Word, ...]:
+    def _select_spoken(self, ask: _Ask, heard: Heard) -> tuple[Word, ...]:
         """Return the words of *heard* at whose place somebody spoke, moved to where the speech was."""
         start = max(self._asked_from, self._window.start)
         speech = self._window.speech(start, ask.end)
@@ -374,7 +374,7 @@ class StreamCore:
             self._language = heard.language
             self._events.append(LanguageDetected(heard.language, probability))
 
-    def _start(self, ask: _Ask) -> int:
+    def _audio_start(self, ask: _Ask) -> int:
         """Return where the audio of a request begins: as early as its length allows, between two decided words."""
         options, turn, kept = self._options, self._turns.first, self._agreement.kept
         assert turn is not None
@@ -392,7 +392,7 @@ class StreamCore:
         short = [(at, pause) for at, pause in cuts if ask.end - at <= length] or cuts[-1:]
         return next((at for at, pause in short if pause >= options.pause), short[0][0])
 
-    def _missed(self, ask: _Ask, heard: Heard) -> bool:
+    def _misses_speech(self, ask: _Ask, heard: Heard) -> bool:
         """Return whether *heard* began before the first turn, and has no words for speech in that turn."""
         turn = self._turns.first
         assert turn is not None

@@ -61,11 +61,9 @@ class Voicing:
     def _move_to_speech(self, strays: list[Word], before: Sequence[Word], bound: int) -> list[Word]:
         """Return words at silent places, moved to the free speech between their neighbours, if there is enough."""
         free = self._voiced_frames(before[-1].end if before else self._start, bound)
-        return (
-            _spread(strays, self._at(free[0]), self._at(free[-1] + 1))
-            if strays and len(free) >= MIN_FREE_FRAMES
-            else []
-        )
+        if not strays or len(free) < MIN_FREE_FRAMES:
+            return []
+        return _spread(strays, self._at(free[0]), self._at(free[-1] + 1))
 
     def _voiced_frames(self, start: int, end: int) -> list[int]:
         """Return the frames with speech that lie in start..end by more than half, or the frame of *start* == *end*."""

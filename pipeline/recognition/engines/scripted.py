@@ -1,4 +1,4 @@
-"""Words by the clock instead of by ear: the sandbox's engine, and what tests say the model would say.
+"""An engine without a model: it says the words of a script at fixed times. The sandbox and tests use it.
 
 Word number n of SCRIPT is "spoken" from n * WORD_STEP to n * WORD_STEP + WORD_LENGTH on the stream's clock, whatever
 the audio holds. So the same part of a recording always gives the same words, however it was cut into windows. A word
@@ -11,7 +11,7 @@ from pipeline.audio import LONGEST_JOB, Samples, position
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.words import Word
 
-SCRIPT = (  # noqa: SIM905  a text is read as a text
+SCRIPT = (  # noqa: SIM905  a list of words would be hard to read
     "This is the sandbox speaking. Every word stands where the clock says, not where a voice was heard. "
     "The same recording always gives the same words, so that your tests can rely on them."
 ).split()
@@ -22,7 +22,7 @@ PROBABILITY = 0.99
 
 
 class ScriptedEngine:
-    """An Engine without a model."""
+    """See pipeline.recognition.engine.Engine for the contract of its public names."""
 
     name = "scripted"
     model = "scripted"
@@ -32,7 +32,7 @@ class ScriptedEngine:
     longest_job = LONGEST_JOB
 
     def __init__(self, text: Sequence[str] = SCRIPT) -> None:
-        """Say *text*, over and over."""
+        """Say the words of *text*, over and over."""
         self._text = tuple(text)
 
     def bucket(self, request: DecodeRequest) -> Hashable:
@@ -41,14 +41,14 @@ class ScriptedEngine:
     def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
         return [self._heard(request) for request in requests]
 
-    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  the role's name
+    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  Engine gives the name
         return "en", 1.0
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there is nothing to free."""
 
     def _heard(self, request: DecodeRequest) -> Heard:
-        """The words that lie wholly inside the window."""
+        """Return the words that lie in the window as a whole."""
         first = -(-request.start // WORD_STEP)
         last = (request.start + len(request.samples) - WORD_LENGTH) // WORD_STEP
         words = tuple(
