@@ -12,7 +12,7 @@ from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.bootstrap import (
     MAX_REPLICAS,
     MAX_THREADS,
-    polite_threads,
+    lower_thread_priority,
     replica_count,
     thread_count,
 )
@@ -120,7 +120,7 @@ def test_a_thread_of_python_is_never_slowed() -> None:
         if sys.platform == "linux":
             levels.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
-    with polite_threads():
+    with lower_thread_priority():
         thread = threading.Thread(target=work)
         thread.start()
     stop.set()

