@@ -67,7 +67,7 @@ def test_whoever_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
 
 
 def test_a_download_that_takes_too_long_says_how_far_it_came(tmp_path: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="came in time; starting again goes on from there"):
+    with pytest.raises(ModelUnavailable, match="came in time; the next attempt continues from there"):
         downloaded(tmp_path, wait_s=0.0)
 
 

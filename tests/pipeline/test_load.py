@@ -128,7 +128,7 @@ def test_notes_that_cannot_be_written_are_no_reason_to_fail(
     assert loaded.unfitted is not None
     assert asyncio.run(loaded.unfitted.run(at_once)) == QUICK
     loaded.engine.close()
-    assert "could not note" in caplog.text
+    assert "the measurement cannot be stored" in caplog.text
 
 
 def folder_of(model: str) -> Path:
