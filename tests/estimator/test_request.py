@@ -1,3 +1,5 @@
+"""Tests of request.py: every member of a request, its limits, and all faults at once."""
+
 import json
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -21,7 +23,7 @@ from estimator.request import (
 
 
 def refused(**members: object) -> Fault:
-    """The one problem of a request that is right but for *members*."""
+    """Return the only fault of a request that is valid except for *members*."""
     with pytest.raises(InvalidRequest) as caught:
         parse_request({"prompt": "hi", **members})
     (problem,) = caught.value.problems

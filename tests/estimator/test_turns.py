@@ -1,3 +1,5 @@
+"""Tests of turns.py: the formulas of a run against call-by-call arithmetic."""
+
 from dataclasses import replace
 from decimal import Decimal
 
@@ -21,7 +23,7 @@ PROMPT = TextCount(2000, exact=True, non_ascii_share=0.0)
 
 
 def worked(turns: int, cache: str = "auto", complexity: str = "medium") -> Spread[Run]:
-    """The worked example of the model: gpt-5-mini, 2,000 tokens, framing 7."""
+    """Run the worked example: gpt-5-mini, 2,000 tokens, framing 7."""
     request = EstimateRequest(prompt="", agent_turns=turns, cache=cache, complexity=complexity)
     family = FAMILIES["openai"]
     ways = scenarios(request, prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=True)
@@ -50,7 +52,7 @@ def test_the_worked_example_at_other_lengths(turns: int, cache: str, cost: str) 
 
 
 def test_each_call_of_the_worked_example() -> None:
-    """Five calls are what four are, and the fifth: its numbers are the differences."""
+    """The numbers of the fifth call are the differences between runs of five and of four calls."""
     inputs, cached = [], []
     before = Usage(input=0)
     for turns in range(1, 6):
@@ -70,7 +72,7 @@ def run_of(turns: int, *, most: int) -> Run:
 
 
 def by_the_book(way: Scenario, card: RateCard, limits: ModelLimits, turns: int) -> tuple[Usage, Decimal, int | None]:
-    """The model's formulas, one call after the other, in Decimal."""
+    """Compute the formulas of turns.py one call after the other, in Decimal."""
     caching = way.hit_percent > 0 and turns > 1 and card.reads_cache
     total, usage, before = Decimal(0), Usage(input=0), None
     for turn in range(1, turns + 1):
@@ -141,7 +143,7 @@ def test_floor_sum_is_the_sum_of_the_floors(terms: int, divisor: int, step: int,
 
 
 def test_the_tier_is_picked_for_each_call_alone() -> None:
-    """gpt-6.1-sol: five calls of 60,000 tokens cost $0.60, and $1.20 if they were summed first."""
+    """gpt-6.1-sol: five calls of 60,000 tokens cost $0.60, but $1.20 if their tokens were added first."""
     sol = RateCard(bands=(rates("2", "0.1", "2.5", "10"), rates("4", "0.2", "5", "15")), thresholds=(272_000,))
     call = Scenario(first_input=60_000, visible=0, reasoning=0, growth=0, hit_percent=0)
     assert run(call, sol, ModelLimits(), 5).cost == Decimal("0.6")
@@ -194,7 +196,7 @@ def test_an_answer_is_cut_to_the_models_longest_reasoning_first() -> None:
 def test_reasoning_follows_the_visible_answer(
     visible: int,
     reasoning: str,
-    reasons: bool | None,  # noqa: FBT001
+    reasons: bool | None,  # noqa: FBT001  a column of the table
     spread: tuple[int, int, int],
 ) -> None:
     family = FAMILIES["openai"]
@@ -224,7 +226,7 @@ def test_the_budget_buys_the_longest_run_that_costs_no_more(
 ) -> None:
     card = replace(
         card, bills_writes=False
-    )  # drawn cards may write below plain input: a longer run could then be cheaper
+    )  # otherwise a card may write the cache below plain input, and a longer run could be cheaper
     fits = turns_within(budget, way, card, limits)
     assert fits == 0 or run(way, card, limits, fits).cost <= budget
     longer = run(way, card, limits, fits + 1)

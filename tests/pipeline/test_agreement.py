@@ -1,3 +1,5 @@
+"""Tests of agreement.py: which words of successive hypotheses are committed, and that each is committed once."""
+
 from dataclasses import replace
 from itertools import pairwise
 
@@ -109,7 +111,7 @@ def test_nothing_before_a_settled_place_is_committed():
 
 
 def test_lost_alignment_needs_agreement():
-    """Three words on the last tenth of a second say that their times are not to be trusted."""
+    """Three words in the last tenth of a second show that their times are wrong."""
     words = [*said("a b", probability=0.95), *said("c d e", start=3.95, each=0.01, probability=0.95)]
     assert Agreement(OPTIONS).receive(words, until=position(4)) == ()
     agreement = Agreement(OPTIONS)
@@ -158,7 +160,7 @@ def test_committed_words_go_forward_in_time_whatever_is_heard(steps):
 
 @given(st.integers(1, 30), st.floats(0.0, 0.15))
 def test_a_concluded_text_is_heard_again_without_repeating_a_word(count, shift):
-    """Times may move by a little and texts may change: what is committed is not committed twice."""
+    """Times may move a little and texts may change, but no word is committed twice."""
     words = said(" ".join(f"w{n}" for n in range(count + 3)))
     agreement = Agreement(OPTIONS)
     agreement.conclude(words[:count], until=words[count - 1].end)

@@ -1,4 +1,4 @@
-"""Tokens and their frames become words: punctuation, scripts, pauses, and times that never leave the window."""
+"""Tests of alignment.py: words with punctuation, in all scripts, with times that never leave the window."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ from pipeline.words import Word, written
 
 
 def sound(*parts: tuple[float, float]) -> Samples:
-    """Stretches of (seconds, loudness)."""
+    """Return a sound of stretches (seconds, loudness)."""
     rng = np.random.default_rng(1)
     return np.concatenate(
         [(rng.standard_normal(round(seconds * RATE)) * loudness).astype(np.float32) for seconds, loudness in parts]
@@ -30,7 +30,7 @@ def heard(
     final: bool = True,
     start: int = 0,
 ) -> tuple[Word, ...]:
-    """Words of one token each; *begins_s* has one more entry: where the end token begins."""
+    """Return words of one token each. *begins_s* has one more entry, for the end token."""
     return words_of(
         [TextPiece(text, 1) for text in texts],
         [(token, round(begin * RATE / ENCODER_FRAME)) for token, begin in enumerate(begins_s)],
@@ -42,7 +42,7 @@ def heard(
     )
 
 
-STEADY = sound((2.0, 0.1))  # nothing quiet in it: times are the attention's
+STEADY = sound((2.0, 0.1))  # without silence, so the times are those of the attention
 
 
 def texts(words: tuple[Word, ...]) -> list[str]:
@@ -145,7 +145,7 @@ def alignments(draw: st.DrawFn) -> tuple[list[str], list[float], Samples]:
 def test_words_are_in_order_inside_the_window_and_no_letter_is_lost(
     case: tuple[list[str], list[float], Samples],
     language: str,
-    final: bool,  # noqa: FBT001
+    final: bool,  # noqa: FBT001  hypothesis fills it
 ) -> None:
     pieces, begins, samples = case
     words = heard(pieces, begins, samples, language=language, final=final, start=500)

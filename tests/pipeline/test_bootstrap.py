@@ -1,4 +1,4 @@
-"""What is set up for CTranslate2, seen from inside a process of its own, and how its threads are treated."""
+"""Tests of bootstrap.py in separate processes: what it sets up for CTranslate2, and the priority of its threads."""
 
 import os
 import platform
@@ -39,7 +39,7 @@ def test_what_the_user_chose_is_left() -> None:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator is set up")
 def test_large_buffers_come_from_memory_that_is_kept() -> None:
-    """Not from a mapping of their own, which would be given back and faulted in again at every call."""
+    """A mapping of its own would be returned and faulted in again in every call."""
     mapped = (
         "import ctypes\n"
         "libc = ctypes.CDLL(None)\n"

@@ -1,3 +1,5 @@
+"""Tests of crossing.py: messages between server and decoder survive the way, and broken ones are refused."""
+
 import numpy as np
 import orjson
 import pytest

@@ -1,4 +1,4 @@
-"""Downloads: from a hub that answers, is silent, or does not know the model."""
+"""Tests of downloads: from a hub that answers, one that is silent, and one that does not know the model."""
 
 import logging
 import socket

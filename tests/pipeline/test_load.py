@@ -1,4 +1,4 @@
-"""Which engine the settings give, and what is remembered of a model."""
+"""Tests of load.py: which engine the settings give, and what is remembered about a model."""
 
 import asyncio
 import hashlib
@@ -40,12 +40,12 @@ QUICK = Fit(7, 10, 14)
 def windows(cache: Path, model: str = MODEL, *, wanted: Any = "auto") -> tuple[Fit, Fitting | None]:
     loaded = choose(EngineSettings(engine="whisper", model=model, windows=wanted, cache_dir=cache))
     loaded.engine.close()
-    return loaded.engine.fit, loaded.unfitted  # type: ignore[attr-defined]
+    return loaded.engine.fit, loaded.unfitted  # type: ignore[attr-defined]  # a WhisperEngine
 
 
 @pytest.fixture
 def strange(tmp_path: Path) -> str:
-    """A model that nobody knows: the test model with a byte more."""
+    """Return an unknown model: the test model with one more byte."""
     folder = tmp_path / "strange"
     shutil.copytree(MODEL, folder)
     with (folder / "model.bin").open("ab") as weights:
@@ -54,7 +54,7 @@ def strange(tmp_path: Path) -> str:
 
 
 def measuring(monkeypatch: pytest.MonkeyPatch, found: Fit) -> list[Heard]:
-    """Stands in for what takes minutes: hears one request, and finds *found*."""
+    """Replace the measurement, which takes minutes, by one that recognises one request and returns *found*."""
     heard: list[Heard] = []
 
     async def fitting(hear: Any, clips: Any) -> tuple[Fit, list[Trial]]:
@@ -92,10 +92,10 @@ def test_an_unknown_model_hears_in_full_windows_until_it_was_measured_once(
 ) -> None:
     heard = measuring(monkeypatch, QUICK)
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
-    assert loaded.engine.fit == FULL  # type: ignore[attr-defined]
+    assert loaded.engine.fit == FULL  # type: ignore[attr-defined]  # a WhisperEngine
     assert loaded.unfitted is not None
     assert asyncio.run(loaded.unfitted.run(at_once)) == QUICK
-    assert (len(heard), loaded.engine.fit) == (1, QUICK)  # type: ignore[attr-defined]
+    assert (len(heard), loaded.engine.fit) == (1, QUICK)  # type: ignore[attr-defined]  # a WhisperEngine
     loaded.engine.close()
     assert windows(tmp_path, strange) == (QUICK, None)
 
@@ -144,7 +144,7 @@ def digest_of(model: str) -> str:
 
 @pytest.fixture
 def lonely(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A hub that nobody may speak to: it never answers."""
+    """Set a hub that never answers, so that no test can use it."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")

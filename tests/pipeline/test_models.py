@@ -1,4 +1,4 @@
-"""Which model a name stands for, which one is taken where none is named, and that the bundled one is the real one."""
+"""Tests of models.py: names of models, the choice when none is named, and that the bundled one is genuine."""
 
 import shutil
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A hub that has two models."""
+    """Yield a hub with two models."""
     with hub({PUBLISHED["small"].repository: FILES, "somebody/whisper-of-mine": FILES}) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")

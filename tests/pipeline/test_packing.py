@@ -1,3 +1,5 @@
+"""Tests of packing.py: decode jobs contain all speech, in order, within their limits."""
+
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +26,7 @@ OPTIONS = st.builds(
 
 
 def sound(probabilities: list[float], last: int = WINDOW) -> Samples:
-    """Audio whose samples are all different, so that a job shows where it was cut."""
+    """Return audio whose samples are all different, so that a job shows where it was cut."""
     count = (len(probabilities) - 1) * WINDOW + last
     return np.linspace(0.1, 0.9, count, dtype=np.float32)
 

@@ -1,3 +1,5 @@
+"""Tests of pcm.py: every encoding of raw audio, in pieces of any size."""
+
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +23,7 @@ def decoded(data: bytes, encoding: Encoding, *, rate: int = RATE, channels: int 
 
 @pytest.mark.parametrize(("encoding", "codec"), [("mulaw", "pcm_mulaw"), ("alaw", "pcm_alaw")])
 def test_companded_samples_have_the_values_of_the_standard(encoding: Encoding, codec: str) -> None:
-    """All 256 codes, against FFmpeg's decoder of G.711."""
+    """Compares all 256 codes with FFmpeg's decoder of G.711."""
     codes = bytes(range(256))
     reader: Any = av.CodecContext.create(codec, "r")
     reader.sample_rate, reader.layout = 8000, "mono"
@@ -79,4 +81,4 @@ def test_what_no_client_may_send_is_refused() -> None:
         ("mulaw", RATE, 3),
     ):
         with pytest.raises(ValueError, match="no raw audio"):
-            PcmDecoder(encoding, rate=rate, channels=channels)  # type: ignore[arg-type]  # that is the point
+            PcmDecoder(encoding, rate=rate, channels=channels)  # type: ignore[arg-type]  # wrong on purpose

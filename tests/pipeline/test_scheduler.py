@@ -1,4 +1,4 @@
-"""Whose window is heard next, with whom, and what happens when the model fails, hangs or has too much to do."""
+"""Tests of scheduler.py: which windows are recognised next and together, and failing, hanging and busy models."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from pipeline.recognition.scheduler import Overloaded, Scheduler, Urgency
 
 @dataclass
 class Model:
-    """An engine whose calls wait until they are let go; it notes who shared which call."""
+    """An engine whose calls wait until they are released. It records the requests of each call."""
 
     max_batch: int = 4
     name: str = "script"
@@ -47,7 +47,7 @@ class Model:
 
 
 class Clock:
-    """Stands in for the time module."""
+    """Replaces the time module."""
 
     now = 1000.0
 
@@ -60,7 +60,7 @@ clock = Clock()
 
 @pytest.fixture
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scheduler's time stands still until *clock* is moved."""
+    """Stop the scheduler's time; it moves only with *clock*."""
     monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
 
 
@@ -79,12 +79,12 @@ async def asked(
 
 
 def run(body: Callable[[Model, Scheduler], object], **settings: object) -> Model:
-    model = Model(**settings)  # type: ignore[arg-type]
+    model = Model(**settings)  # type: ignore[arg-type]  # settings of several types
 
     async def whole() -> None:
         scheduler = Scheduler(model)
         try:
-            await body(model, scheduler)  # type: ignore[misc]
+            await body(model, scheduler)  # type: ignore[misc]  # any coroutine
         finally:
             for _ in range(100):
                 model.gate.release()
@@ -203,9 +203,9 @@ def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
             await scheduler.hear(window(2), tenant="a")
         with pytest.raises(Overloaded):
             scheduler.admit()
-        scheduler._longest_call_s = 60.0  # only the hang was to be noticed soon
+        scheduler._longest_call_s = 60.0  # later calls may take longer than the one that hangs
         model.gate.release(2)
-        while not scheduler.healthy:  # noqa: ASYNC110  it tells nobody
+        while not scheduler.healthy:  # noqa: ASYNC110  no event tells of it
             await asyncio.sleep(0.01)
         assert (await scheduler.hear(window(3), tenant="a")).avg_logprob == -3
 
@@ -213,7 +213,7 @@ def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
 
 
 class Speakers:
-    """Live sessions that ask again as soon as they are answered, of a model that hears one at a time."""
+    """Live sessions that send a request after each answer, to a model that takes one at a time."""
 
     def __init__(self, model: Model, scheduler: Scheduler, count: int) -> None:
         self._model, self._scheduler, self._count = model, scheduler, count
@@ -268,7 +268,7 @@ def test_partials_that_starve_behind_finals_keep_new_sessions_out() -> None:
             finals = await asked(scheduler, (number, "b", Urgency.FINAL))
             clock.now += 0.4
             model.gate.release()
-            while len(model.calls) < number:  # noqa: ASYNC110  it tells nobody that the next call has begun
+            while len(model.calls) < number:  # noqa: ASYNC110  no event tells of a new call
                 await asyncio.sleep(0.001)
         with pytest.raises(Overloaded):
             scheduler.admit()
@@ -326,7 +326,7 @@ def test_the_utilisation_rises_with_work_and_falls_with_rest() -> None:
 def test_a_files_calls_are_short_while_people_speak() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         async def calls(*orders: tuple[int, str, Urgency]) -> list[int]:
-            """How many windows each call took."""
+            """Return how many windows each call had."""
             before = len(model.calls)
             tasks = await asked(scheduler, *orders)  # the first call has begun, the others wait
             model.gate.release(len(tasks))
@@ -347,7 +347,7 @@ def test_a_files_calls_are_short_while_people_speak() -> None:
         clock.now += 60.0
         assert await calls(*files) == [1, 4, 4]
         window_s = 1.0
-        assert (await calls(*files, *files, *files))[5:8] == [2, 2, 2]  # it learned what a window takes
+        assert (await calls(*files, *files, *files))[5:8] == [2, 2, 2]  # it has learned how long a window takes
 
     run(body)
 
@@ -467,7 +467,7 @@ def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:
         await asyncio.sleep(0.05)
         assert not scheduler.healthy, "the other one still hangs"
         model.gate.release(2)
-        while not scheduler.healthy:  # noqa: ASYNC110  it tells nobody
+        while not scheduler.healthy:  # noqa: ASYNC110  no event tells of it
             await asyncio.sleep(0.01)
         assert (await scheduler.hear(window(5), tenant="a")).avg_logprob == -5
 
@@ -486,8 +486,8 @@ def test_other_work_of_the_model_has_its_turn_too() -> None:
 
 
 async def begun(model: Model, calls: int) -> None:
-    """Until so many calls have begun."""
-    while len(model.calls) < calls:  # noqa: ASYNC110  it tells nobody
+    """Wait until so many calls have begun."""
+    while len(model.calls) < calls:  # noqa: ASYNC110  no event tells of it
         await asyncio.sleep(0.001)
 
 

@@ -1,4 +1,4 @@
-"""The engine without a model: words by the clock."""
+"""Tests of scripted.py: the engine without a model says its words at fixed times."""
 
 import numpy as np
 from hypothesis import given

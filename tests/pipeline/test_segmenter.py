@@ -1,3 +1,5 @@
+"""Tests of segmenter.py: spans of speech begin and end where the probabilities say."""
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,7 +75,7 @@ def test_a_span_is_widened_on_both_sides_and_ends_after_the_silence() -> None:
         for event in segmenter.receive(speech):
             seen[number + 1] = event
     assert seen == {
-        23: SpeechStarted(20 * WINDOW - options.pad),  # heard for three windows
+        23: SpeechStarted(20 * WINDOW - options.pad),  # speech for three windows
         40: SpeechEnded(30 * WINDOW + options.pad),
     }
 

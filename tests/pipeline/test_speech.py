@@ -1,4 +1,4 @@
-"""From a recording's samples to decode jobs, on the real clips and the real voice detector."""
+"""Tests of speech.py: decode jobs of the real clips with the real voice detector."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,3 +1,5 @@
+"""Tests of voicing.py: word times are corrected by the speech, and words without speech are dropped."""
+
 from itertools import pairwise
 
 from hypothesis import given
@@ -11,12 +13,12 @@ START = 10 * WINDOW
 
 
 def voicing(pattern: str) -> Voicing:
-    """One character a frame: # is voice, . is silence. The first frame is number 10 of the stream."""
+    """Return a Voicing of a pattern in which # is a frame of speech and . one of silence. It starts at frame 10."""
     return Voicing(START, [mark == "#" for mark in pattern])
 
 
 def words(*spans: tuple[str, float, float]) -> list[Word]:
-    """Words from (text, first frame, frame after the last) counted like the characters of the pattern."""
+    """Return words of (text, first frame, frame after the last), counted like the characters of the pattern."""
     return [Word(text, round(START + start * WINDOW), round(START + end * WINDOW), 0.9) for text, start, end in spans]
 
 
@@ -49,7 +51,7 @@ def test_a_word_after_the_last_sound_is_dropped():
 
 
 def test_a_word_that_shrank_to_nothing_at_the_edge_is_found_where_the_voice_is():
-    """A single short word: its alignment collapsed at the start of the window, before it was spoken."""
+    """The times of a single short word fell together at the start of the window, before it was spoken."""
     assert voicing("......#####..").placed(words(("Signal", 0, 1))) == words(("Signal", 6, 11))
 
 

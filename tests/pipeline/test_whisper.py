@@ -1,4 +1,4 @@
-"""The Whisper engine on a real, very small model: what it hears, when, and that company changes nothing."""
+"""Tests of the Whisper engine on a real but very small model: words, times, and requests that share a call."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ from pipeline.words import Word, written
 from tests.pipeline.sounds import CLIPS, SPEECH, read
 
 bootstrap.prepare()
-from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  (after prepare(), as load() does)
+from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  after prepare(), as in load.py
 
 MODEL = SPEECH / "tiny-whisper"
 SHORT = next(fit for size, fit in KNOWN_FITS.values() if size == (MODEL / "model.bin").stat().st_size)
@@ -44,7 +44,7 @@ def engine() -> Iterator[WhisperEngine]:
 
 @pytest.fixture(scope="module")
 def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
-    """The decode jobs of each known clip, as a file's are."""
+    """Return the decode jobs of each known clip, as a file has them."""
     detector, options = VoiceDetector(), packing(engine)
     return {
         clip["file"]: [
@@ -58,7 +58,7 @@ def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
 
 @pytest.fixture(scope="module")
 def alone(engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]]) -> dict[str, list[Heard]]:
-    """What each job says when it has the call for itself."""
+    """Return the answer to each job alone in a call."""
     return {name: [engine.hear([request])[0] for request in requests] for name, requests in jobs.items()}
 
 
@@ -75,7 +75,7 @@ def request(samples: Samples, **settings: Any) -> DecodeRequest:
 
 
 def same(one: Heard, two: Heard) -> bool:
-    """Equal in all but rounding: CTranslate2 pads token lists of one alignment call, and adds in another order."""
+    """Return whether both are equal except for rounding: a call pads token lists, and adds in another order."""
 
     def bare(heard: Heard) -> Heard:
         words = tuple(replace(word, probability=0.0) for word in heard.words)
@@ -133,7 +133,7 @@ def test_words_are_in_order_inside_their_window_with_some_length(
 def test_company_in_a_call_changes_nothing(
     engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[Heard]]
 ) -> None:
-    """English and Spanish, with and without a language given, in one call and in any order."""
+    """English and Spanish, with and without a given language, in one call and in any order."""
     pairs = [(job, heard) for name in jobs for job, heard in zip(jobs[name], alone[name], strict=True)]
     by_bucket: dict[Any, list[tuple[DecodeRequest, Heard]]] = {}
     for index, (job, heard) in enumerate(pairs):
@@ -145,7 +145,7 @@ def test_company_in_a_call_changes_nothing(
             group = members[first : first + TOGETHER]
             for heard, (job, expected) in zip(engine.hear([job for job, _ in group]), group, strict=True):
                 if job.language is not None:
-                    heard = replace(heard, language_probability=expected.language_probability)  # noqa: PLW2901
+                    heard = replace(heard, language_probability=expected.language_probability)  # noqa: PLW2901  the compared copy
                 assert same(heard, expected)
 
 
@@ -197,7 +197,7 @@ def test_the_least_windows_of_partials_and_finals_are_the_fits(
 ) -> None:
     def window_s(seconds: float, *, final: bool) -> int:
         shape = engine.bucket(request(np.zeros(round(seconds * RATE), np.float32), final=final))
-        return shape.window_s  # type: ignore[attr-defined, no-any-return]
+        return shape.window_s  # type: ignore[attr-defined, no-any-return]  # a bucket is a Shape
 
     monkeypatch.setattr(engine, "fit", Fit(10, 15, 19))
     assert [window_s(seconds, final=False) for seconds in (1, 9, 9.1, 14.1, 29.9)] == [10, 10, 15, 20, 30]
@@ -208,7 +208,7 @@ def test_the_least_windows_of_partials_and_finals_are_the_fits(
 def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(
     engine: WhisperEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were put together when both fitted into the same window."""
+    """They were grouped when both fitted into the same window."""
     samples = clip("espeak/en_07.flac")
     short, long = request(samples[: 2 * RATE]), request(samples)
     monkeypatch.setattr(engine, "fit", FULL)
@@ -220,7 +220,7 @@ def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(
 
 
 def test_a_doubtful_final_is_heard_anew(engine: WhisperEngine) -> None:
-    """Cut at this sample, the first word is taken for another; a longer look a moment later hears it right."""
+    """If it is cut at this sample, the first word is wrong; the second look, a moment later, gets it right."""
     rest = clip("espeak/es_11.flac")[round(6.721 * RATE) : round(8.14 * RATE)]
     (heard,) = engine.hear([request(rest, language="es")])
     assert written(heard.words) == "¿Es frío esta noche?"

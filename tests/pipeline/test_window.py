@@ -1,3 +1,5 @@
+"""Tests of window.py: which frames it holds, returns and forgets."""
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from pipeline.recognition.window import MAX_FRAMES, Window
 
 
 def frame(number: int) -> np.ndarray:
-    """A frame whose samples say where they belong in the stream."""
+    """Return a frame whose samples tell its place in the stream."""
     return np.arange(number * WINDOW, (number + 1) * WINDOW, dtype=np.float32)
 
 

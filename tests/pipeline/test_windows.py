@@ -1,4 +1,4 @@
-"""Choosing windows for a model, by scripts of what it would hear in each."""
+"""Tests of windows.py: which windows are chosen for models that lose known words in each."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from pipeline.recognition.engines.prompts import WINDOWS_S
 from pipeline.recognition.engines.windows import FULL, JOBS_S, Clip, Fit, Trial, bundled_speech, fitting
 from pipeline.words import Word
 
-TEXT = "the captain wanted twenty ticket at seven and nobody remembered the green harbor light".split()  # noqa: SIM905
+TEXT = "the captain wanted twenty ticket at seven and nobody remembered the green harbor light".split()  # noqa: SIM905  a list of words would be hard to read
 WORD_S = 0.5
 
 
 def clip(voice: str, number: int) -> Clip:
-    """TEXT, at a constant pace, with a pause after every fourth word. Each sample tells which word it belongs to."""
+    """Return a clip of TEXT at a constant pace, with a pause after every fourth word. Each sample tells its word."""
     words = tuple((text, at * WORD_S, (at + 0.9) * WORD_S) for at, text in enumerate(TEXT))
     samples = np.repeat(np.arange(1, len(TEXT) + 1, dtype=np.float32) / 100, round(WORD_S * RATE))
     samples[: number + 1] = 0.001
@@ -31,13 +31,13 @@ CLIPS = [clip(voice, number) for voice in ("one", "two") for number in range(5)]
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script reads the samples: they must not be changed."""
+    """Keep the samples unchanged, because Script reads them."""
     for condition in ("_noisy", "_by_telephone"):
         monkeypatch.setattr(fitted, condition, lambda clip: clip)
 
 
 class Script:
-    """A model that loses a share of its words, by the window, by the length of the audio in seconds and by final."""
+    """A model that loses a share of its words, which depends on the window, the length of the audio and *final*."""
 
     def __init__(self, lost: Callable[[int, float, bool], float]) -> None:
         self.lost = lost
@@ -64,7 +64,7 @@ def test_the_shortest_windows_are_used_when_they_lose_nothing() -> None:
 
 
 def test_windows_that_are_shorter_than_full_ones_may_be_better() -> None:
-    """Then the shortest are taken that are no worse than those."""
+    """Then the shortest windows that are no worse than these are chosen."""
     lost = {30: 0.9, 20: 0.9, 15: 0.3, 10: 0.3, 7: 0.9, 5: 0.9}
     found, _ = fit(lambda window, _length, _final: lost[window])
     assert (found.partial_s, found.final_s) == (10, 10)
@@ -88,8 +88,8 @@ def test_partials_and_finals_each_have_their_least_window(min_s: int) -> None:
 def test_jobs_are_longer_when_short_ones_lose_words(
     heard_s: float, job_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Utterances alone lose as many in full windows, so they say nothing against short ones."""
-    monkeypatch.setattr(fitted, "TOLERATED", 0.05)  # what is left over at the end is short, too
+    """Utterances alone lose as many words in full windows, so short windows are not worse."""
+    monkeypatch.setattr(fitted, "TOLERATED", 0.05)  # the last job is short too
     found, _ = fit(lambda _window, length, final: 0.3 if final and length < heard_s else 0.0)
     assert found == Fit(WINDOWS_S[0], WINDOWS_S[0], job_s)
 

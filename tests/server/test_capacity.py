@@ -1,4 +1,4 @@
-"""How many live sessions a machine carries: measured, noted, and held to."""
+"""Tests of capacity.py: how many live sessions a machine can carry is measured, stored and enforced."""
 
 import json
 import re
@@ -23,7 +23,7 @@ SPEECH = np.zeros(RATE, np.float32)
 
 @dataclass
 class Slow:
-    """An engine whose calls take a known time, however many share them."""
+    """An engine whose calls take a fixed time, however many requests are in them."""
 
     call_s: float
     max_batch: int
@@ -41,7 +41,7 @@ class Slow:
         time.sleep(self.call_s)
         return [Heard((), "en", 1.0, 0.0, 0.0) for _ in requests]
 
-    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  the role's name
+    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  Engine gives the name
         return "en", 1.0
 
     def close(self) -> None:

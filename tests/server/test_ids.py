@@ -1,4 +1,4 @@
-"""Names that sort by time and cannot be guessed."""
+"""Tests of ids.py: ids sort by time and cannot be guessed."""
 
 import re
 

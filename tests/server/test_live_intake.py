@@ -1,4 +1,4 @@
-"""A writer's bytes: taken in any pieces, given up on at any moment, every sample arrives once and in order."""
+"""Tests of intake.py: audio in any pieces, ended at any moment, gives every sample once and in order."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ AUDIO = np.random.default_rng(3).integers(-30_000, 30_000, 3 * RATE, dtype=np.in
 
 
 class Ear:
-    """Takes samples at once, then makes its caller wait."""
+    """Takes samples at once, but returns only when it is allowed to."""
 
     def __init__(self, pause_s: float = 0.0) -> None:
         self.heard: list[Samples] = []
@@ -108,7 +108,7 @@ async def test_what_cannot_be_decoded_ends_the_intake_and_frees_its_writer(data,
     await intake.end()
     with pytest.raises(error):
         await running
-    await intake.take(data)  # of no use, and no harm
+    await intake.take(data)  # has no effect
 
 
 @in_a_loop

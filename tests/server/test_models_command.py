@@ -1,4 +1,4 @@
-"""scribewire models, as a person types it, and what a server then says of the model that it has."""
+"""Tests of `scribewire models`, and of what a server then says about its model."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ FILES = {path.name: path.read_bytes() for path in (SPEECH / "tiny-whisper").iter
 
 
 def typed(*words: str, cache: Path, address: str = NOBODY, **variables: str) -> "subprocess.CompletedProcess[str]":
-    """`scribewire models` with *words*, on a machine with that cache and that hub."""
+    """Run `scribewire models` with *words*, with this cache and this hub."""
     settings = {"ENGINE": "auto", "WHISPER_MODEL": "auto", "DEVICE": "cpu", **variables}
     return subprocess.run(
         [sys.executable, "-m", "server", "models", *words],
@@ -32,7 +32,7 @@ def hub_variables(cache: Path, address: str) -> Mapping[str, str]:
 
 
 def rows(printed: str) -> dict[str, list[str]]:
-    """The list: model -> its other columns, and that it is marked."""
+    """Return the list: for each model its other columns, and whether it is marked."""
     lines = [line.split() for line in printed.splitlines()]
     marked = [[*line[1:], "*"] if line[:1] == ["*"] else line for line in lines]
     return {line[0]: line[1:] for line in marked if line and line[0] in (*PUBLISHED, "somebody/whisper-of-mine")}

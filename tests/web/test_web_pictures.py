@@ -1,4 +1,4 @@
-"""The pictures by which the page is judged can be taken, and those that are kept are small."""
+"""Tests that the pictures of all views can be taken, and that the stored ones are small."""
 
 from pathlib import Path
 
