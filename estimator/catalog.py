@@ -34,7 +34,6 @@ from estimator.request import EstimateError
 from estimator.turns import DEFAULT_CACHE_MINIMUM, ModelLimits
 
 BATCH = {"processing": "batch"}
-TEXT_PRICES = ("input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok")
 PER_MILLION, PER_THOUSAND = 1_000_000, 1000
 LARGEST_JUMP = 100
 """The largest factor by which a refresh may change a default model's price. A mistaken unit changes it by 1000."""

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EmptyAudio, UndecodableAudio
-from pipeline.ingest import pcm
+from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES
+from pipeline.ingest.pcm import PcmDecoder
 from server.live.intake import ContainerIntake, RawIntake, bytes_up_to, raw_frame_bytes
 from server.model import bounds
 from server.model.orders import CONTAINER, LiveOptions
@@ -41,12 +42,12 @@ class Ear:
 
 
 def test_what_may_be_ordered_is_what_can_be_decoded():
-    assert (*pcm.ENCODINGS, CONTAINER) == bounds.ENCODINGS
-    assert set(bounds.FRAME_BYTES) == set(pcm.ENCODINGS)
-    assert (bounds.RATES, bounds.CHANNELS) == (pcm.RATES, pcm.CHANNELS)
+    for encoding in set(bounds.ENCODINGS) - {CONTAINER}:
+        samples = PcmDecoder(encoding, rate=RATES[0], channels=CHANNELS[-1]).receive(bytes(80_000))
+        assert len(samples) > 0
 
 
-@given(st.integers(0, 10**9), st.sampled_from(pcm.ENCODINGS), st.integers(8000, 48_000), st.integers(1, 2))
+@given(st.integers(0, 10**9), st.sampled_from([*SAMPLE_BYTES]), st.integers(8000, 48_000), st.integers(1, 2))
 def test_a_place_in_a_stream_is_a_whole_number_of_frames(position, encoding, rate, channels):
     live = LiveOptions(encoding=encoding, sample_rate=rate, channels=channels)
     reached = bytes_up_to(position, live)
