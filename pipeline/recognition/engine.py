@@ -16,7 +16,8 @@ class DecodeRequest:
     start: int  # position of samples[0]
     language: str | None = None  # None: detect it in this window
     hint: str = ""  # vocabulary the user expects
-    final: bool = True  # True: best search. False: a quick greedy partial that will be asked again
+    final: bool = True  # False: a partial, whose words are heard again in a later request
+    said: str = ""  # what is decided about the start of the window: an answer may begin with it instead of hearing it
     voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: not known
 
 

@@ -12,6 +12,7 @@ positions alone, so the same audio in other chunks, or at another speed, gives t
 comes before the next request is due. The numbers below are measured: see the README of this package.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import pairwise
@@ -33,7 +34,7 @@ from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.turns import Turn, TurnOptions, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import Window
-from pipeline.words import Segment, Word
+from pipeline.words import Segment, Word, written
 
 ATTEMPTS = 3
 """Failed decodes of one final before the words of the last good hypothesis are taken instead."""
@@ -193,6 +194,7 @@ class StreamCore:
             start=start,
             language=self._language,
             hint=self._options.hint,
+            said=written(self._decided(start)) if ask.aim is _Aim.PARTIAL else "",
             final=ask.aim is not _Aim.PARTIAL,
             voiced=self._window.voiced(start, ask.end, self._options.turns.enter),
         )
@@ -366,6 +368,10 @@ class StreamCore:
         if enough and probability >= self._options.known:
             self._language = heard.language
             self._events.append(LanguageDetected(heard.language, probability))
+
+    def _decided(self, start: int) -> Sequence[Word]:
+        """The committed words that audio from *start* on holds."""
+        return [word for word in self._agreement.kept if word.start + word.end > 2 * start]
 
     def _start(self, ask: _Ask) -> int:
         """Where the audio of a request begins: as early as its length allows, at a pause between decided words."""

@@ -1,7 +1,8 @@
 """What is put before the decoder's first token, and how much it may say.
 
 CTranslate2 decodes a batch in one pass only when all its prompts have equal length. The text before
-<|startoftranscript|>, a hint of the user's, is read in one step and costs almost nothing.
+<|startoftranscript|>, a hint of the user's, is read in one step and costs almost nothing. Each token of the answer that
+is given beforehand costs as much as one that the model finds.
 """
 
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class Shape:
     window_s: int
     prefix: int  # tokens before <|startoftranscript|>, its own marker not counted
     final: bool
+    said: int = 0  # tokens that the answer begins with
 
     @property
     def most_tokens(self) -> int:

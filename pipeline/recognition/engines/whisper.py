@@ -40,7 +40,7 @@ from pipeline.words import Word
 log = logging.getLogger(__name__)
 
 _SECOND_S = 20  # the least window of a second look
-_BEAM = 5  # of a final; partials are greedy
+_BEAM = 5  # of finals, and of partials where each has a call of its own
 _MOST = {"cpu": 1, "cuda": 24}  # on a CPU windows that share a call cost as much as alone, and wait for each other
 _TEXTS_REMEMBERED = 1024  # encoded prompts kept: each is asked for twice, by the scheduler and by the decoder
 _NO_REPEAT = 4  # tokens: what a loop is cut at when there is no other way left to look at it
@@ -236,13 +236,13 @@ class WhisperEngine:
         encoded = self._encode([request.samples for request in requests], shape.window_s, lead)
         languages = self._languages_of(requests, encoded)
         prompts = [
-            self._prompt(self._prefix(request)[: shape.prefix], language)
+            [*self._prompt(self._prefix(request)[: shape.prefix], language), *self._said(request)[: shape.said]]
             for request, (language, _) in zip(requests, languages, strict=True)
         ]
         results = self._model.generate(
             encoded.states,
             prompts,
-            beam_size=_BEAM if shape.final else 1,
+            beam_size=_BEAM if shape.final or self.most == 1 else 1,
             max_length=max_length(len(prompts[0]), shape.most_tokens),
             return_scores=True,
             return_no_speech_prob=True,
@@ -262,7 +262,7 @@ class WhisperEngine:
         language: tuple[str, float],
         place: tuple[_Encoded, int],
     ) -> _Hypothesis:
-        said = result.sequences_ids[0]
+        said = result.sequences_ids[0]  # with the tokens that it was given as its beginning
         tokens = self._without_echo(tuple(token for token in said if token < self._tokenizer.eot), request)
         text = self._tokenizer.decode(tokens)
         # CTranslate2 divides by the tokens it shows; the end token counts too (as in faster-whisper).
@@ -364,7 +364,11 @@ class WhisperEngine:
 
     def _shape(self, request: DecodeRequest, fit: Fit) -> Shape:
         window_s = fit.window_s(len(request.samples), final=request.final)
-        return Shape(window_s, len(self._prefix(request)), request.final)
+        return Shape(window_s, len(self._prefix(request)), request.final, len(self._said(request)))
+
+    def _said(self, request: DecodeRequest) -> tuple[int, ...]:
+        """The tokens that the answer begins with: none where requests share calls, for which they must be as many."""
+        return self._tokens_of(request.said) if self.most == 1 else ()
 
     def _prefix(self, request: DecodeRequest) -> tuple[int, ...]:
         return self._tokens_of(request.hint)[:HINT_TOKENS]
