@@ -22,7 +22,7 @@ class Estimator:
     """Holds the prices and the encodings, and makes estimates. All methods are thread-safe, and they block.
 
     The constructor loads nothing. The first estimate, or warm(), loads the price table and an encoding, which takes
-    about two seconds. The environment is not read; settings come as arguments.
+    about a second. The environment is not read; settings come as arguments.
     """
 
     def __init__(self, *, ranks_dir: Path | None = None, cache_dir: Path | None = None) -> None:

@@ -19,7 +19,8 @@ class DecodeRequest:
     start: int  # position of samples[0]
     language: str | None = None  # None: detect it in this window
     hint: str = ""  # vocabulary that the user expects
-    final: bool = True  # True: the best search. False: a quick greedy search, for words that are asked for again
+    final: bool = True  # False: a partial, whose words are recognised again in a later request
+    said: str = ""  # decided text at the start of the window: the answer may begin with it instead of recognising it
     voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: unknown
 
 

@@ -13,6 +13,7 @@ words, as long as each answer comes before the next request is due. decisions.md
 numbers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import pairwise
@@ -34,7 +35,7 @@ from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.turns import Turn, TurnOptions, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import Window
-from pipeline.words import Segment, Word
+from pipeline.words import Segment, Word, written
 
 ATTEMPTS = 3
 """After this many failed decodes of one final, the words of the last good hypothesis are taken instead."""
@@ -200,6 +201,7 @@ class StreamCore:
             start=start,
             language=self._language,
             hint=self._options.hint,
+            said=written(self._decided(start)) if ask.aim is _Aim.PARTIAL else "",
             final=ask.aim is not _Aim.PARTIAL,
             voiced=self._window.voiced(start, ask.end, self._options.turns.enter),
         )
@@ -373,6 +375,10 @@ class StreamCore:
         if enough and probability >= self._options.known:
             self._language = heard.language
             self._events.append(LanguageDetected(heard.language, probability))
+
+    def _decided(self, start: int) -> Sequence[Word]:
+        """Return the committed words in the audio from *start* on."""
+        return [word for word in self._agreement.kept if word.start + word.end > 2 * start]
 
     def _audio_start(self, ask: _Ask) -> int:
         """Return where the audio of a request begins: as early as its length allows, between two decided words."""

@@ -406,6 +406,22 @@ def test_a_turn_is_heard_with_the_speech_before_it():
     assert all(request.start <= first[0].start for request in late)
 
 
+def test_a_partial_is_told_the_decided_words_of_its_window_and_a_final_none():
+    first = talk(5)
+    second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(20, start=3.5)))
+    words = (*first, *second)
+    run = stream(voice(words, position(13)), perfect(words))
+    told = [request for request in run.requests if request.said]
+    assert not any(request.final for request in told)
+    late = [request for request in told if request.start + len(request.samples) > position(6)]
+    assert late
+    for request in late:
+        said = request.said.split()
+        inside = [word.text for word in words if word.start + word.end > 2 * request.start]
+        assert said == inside[: len(said)]
+        assert "v0" in said
+
+
 def test_a_turn_after_a_long_silence_is_heard_without_the_silence():
     first = talk(5)
     second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(5, start=20.0)))

@@ -1,7 +1,8 @@
 """The numbers of a Whisper request: window lengths, the length of its prompt, and the most tokens of its answer.
 
 CTranslate2 decodes several requests in one pass only if their prompts have equal length. The text before
-<|startoftranscript|>, which is the user's hint, is read in one step and costs almost nothing.
+<|startoftranscript|>, which is the user's hint, is read in one step and costs almost nothing. Each token of the answer
+that is given in advance costs as much as one that the model finds.
 """
 
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class Shape:
     window_s: int
     prefix: int  # tokens before <|startoftranscript|>, its own marker not counted
     final: bool
+    said: int = 0  # tokens that the answer is told to begin with
 
     @property
     def max_tokens(self) -> int:

@@ -42,9 +42,9 @@ from pipeline.words import Word
 log = logging.getLogger(__name__)
 
 _SECOND_S = 20  # the shortest window of a second look
-_BEAM = 5  # the beam size of finals; partials are greedy
+_BEAM = 5  # the beam size of finals, and of partials where each has a call of its own
 _MAX_BATCH = {"cpu": 1, "cuda": 24}  # on a CPU windows that share a call cost as much as alone, and wait for each other
-_CACHED_HINTS = 1024  # encoded hints that are kept: the scheduler and the decoder ask for each
+_CACHED_TEXTS = 1024  # encoded hints and decided texts that are kept: the scheduler and the decoder ask for each
 _NO_REPEAT = 4  # a second look at a loop in the same window may not repeat this many tokens
 _ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding in which the end of the last word may be found
 _MARGIN = RATE // 5  # samples before and after speech without words that are recognised with it
@@ -147,7 +147,7 @@ class WhisperEngine:
         }
         self._tokenizer = self._tokenizers["en"] if "en" in self.languages else next(iter(self._tokenizers.values()))
         self._suppressed = _suppressed(self._tokenizer)
-        self._tokens_of = lru_cache(_CACHED_HINTS)(self._encode_text)
+        self._tokens_of = lru_cache(_CACHED_TEXTS)(self._encode_text)
 
     @property
     def longest_job(self) -> int:
@@ -238,13 +238,13 @@ class WhisperEngine:
         encoded = self._encode([request.samples for request in requests], shape.window_s, lead)
         languages = self._languages_of(requests, encoded)
         prompts = [
-            self._prompt(self._prefix(request)[: shape.prefix], language)
+            [*self._prompt(self._prefix(request)[: shape.prefix], language), *self._said(request)[: shape.said]]
             for request, (language, _) in zip(requests, languages, strict=True)
         ]
         results = self._model.generate(
             encoded.states,
             prompts,
-            beam_size=_BEAM if shape.final else 1,
+            beam_size=_BEAM if shape.final or self.max_batch == 1 else 1,
             max_length=max_length(len(prompts[0]), shape.max_tokens),
             return_scores=True,
             return_no_speech_prob=True,
@@ -264,7 +264,7 @@ class WhisperEngine:
         language: tuple[str, float],
         place: tuple[_Encoded, int],
     ) -> _Hypothesis:
-        said = result.sequences_ids[0]
+        said = result.sequences_ids[0]  # includes the tokens that it was told to begin with
         tokens = self._without_echo(tuple(token for token in said if token < self._tokenizer.eot), request)
         text = self._tokenizer.decode(tokens)
         # CTranslate2 divides by the number of tokens without the end token, which counts too (as in faster-whisper).
@@ -368,7 +368,11 @@ class WhisperEngine:
 
     def _shape(self, request: DecodeRequest, fit: Fit) -> Shape:
         window_s = fit.window_s(len(request.samples), final=request.final)
-        return Shape(window_s, len(self._prefix(request)), request.final)
+        return Shape(window_s, len(self._prefix(request)), request.final, len(self._said(request)))
+
+    def _said(self, request: DecodeRequest) -> tuple[int, ...]:
+        """Return the tokens that the answer begins with; none if calls have several requests, as all need equally many."""
+        return self._tokens_of(request.said) if self.max_batch == 1 else ()
 
     def _prefix(self, request: DecodeRequest) -> tuple[int, ...]:
         return self._tokens_of(request.hint)[:HINT_TOKENS]
