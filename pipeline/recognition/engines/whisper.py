@@ -371,7 +371,7 @@ class WhisperEngine:
         return Shape(window_s, len(self._prefix(request)), request.final, len(self._said(request)))
 
     def _said(self, request: DecodeRequest) -> tuple[int, ...]:
-        """Return the tokens that the answer begins with. A call of several requests has none, because they may differ."""
+        """Return the tokens that the answer begins with. None in calls of several, which may differ."""
         return self._tokens_of(request.said) if self.max_batch == 1 else ()
 
     def _prefix(self, request: DecodeRequest) -> tuple[int, ...]:
