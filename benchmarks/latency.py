@@ -36,7 +36,7 @@ from benchmarks.measure import cpu_s, rss_mb, spread, write
 from benchmarks.tracks import WARM_UP_S, Track, recordings, wordless
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
-from pipeline.batch import packing
+from pipeline.batch import packing_options
 from pipeline.events import Partial, SegmentClosed, WordsCommitted
 from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
@@ -196,7 +196,7 @@ class Bench:
     def offline(self, samples: Samples, language: str | None = None) -> tuple[Word, ...]:
         """Return what the engine recognises in a whole recording, packed as files are."""
         words: tuple[Word, ...] = ()
-        for item in speech_jobs([samples], self._voice.stream(), packing(self._engine)):
+        for item in speech_jobs([samples], self._voice.stream(), packing_options(self._engine)):
             if isinstance(item, DecodeJob):
                 request = DecodeRequest(samples=item.samples, start=item.start, language=language, voiced=item.voiced)
                 [heard] = self._engine.hear([request])

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     now = datetime.now(UTC)
     try:
         estimator = estimator_from(environ, now=now)
-        answer = estimator.models(now=now) if args.list else _estimated(args, estimator, now)
+        answer = estimator.models(now=now) if args.list else _estimate(args, estimator, now)
     except (EstimateError, OSError, UnicodeDecodeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED
@@ -80,7 +80,7 @@ def estimator_from(environ: Mapping[str, str], *, now: datetime) -> Estimator:
     return estimator
 
 
-def _estimated(args: argparse.Namespace, estimator: Estimator, now: datetime) -> dict[str, Any]:
+def _estimate(args: argparse.Namespace, estimator: Estimator, now: datetime) -> dict[str, Any]:
     members = {
         "models": args.models,
         "complexity": args.complexity,

@@ -178,7 +178,7 @@ class _Members:
         if value is None or value in allowed:
             return default if value is None else str(value)
         code = "unknown_value" if isinstance(value, str) else "wrong_type"
-        self._refuse(name, code, f"must be one of {', '.join(allowed)}, got {_shown(value)}")
+        self._refuse(name, code, f"must be one of {', '.join(allowed)}, got {_show(value)}")
         return default
 
     def whole(self, name: str, default: Choice, *, least: int, most: int) -> int | Choice:
@@ -186,9 +186,9 @@ class _Members:
         if value is None:
             return default
         if not isinstance(value, int) or isinstance(value, bool):
-            self._refuse(name, "wrong_type", f"must be a whole number from {least} to {most}, got {_shown(value)}")
+            self._refuse(name, "wrong_type", f"must be a whole number from {least} to {most}, got {_show(value)}")
         elif not least <= value <= most:
-            self._refuse(name, "out_of_range", f"must be from {least} to {most}, got {_shown(value)}")
+            self._refuse(name, "out_of_range", f"must be from {least} to {most}, got {_show(value)}")
         else:
             return value
         return default
@@ -197,9 +197,9 @@ class _Members:
         value = self._body.get(name)
         if value is None:
             return None
-        moment = _moment(value) if isinstance(value, str) else None
+        moment = _parse_time(value) if isinstance(value, str) else None
         if moment is None:
-            self._refuse(name, "invalid_value", f"must be a time like 2026-11-20T12:00:00Z, got {_shown(value)}")
+            self._refuse(name, "invalid_value", f"must be a time like 2026-11-20T12:00:00Z, got {_show(value)}")
         return moment
 
     def money(self, name: str) -> Decimal | None:
@@ -208,14 +208,14 @@ class _Members:
             return None
         if isinstance(value, str) and _MONEY.fullmatch(value) and (amount := Decimal(value)) > 0:
             return amount
-        self._refuse(name, "invalid_value", f'must be USD as a string like "2.50", above 0, got {_shown(value)}')
+        self._refuse(name, "invalid_value", f'must be USD as a string like "2.50", above 0, got {_show(value)}')
         return None
 
     def _refuse(self, name: str, code: str, rule: str, below: str = "") -> None:
         self.problems.append(Fault(name, f"/{name}{below}", code, f"{name}: {rule}"))
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     """Return the UTC time that *text* is in RFC 3339, or None if it is not a time."""
     if not _TIME.fullmatch(text):
         return None
@@ -254,7 +254,7 @@ def _kind(value: object) -> str:
             return "a list"
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     """Return the value if it is short and harmless, else only its kind."""
     if isinstance(value, str) and len(value) <= 40:  # noqa: PLR2004  longer is noise in a message
         return ascii(value)

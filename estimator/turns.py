@@ -194,7 +194,7 @@ def run(scenario: Scenario, card: RateCard, limits: ModelLimits, turns: int, *, 
             written=usage.written + sent.written,
             output=usage.output + sent.output,
         )
-        split = _added(split, sent, card.band(scenario.input(start)), calls=end - start + 1)
+        split = _add(split, sent, card.band(scenario.input(start)), calls=end - start + 1)
     return Run(
         turns=last,
         usage=usage,
@@ -213,7 +213,7 @@ def _segment(scenario: Scenario, start: int, end: int, *, cached: bool, written:
     return Usage(input=sent, cached=held, written=sent - held if written else 0, output=calls * scenario.output)
 
 
-def _added(split: Split, sent: Usage, rates: Rates, *, calls: int) -> Split:
+def _add(split: Split, sent: Usage, rates: Rates, *, calls: int) -> Split:
     return Split(
         input=split.input + (sent.input - sent.cached - sent.written) * rates.input,
         cached=split.cached + sent.cached * rates.cached,

@@ -32,7 +32,7 @@ JOB_ENDS = RATE  # a job is long enough when it has no more than this left
 BATCHES_AHEAD = 2  # jobs for each call of the engine that one file may have waiting: one waits while one is heard
 
 
-def packing(engine: Engine) -> PackingOptions:
+def packing_options(engine: Engine) -> PackingOptions:
     """How speech is cut into jobs for an engine: at the first pause in the last second that a job may have, or before.
 
     Fuller jobs cost less for each second of audio, and what follows is heard with what came before.
@@ -94,7 +94,7 @@ class Batch:
         line = _Line(self._engine, self._recognition, options, stretch.language)
         notes: list[str] = []
         try:
-            async with aclosing(self._packed(path, options, notes)) as packed:
+            async with aclosing(self._pack(path, options, notes)) as packed:
                 jobs_left = done[-1].jobs_done if done else 0
                 async for item in packed:
                     if isinstance(item, DecodeJob) and jobs_left > 0:
@@ -114,14 +114,14 @@ class Batch:
             await line.close()
         yield stretch.chunk(line.language, notes)  # it may have no length, and is then there for the notes
 
-    async def _packed(self, path: Path, options: BatchOptions, notes: list[str]) -> AsyncGenerator[Packed]:
+    async def _pack(self, path: Path, options: BatchOptions, notes: list[str]) -> AsyncGenerator[Packed]:
         """Yield the decode jobs of the file, made on a thread, and add the decoder's notes to *notes*."""
         limits = DecodeLimits(longest_s=options.longest_s)
 
         def found() -> Iterator[Packed]:
             with self._isolation.decoding(path, limits) as audio:
                 voice = self._voice.stream() if self._voice else None
-                yield from speech_jobs(audio, voice, packing(self._engine))
+                yield from speech_jobs(audio, voice, packing_options(self._engine))
                 notes.extend(audio.notes)
 
         async with on_thread(found(), self._threads) as items:

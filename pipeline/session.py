@@ -214,7 +214,7 @@ class Session:
         events = self._core.events_received()
         if events:
             now_s = self._loop.time()
-            self._unread.extend(self._happened(event, now_s) for event in events)
+            self._unread.extend(self._stamp(event, now_s) for event in events)
         request = self._core.decode_wanted()
         if request is not None:
             tasks.create_task(self._ask(request, tasks), name=f"hear from {request.start}")
@@ -245,7 +245,7 @@ class Session:
         self._round_s += ROUND_SMOOTHING * (round_s - self._round_s)
         self._core.pace(position(STEP_FACTOR * self._round_s))
 
-    def _happened(self, event: Event, now_s: float) -> Happened:
+    def _stamp(self, event: Event, now_s: float) -> Happened:
         at_s = self._epoch_s + now_s
         if not isinstance(event, WordsCommitted):
             return Happened(event, at_s)

@@ -88,7 +88,7 @@ class Packer:
         if self._paused is not None and self._held.end - self._paused >= self._options.pause:
             packed.append(self._close(self._paused))
         self._forget()
-        return packed + self._news()
+        return packed + self._report_silence()
 
     def end(self) -> list[Packed]:
         """Return the open job, if any, and the length of the file."""
@@ -139,7 +139,7 @@ class Packer:
         """Drop the audio that no later job can need."""
         self._held.forget(self._segmenter.settled if self._start is None else self._start)
 
-    def _news(self) -> list[Packed]:
+    def _report_silence(self) -> list[Packed]:
         if self._start is not None or self._segmenter.settled - self._done < NEWS:
             return []
         self._done = self._segmenter.settled

@@ -60,7 +60,7 @@ class Segmenter:
         if speech >= self._options.leave:
             self.voiced = self._now
         if not self.speaking:
-            return self._began(self._onset)
+            return self._begin(self._onset)
         return self.end() if self._now - self.voiced >= self._options.silence else []
 
     def end(self) -> list[SpeechStarted | SpeechEnded]:
@@ -71,7 +71,7 @@ class Segmenter:
         self._floor = self._end_of_span()
         return [SpeechEnded(self._floor)]
 
-    def _began(self, onset: int) -> list[SpeechStarted | SpeechEnded]:
+    def _begin(self, onset: int) -> list[SpeechStarted | SpeechEnded]:
         if self.voiced < self._now:
             self._onset = None  # the sound was too short
         elif self._now - onset >= self._options.least:

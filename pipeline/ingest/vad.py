@@ -79,9 +79,9 @@ class VoiceStream:
     def __call__(self, windows: Windows) -> list[float]:
         """Return the speech probability of each of the next windows. Their number in a call does not change results."""
         starts = range(0, len(windows), MAX_WINDOWS)
-        return [speech for at in starts for speech in self._heard(windows[at : at + MAX_WINDOWS])]
+        return [speech for at in starts for speech in self._detect(windows[at : at + MAX_WINDOWS])]
 
-    def _heard(self, windows: Windows) -> list[float]:
+    def _detect(self, windows: Windows) -> list[float]:
         inputs = {"input": self._with_context(windows), "h": self._h, "c": self._c}
         speech, self._h, self._c = self._session.run(("speech_probs", "hn", "cn"), inputs)
         probabilities: list[float] = speech.tolist()

@@ -153,7 +153,7 @@ class Agreement:
         A loop may begin among the committed words. With *fastest*, only loops with less time for each word count.
         """
         words, times = [*self._kept, *fresh], self._options.loop
-        texts = [normalised(word.text) for word in words]
+        texts = [normalise(word.text) for word in words]
         for start in range(len(texts)):
             for size in range(1, (len(texts) - start) // times + 1):
                 stop = start + size * times
@@ -164,7 +164,7 @@ class Agreement:
         return len(fresh)
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """Return the word without case and punctuation, or with both if nothing else is left."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(character for character in folded if character.isalnum()) or folded
@@ -173,7 +173,7 @@ def normalised(text: str) -> str:
 def _same(one: Word, other: Word, apart: int) -> bool:
     """Return whether both are the same word at the same place, give or take *apart*."""
     near = abs(one.start + one.end - other.start - other.end) <= 2 * apart
-    return near and normalised(one.text) == normalised(other.text)
+    return near and normalise(one.text) == normalise(other.text)
 
 
 def _lost(words: Sequence[Word], until: int, jump: int) -> bool:

@@ -30,8 +30,8 @@ def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
     *voiced* has the spans in which somebody speaks. Each stretch begins and ends with speech.
     """
     stretches: list[list[int]] = []  # start, end, and the samples of speech between them
-    for start, end in _without(voiced, list(_spoken(words, voiced))):
-        if stretches and start - stretches[-1][1] < PAUSE and not _between(words, stretches[-1][1], start):
+    for start, end in _subtract(voiced, list(_word_spans(words, voiced))):
+        if stretches and start - stretches[-1][1] < PAUSE and not _word_begins(words, stretches[-1][1], start):
             stretches[-1][1] = end
             stretches[-1][2] += end - start
         else:
@@ -39,7 +39,7 @@ def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
     return [(start, end) for start, end, voice in stretches if voice >= UNHEARD]
 
 
-def _spoken(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:
+def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:
     """Yield the span that each word can cover. It begins with the first speech in or after the word."""
     for word in words:
         start = next((max(word.start, first) for first, last in voiced if last > word.start), word.start)
@@ -47,7 +47,7 @@ def _spoken(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:
         yield start, min(word.end, start + _WORD + _LETTER * len(word.text))
 
 
-def _without(spans: Sequence[Span], holes: Sequence[Span]) -> Iterator[Span]:
+def _subtract(spans: Sequence[Span], holes: Sequence[Span]) -> Iterator[Span]:
     """Yield what is left of *spans* without *holes*. Both are in order."""
     for start, end in spans:
         at = start
@@ -61,6 +61,6 @@ def _without(spans: Sequence[Span], holes: Sequence[Span]) -> Iterator[Span]:
             yield at, end
 
 
-def _between(words: Sequence[Word], start: int, end: int) -> bool:
+def _word_begins(words: Sequence[Word], start: int, end: int) -> bool:
     """Return whether a word begins in start..end."""
     return any(start <= word.start < end for word in words)

@@ -257,17 +257,17 @@ class _Reading:
             text = literal[0]
             if self._text() not in _SCALES and self._text() != "hundred":
                 return self._with_fraction(text)
-            return self._scaled(Decimal(text))
+            return self._scale(Decimal(text))
         if self._text() == "a" and (self._text(1) in _SCALES or self._text(1) == "hundred"):
             self._at += 1
-            return self._scaled(Decimal(1))
+            return self._scale(Decimal(1))
         if self._text() in _SCALES or self._text() == "hundred":
-            return self._scaled(Decimal(1))
+            return self._scale(Decimal(1))
         if (small := self._below_100()) is None:
             return None
         if self._text() == "point" and self._figures(1):
             return self._with_fraction(str(small))
-        return self._scaled(Decimal(small))
+        return self._scale(Decimal(small))
 
     def _with_fraction(self, whole: str) -> str:
         """Take the figures after the word "point", and a scale such as "million" after them."""
@@ -276,7 +276,7 @@ class _Reading:
         digits = "".join(self._figure(ahead) for ahead in range(1, count + 1))
         self._at += 1 + count
         text = f"{whole}.{digits}"
-        return self._scaled(Decimal(text)) if self._text() in _SCALES else text
+        return self._scale(Decimal(text)) if self._text() in _SCALES else text
 
     def _figures(self, ahead: int) -> int:
         """Return how many figures from 0 to 9 follow each other."""
@@ -307,10 +307,10 @@ class _Reading:
             return _TENS[text] + unit
         return _TENS[text]
 
-    def _scaled(self, value: Decimal) -> str:
+    def _scale(self, value: Decimal) -> str:
         """Take the hundreds, thousands and millions after *value*, and return the whole number."""
         total, last = Decimal(0), 10**15
-        group = self._with_hundreds(value)
+        group = self._add_hundreds(value)
         while True:
             scale = _SCALES.get(self._text(), 1)
             if scale == 1 or scale >= last:
@@ -322,13 +322,13 @@ class _Reading:
             if self._text() == "and":
                 self._at += 1
             small = self._below_100()
-            following = None if small is None else self._with_hundreds(Decimal(small))
+            following = None if small is None else self._add_hundreds(Decimal(small))
             if following is None or _SCALES.get(self._text(), 1) >= last:
                 self._at = begin
                 return _plain(total)
             group = following
 
-    def _with_hundreds(self, value: Decimal) -> Decimal:
+    def _add_hundreds(self, value: Decimal) -> Decimal:
         if self._text() != "hundred":
             return value
         self._at += 1

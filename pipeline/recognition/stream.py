@@ -201,7 +201,7 @@ class StreamCore:
             start=start,
             language=self._language,
             hint=self._options.hint,
-            said=written(self._decided(start)) if ask.aim is _Aim.PARTIAL else "",
+            said=written(self._decided_words(start)) if ask.aim is _Aim.PARTIAL else "",
             final=ask.aim is not _Aim.PARTIAL,
             voiced=self._window.voiced(start, ask.end, self._options.turns.enter),
         )
@@ -359,7 +359,7 @@ class StreamCore:
         start = max(self._asked_from, self._window.start)
         speech = self._window.speech(start, ask.end)
         voicing = Voicing(start, [probability >= self._options.speech for probability in speech])
-        words = tuple(voicing.placed(heard.words))
+        words = tuple(voicing.place(heard.words))
         self.counts.unvoiced += len(heard.words) - len(words)
         turn = self._turns.first
         assert turn is not None
@@ -376,7 +376,7 @@ class StreamCore:
             self._language = heard.language
             self._events.append(LanguageDetected(heard.language, probability))
 
-    def _decided(self, start: int) -> Sequence[Word]:
+    def _decided_words(self, start: int) -> Sequence[Word]:
         """Return the committed words in the audio from *start* on."""
         return [word for word in self._agreement.kept if word.start + word.end > 2 * start]
 

@@ -22,7 +22,7 @@ class Voicing:
         self._voiced = voiced
         self._end = start + len(voiced) * WINDOW
 
-    def placed(self, words: Sequence[Word]) -> list[Word]:
+    def place(self, words: Sequence[Word]) -> list[Word]:
         """Return the *words* that somebody spoke, with corrected times. They must be in order, and stay so."""
         spoken = [word for word in words if self._touches(word)]
         bounds = iter([*(word.start for word in spoken[1:]), self._end])

@@ -43,7 +43,7 @@ def show(_given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="error")
     used, verdict = _used(config)
     table = Table("", "model", "download", "languages", "", box=None)
-    for name in dict.fromkeys((*models.PUBLISHED, *filter(None, (models.pulled(None), used)))):
+    for name in dict.fromkeys((*models.PUBLISHED, *filter(None, (models.last_pulled(None), used)))):
         table.add_row("*" if name == used else "", name, *_facts(name), _place(name))
     Console().print(table)
     print(verdict)

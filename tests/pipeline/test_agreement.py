@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.recognition.agreement import Agreement, AgreementOptions, normalised
+from pipeline.recognition.agreement import Agreement, AgreementOptions, normalise
 from pipeline.words import Word
 
 OPTIONS = AgreementOptions(
@@ -130,10 +130,10 @@ def test_a_loop_is_believed_once_until_a_final_says_it_at_the_pace_of_speech():
 
 
 def test_normalised_keeps_letters_and_digits_of_any_script_and_never_nothing():
-    assert normalised("Don't,") == "dont"
-    assert normalised("¿Dónde?") == "dónde"
-    assert normalised("\uff13pm") == "3pm", "a full-width three"
-    assert normalised("…") == "..."
+    assert normalise("Don't,") == "dont"
+    assert normalise("¿Dónde?") == "dónde"
+    assert normalise("\uff13pm") == "3pm", "a full-width three"
+    assert normalise("…") == "..."
 
 
 WORDS = st.lists(
@@ -169,4 +169,4 @@ def test_a_concluded_text_is_heard_again_without_repeating_a_word(count, shift):
         for word in words
     ]
     rest = agreement.conclude(moved, until=moved[-1].end)
-    assert [normalised(word.text) for word in rest] == [word.text for word in words[count:]]
+    assert [normalise(word.text) for word in rest] == [word.text for word in words[count:]]

@@ -57,12 +57,12 @@ def measuring(monkeypatch: pytest.MonkeyPatch, found: Fit) -> list[Heard]:
     """Replace the measurement, which takes minutes, by one that recognises one request and returns *found*."""
     heard: list[Heard] = []
 
-    async def fitting(hear: Any, clips: Any) -> tuple[Fit, list[Trial]]:
+    async def find_fit(hear: Any, clips: Any) -> tuple[Fit, list[Trial]]:
         request = DecodeRequest(samples=clips[0].samples[: position(2)], start=0, language=clips[0].language)
         heard.append(await hear(Fit(20, 20, 19), request))
         return found, [Trial("final", found, {"people": 1}, {"people": 100})]
 
-    monkeypatch.setattr(loading, "fitting", fitting)
+    monkeypatch.setattr(loading, "find_fit", find_fit)
     return heard
 
 
@@ -75,11 +75,11 @@ def test_known_models_need_no_measuring(tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", ["tiny.en", MODEL])
 def test_a_model_of_the_same_size_as_a_known_one_is_not_taken_for_it(tmp_path: Path, model: str) -> None:
     [known] = [fit for digest, (_, fit) in fits.KNOWN_FITS.items() if digest == digest_of(model)]
-    assert loading._known(folder_of(model)) == known
+    assert loading._find_known_fit(folder_of(model)) == known
     weights = bytearray((folder_of(model) / "model.bin").read_bytes())
     weights[-1] ^= 1
     (tmp_path / "model.bin").write_bytes(weights)
-    assert loading._known(tmp_path) is None
+    assert loading._find_known_fit(tmp_path) is None
 
 
 def test_windows_can_be_given(tmp_path: Path, strange: str) -> None:
@@ -116,7 +116,7 @@ def test_notes_that_cannot_be_read_are_made_again(
 
 @pytest.mark.parametrize("noted", ["short 3", "7 10", "7 10 140", "6 10 14", "7 10 1", 3, None])
 def test_a_note_that_is_no_fit_counts_as_none(noted: object) -> None:
-    assert loading._parsed(noted) is None
+    assert loading._parse_fit(noted) is None
 
 
 def test_notes_that_cannot_be_written_are_no_reason_to_fail(

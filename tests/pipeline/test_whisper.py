@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, RATE, Samples, position
-from pipeline.batch import packing
+from pipeline.batch import packing_options
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
@@ -45,7 +45,7 @@ def engine() -> Iterator[WhisperEngine]:
 @pytest.fixture(scope="module")
 def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
     """Return the decode jobs of each known clip, as a file has them."""
-    detector, options = VoiceDetector(), packing(engine)
+    detector, options = VoiceDetector(), packing_options(engine)
     return {
         clip["file"]: [
             DecodeRequest(samples=item.samples, start=item.start)

@@ -11,7 +11,7 @@ from pipeline.audio import RATE
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines import windows as fitted
 from pipeline.recognition.engines.prompts import WINDOWS_S
-from pipeline.recognition.engines.windows import FULL, JOBS_S, Clip, Fit, Trial, bundled_speech, fitting
+from pipeline.recognition.engines.windows import FULL, JOBS_S, Clip, Fit, Trial, bundled_speech, find_fit
 from pipeline.words import Word
 
 TEXT = "the captain wanted twenty ticket at seven and nobody remembered the green harbor light".split()  # noqa: SIM905  a list of words would be hard to read
@@ -54,7 +54,7 @@ class Script:
 
 
 def fit(lost: Callable[[int, float, bool], float], **settings: float) -> tuple[Fit, list[Trial]]:
-    return asyncio.run(fitting(Script(lost), CLIPS, **settings))
+    return asyncio.run(find_fit(Script(lost), CLIPS, **settings))
 
 
 def test_the_shortest_windows_are_used_when_they_lose_nothing() -> None:
@@ -114,9 +114,9 @@ def test_when_time_is_over_what_is_not_known_stays_at_full_windows() -> None:
 
 def test_a_worse_window_is_given_up_before_everything_was_heard() -> None:
     script = Script(lambda window, _length, _final: 0.0 if window == 30 else 0.9)
-    asyncio.run(fitting(script, CLIPS))
+    asyncio.run(find_fit(script, CLIPS))
     full = Script(lambda _window, _length, _final: 0.1)
-    asyncio.run(fitting(full, CLIPS))
+    asyncio.run(find_fit(full, CLIPS))
     assert len(script.lengths) < len(full.lengths)
 
 

@@ -45,7 +45,7 @@ def cache_folder(cache_dir: Path | None) -> Path:
     return cache_dir or Path(constants.HF_HUB_CACHE)
 
 
-def cached(repository: str, cache_dir: Path | None) -> Path | None:
+def find_cached(repository: str, cache_dir: Path | None) -> Path | None:
     """Return the folder of a model that is completely in the cache, or None. The network is not used."""
     with suppress(LocalEntryNotFoundError, HFValidationError):
         found = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES, local_files_only=True)

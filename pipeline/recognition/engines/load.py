@@ -16,7 +16,7 @@ from pipeline.recognition.engine import DecodeRequest, Engine, Heard
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.prompts import WINDOWS_S
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN_FITS, SPEECH, Fit, Trial, bundled_speech, fitting
+from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN_FITS, SPEECH, Fit, Trial, bundled_speech, find_fit
 
 if TYPE_CHECKING:
     from pipeline.recognition.engines.whisper import WhisperEngine
@@ -72,13 +72,13 @@ class Fitting:
         async def hear(fit: Fit, request: DecodeRequest) -> Heard:
             return await turn(lambda: self._engine.hear([request], fit=fit)[0])
 
-        self._engine.fit, trials = await fitting(hear, clips)
+        self._engine.fit, trials = await find_fit(hear, clips)
         for trial in trials:
-            log.info("measured windows", extra=_shown(trial))
+            log.info("measured windows", extra=_log_fields(trial))
         fit = self._engine.fit
         try:
             self._notes.parent.mkdir(parents=True, exist_ok=True)
-            self._notes.write_text(json.dumps(_read(self._notes) | {self._key: _noted(fit)}, indent=1))
+            self._notes.write_text(json.dumps(_read(self._notes) | {self._key: _fit_text(fit)}, indent=1))
         except OSError as error:
             log.warning("the measurement cannot be stored and will be repeated at the next start: %s", error)
         return fit
@@ -160,14 +160,14 @@ def _whisper(settings: EngineSettings) -> Loaded:
             engine.fit = FULL
         case _:
             key, notes = _fingerprint(engine, model.folder), cache_folder(settings.cache_dir) / _NOTES
-            fit = _known(model.folder) or _parsed(_read(notes).get(key))
+            fit = _find_known_fit(model.folder) or _parse_fit(_read(notes).get(key))
             engine.fit = fit or FULL
             unfitted = None if fit else Fitting(engine, key, notes)
     instead_of = None if name == names[0] else Path(names[0]).name
     return Loaded(engine, bundled=model.bundled, instead_of=instead_of, unfitted=unfitted)
 
 
-def _known(folder: Path) -> Fit | None:
+def _find_known_fit(folder: Path) -> Fit | None:
     """Return the fit of the model in *folder* if KNOWN_FITS has it. Only a file of the size of one of them is read."""
     weights = folder / "model.bin"
     size = weights.stat().st_size
@@ -178,18 +178,18 @@ def _known(folder: Path) -> Fit | None:
     return fit
 
 
-def _shown(trial: Trial) -> dict[str, object]:
+def _log_fields(trial: Trial) -> dict[str, object]:
     fit = trial.fit
     windows = {"partial_s": fit.partial_s, "final_s": fit.final_s, "job_s": fit.job_s}
     return {"what": trial.kind, **windows, "errors": trial.errors, "words": trial.words}
 
 
-def _noted(fit: Fit) -> str:
+def _fit_text(fit: Fit) -> str:
     return f"{fit.partial_s} {fit.final_s} {fit.job_s}"
 
 
-def _parsed(noted: object) -> Fit | None:
-    """Return the fit that _noted() wrote, or None for anything else."""
+def _parse_fit(noted: object) -> Fit | None:
+    """Return the fit that _fit_text() wrote, or None for anything else."""
     if not isinstance(noted, str):
         return None
     match [int(part) for part in noted.split() if part.isdecimal()]:

@@ -33,7 +33,7 @@ class LogMel:
         """
         heard = min(frames, -(-(len(samples) + _FFT // 2) // HOP))
         power = np.full((frames, self._filters.shape[1]), _FLOOR, dtype=np.float32)
-        framed = _framed(samples, heard)
+        framed = _frame(samples, heard)
         for start in range(0, heard, _STRETCH):
             spectrum = np.fft.rfft(framed[start : start + _STRETCH] * _HANN)
             squared = spectrum.real**2 + spectrum.imag**2
@@ -44,7 +44,7 @@ class LogMel:
         return np.ascontiguousarray(((np.maximum(log, log.max() - _RANGE) + 4.0) / 4.0).T)
 
 
-def _framed(samples: Samples, frames: int) -> NDArray[np.float32]:
+def _frame(samples: Samples, frames: int) -> NDArray[np.float32]:
     """Return an array (frames, 400). Frame *t* is centred on sample t * HOP; before the first sample it is mirrored."""
     margin = _FFT // 2
     padded = np.zeros(frames * HOP + _FFT, dtype=np.float32)

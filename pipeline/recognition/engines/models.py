@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engines.hub import BY_HAND, NEEDED, ModelDownload, Tell, cache_folder, cached
+from pipeline.recognition.engines.hub import BY_HAND, NEEDED, ModelDownload, Tell, cache_folder, find_cached
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> Loc
         return LocalModel(folder.name, folder)
     repository = repository_of(model)
     return at_hand(model, cache_dir) or LocalModel(
-        _shown(model),
+        _display_name(model),
         ModelDownload(model=model, repository=repository, cache_dir=cache_dir, wait_s=download_wait_s).run(),
     )
 
@@ -95,8 +95,8 @@ def at_hand(model: str, cache_dir: Path | None) -> LocalModel | None:
     """Return the model of this name if it is bundled or in the cache, else None. The network is not used."""
     if model == BUNDLED and (folder := bundled_folder()) is not None:
         return LocalModel(BUNDLED, folder, bundled=True)
-    folder = cached(repository_of(model), cache_dir)
-    return None if folder is None else LocalModel(_shown(model), folder)
+    folder = find_cached(repository_of(model), cache_dir)
+    return None if folder is None else LocalModel(_display_name(model), folder)
 
 
 def automatic(device: str, cache_dir: Path | None) -> list[str]:
@@ -105,7 +105,7 @@ def automatic(device: str, cache_dir: Path | None) -> list[str]:
     They are the one that was pulled last, the one that suits the device, and the bundled one. Other models in the cache
     were put there by other programs, and a large one would be far too slow on a CPU.
     """
-    names = dict.fromkeys(filter(None, (pulled(cache_dir), USUAL[device], BUNDLED)))
+    names = dict.fromkeys(filter(None, (last_pulled(cache_dir), USUAL[device], BUNDLED)))
     return [name for name in names if at_hand(name, cache_dir) is not None]
 
 
@@ -115,7 +115,7 @@ def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> L
     Raises ModelUnavailable.
     """
     found = at_hand(model, cache_dir) or LocalModel(
-        _shown(model),
+        _display_name(model),
         ModelDownload(
             model=model,
             repository=repository_of(model),
@@ -134,7 +134,7 @@ def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> L
     return found
 
 
-def pulled(cache_dir: Path | None) -> str | None:
+def last_pulled(cache_dir: Path | None) -> str | None:
     """Return the name of the model that was pulled last, or None."""
     try:
         name = (cache_folder(cache_dir) / _PULLED).read_text().strip()
@@ -166,6 +166,6 @@ def bundled_is_sound() -> bool:
         return hashlib.file_digest(weights, "sha256").hexdigest() == BUNDLED_SHA256
 
 
-def _shown(model: str) -> str:
+def _display_name(model: str) -> str:
     """Return the name as users see it, without the owner."""
     return model.rpartition("/")[2]

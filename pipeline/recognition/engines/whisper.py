@@ -146,7 +146,7 @@ class WhisperEngine:
             code: Tokenizer(loaded.hf_tokenizer, self._multilingual, "transcribe", code) for code in self.languages
         }
         self._tokenizer = self._tokenizers["en"] if "en" in self.languages else next(iter(self._tokenizers.values()))
-        self._suppressed = _suppressed(self._tokenizer)
+        self._suppressed = _suppressed_tokens(self._tokenizer)
         self._tokens_of = lru_cache(_CACHED_TEXTS)(self._encode_text)
 
     @property
@@ -430,6 +430,6 @@ def _merge(words: Sequence[Word], fresh: Sequence[Word]) -> tuple[Word, ...]:
     return (*before, *fresh, *after)
 
 
-def _suppressed(tokenizer: Tokenizer) -> list[int]:
+def _suppressed_tokens(tokenizer: Tokenizer) -> list[int]:
     """Return the tokens that are never speech: symbols, and the model's own marks except the end token."""
     return [token for token in get_suppressed_tokens(tokenizer, [-1]) if token is not None]

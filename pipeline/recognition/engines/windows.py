@@ -114,7 +114,7 @@ Hear: TypeAlias = Callable[[Fit, DecodeRequest], Awaitable[Heard]]
 
 
 def bundled_speech(path: Path = SPEECH) -> list[Clip]:
-    """Return the clips that fitting() uses."""
+    """Return the clips that find_fit() uses."""
     with np.load(path) as stored:
         rows = json.loads(bytes(stored["rows"]).decode())
         return [
@@ -129,7 +129,7 @@ def bundled_speech(path: Path = SPEECH) -> list[Clip]:
         ]
 
 
-async def fitting(hear: Hear, clips: Sequence[Clip], *, max_s: float = MEASURING_S) -> tuple[Fit, list[Trial]]:
+async def find_fit(hear: Hear, clips: Sequence[Clip], *, max_s: float = MEASURING_S) -> tuple[Fit, list[Trial]]:
     """Return the shortest windows in which a model has no more errors than in any longer ones, and all trials.
 
     Three lengths are chosen one after the other: of partials, with sentences that are cut off in the middle; of finals,
