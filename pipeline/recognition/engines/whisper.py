@@ -1,5 +1,4 @@
-"""The Whisper engine: runs a model with CTranslate2, in short windows, with the windows of several sessions in one
-call.
+"""The Whisper engine: runs a model with CTranslate2, in windows no longer than needed, several of them in one call.
 
 One call computes log-mel features, encodes them, detects languages, generates text, checks it with gates, looks a
 second time if a gate asks for it, and aligns words with the same encoder output. faster-whisper only loads the model
