@@ -231,11 +231,11 @@ class Catalog:
                 return model
         return None
 
-    def suggest(self, requested: str, most: int = 3) -> list[str]:
-        """Return up to *most* names that *requested* may be a misspelling of, the likeliest first."""
+    def suggest(self, requested: str, limit: int = 3) -> list[str]:
+        """Return up to *limit* names that *requested* may be a misspelling of, the likeliest first."""
         asked = requested.strip().lower()
         names = self._full_names if "/" in asked else self._short_names
-        return names.like(asked, most)
+        return names.like(asked, limit)
 
     def check_against(self, before: "Catalog", moment: datetime) -> None:
         """Raise BadPriceFeed unless every price can be used and every default model has a plausible price at *moment*.
@@ -389,7 +389,7 @@ class _Names:
             for triple in _triples(name.lower()):
                 self._having[triple].append(index)
 
-    def like(self, asked: str, most: int) -> list[str]:
+    def like(self, asked: str, limit: int) -> list[str]:
         shared = Counter(index for triple in _triples(asked) for index in self._having.get(triple, ()))
         candidates = sorted(shared, key=lambda index: (-shared[index] / len(self._names[index]), index))
         scored = [
@@ -397,7 +397,7 @@ class _Names:
             for index in candidates[: self._CANDIDATES]
         ]
         likely = sorted((pair for pair in scored if pair[0] >= self._LIKE_ENOUGH), reverse=True)
-        return [self._names[-negative] for _, negative in likely[:most]]
+        return [self._names[-negative] for _, negative in likely[:limit]]
 
 
 def _triples(text: str) -> set[str]:

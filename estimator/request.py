@@ -104,13 +104,13 @@ def parse_request(
     prompt = members.text("prompt")
     request = EstimateRequest(
         prompt=prompt,
-        models=members.ids("models", most=max_models),
+        models=members.ids("models", limit=max_models),
         complexity=members.choice("complexity", COMPLEXITIES, "medium"),
-        agent_turns=members.whole("agent_turns", 1, least=1, most=MAX_TURNS),
+        agent_turns=members.whole("agent_turns", 1, minimum=1, maximum=MAX_TURNS),
         cache=members.choice("cache", CACHES, "auto"),
         reasoning=members.choice("reasoning", REASONINGS, "auto"),
-        output_tokens=members.whole("output_tokens", None, least=1, most=MAX_TOKENS),
-        system_tokens=members.whole("system_tokens", 0, least=0, most=MAX_TOKENS),
+        output_tokens=members.whole("output_tokens", None, minimum=1, maximum=MAX_TOKENS),
+        system_tokens=members.whole("system_tokens", 0, minimum=0, maximum=MAX_TOKENS),
         priced_at=members.time("priced_at"),
         budget_usd=members.money("budget_usd"),
         unknown_members=_unknown(body),
@@ -155,15 +155,15 @@ class _Members:
             return value
         return ""
 
-    def ids(self, name: str, *, most: int) -> tuple[str, ...]:
+    def ids(self, name: str, *, limit: int) -> tuple[str, ...]:
         values = self._body.get(name)
         if values is None:
             return ()
         if not isinstance(values, Sequence) or isinstance(values, str | bytes):
             self._refuse(name, "wrong_type", f"must be a list of model ids, got {_kind(values)}")
             return ()
-        if len(values) > most:
-            self._refuse(name, "too_many", f"allows {most} ids, got {len(values)}")
+        if len(values) > limit:
+            self._refuse(name, "too_many", f"allows {limit} ids, got {len(values)}")
             return ()
         for index, value in enumerate(values):
             if not isinstance(value, str):
@@ -181,14 +181,14 @@ class _Members:
         self._refuse(name, code, f"must be one of {', '.join(allowed)}, got {_show(value)}")
         return default
 
-    def whole(self, name: str, default: Choice, *, least: int, most: int) -> int | Choice:
+    def whole(self, name: str, default: Choice, *, minimum: int, maximum: int) -> int | Choice:
         value = self._body.get(name)
         if value is None:
             return default
         if not isinstance(value, int) or isinstance(value, bool):
-            self._refuse(name, "wrong_type", f"must be a whole number from {least} to {most}, got {_show(value)}")
-        elif not least <= value <= most:
-            self._refuse(name, "out_of_range", f"must be from {least} to {most}, got {_show(value)}")
+            self._refuse(name, "wrong_type", f"must be a whole number from {minimum} to {maximum}, got {_show(value)}")
+        elif not minimum <= value <= maximum:
+            self._refuse(name, "out_of_range", f"must be from {minimum} to {maximum}, got {_show(value)}")
         else:
             return value
         return default

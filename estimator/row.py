@@ -80,9 +80,9 @@ def row_of(requested: str, model: "PricedModel", request: EstimateRequest, count
         prompt=prompt,
         ways=ways,
         runs=Spread(
-            run(ways.low, card, model.limits, request.agent_turns, most=expected.turns),
+            run(ways.low, card, model.limits, request.agent_turns, max_turns=expected.turns),
             expected,
-            run(ways.high, card, model.limits, request.agent_turns, most=expected.turns),
+            run(ways.high, card, model.limits, request.agent_turns, max_turns=expected.turns),
         ),
     )
     return Row(

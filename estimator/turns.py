@@ -174,12 +174,12 @@ class Run:
         return usd(self.units)
 
 
-def run(scenario: Scenario, card: RateCard, limits: ModelLimits, turns: int, *, most: int | None = None) -> Run:
-    """Price a run of *turns* >= 1 calls, but at most *most* calls, and only calls that fit the model."""
+def run(scenario: Scenario, card: RateCard, limits: ModelLimits, turns: int, *, max_turns: int | None = None) -> Run:
+    """Price a run of *turns* >= 1 calls, but at most *max_turns* calls, and only calls that fit the model."""
     caching = scenario.hit_percent > 0 and turns > 1 and card.reads_cache
     overflow = scenario.overflow(limits)
     overflow = overflow if overflow is not None and overflow <= turns else None
-    last = min(turns if overflow is None else overflow - 1, turns if most is None else most)
+    last = min(turns if overflow is None else overflow - 1, turns if max_turns is None else max_turns)
     full = scenario.first_turn_above(limits.cache_minimum - 1)  # the first turn long enough to be cached
     first_cached = full + 1 if caching and full is not None else last + 1
     tiers = [turn for turn in map(scenario.first_turn_above, card.thresholds) if turn is not None and turn <= last]
@@ -240,6 +240,6 @@ def floor_sum(terms: int, divisor: int, step: int, first: int) -> int:
 def turns_within(budget: Decimal, scenario: Scenario, card: RateCard, limits: ModelLimits) -> int:
     """Return the most calls, up to MAX_TURNS, that fit the model and cost no more than *budget* USD."""
     overflow = scenario.overflow(limits)
-    most = MAX_TURNS if overflow is None else min(MAX_TURNS, overflow - 1)
+    longest = MAX_TURNS if overflow is None else min(MAX_TURNS, overflow - 1)
     # Longer runs cost more, so the runs that fit are the first ones.
-    return bisect_right(range(1, most + 1), budget, key=lambda turns: run(scenario, card, limits, turns).cost)
+    return bisect_right(range(1, longest + 1), budget, key=lambda turns: run(scenario, card, limits, turns).cost)

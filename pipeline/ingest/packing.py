@@ -174,14 +174,14 @@ class _Held:
         base = self._start + first * WINDOW
         return np.concatenate(self._windows[first:last])[start - base : end - base].copy()
 
-    def voiced(self, start: int, end: int, least: float) -> tuple[tuple[int, int], ...]:
-        """Return the spans between two positions with a speech probability of at least *least*."""
+    def voiced(self, start: int, end: int, min_speech: float) -> tuple[tuple[int, int], ...]:
+        """Return the spans between two positions with a speech probability of at least *min_speech*."""
         spans: list[tuple[int, int]] = []
         at = self._start
         for window, speech in zip(self._windows, self._speech, strict=True):
             first, last = max(at, start), min(at + len(window), end)
             at += len(window)
-            if first >= last or speech < least:
+            if first >= last or speech < min_speech:
                 continue
             spans = [*spans[:-1], (spans[-1][0], last)] if spans and spans[-1][1] == first else [*spans, (first, last)]
         return tuple(spans)

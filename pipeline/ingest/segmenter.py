@@ -3,7 +3,7 @@
     for event in segmenter.receive(0.93): ...   # one window after the other
     for event in segmenter.end(): ...
 
-A span begins where the probability reaches *enter* and has stayed above *leave* for *least* samples; it ends after
+A span begins where the probability reaches *enter* and has stayed above *leave* for *min_speech* samples; it ends after
 *silence* samples below *leave*. Both ends are widened by *pad*. Spans do not overlap and depend on the
 probabilities alone.
 """
@@ -20,7 +20,7 @@ class SegmenterOptions:
 
     enter: float = 0.5  # probability that starts speech
     leave: float = 0.35  # probability that continues it; lower, so that a breath does not end a sentence
-    least: int = 3 * WINDOW  # shorter sounds are clicks, or the first chord of music: the shortest word is longer
+    min_speech: int = 3 * WINDOW  # shorter sounds are clicks, or the first chord of music: the shortest word is longer
     silence: int = position(0.4)  # quiet that ends a span: a pause between phrases, not a silence inside a word
     pad: int = position(0.4)  # soft first and last sounds of words stay below *enter*
 
@@ -74,7 +74,7 @@ class Segmenter:
     def _begin(self, onset: int) -> list[SpeechStarted | SpeechEnded]:
         if self.voiced < self._now:
             self._onset = None  # the sound was too short
-        elif self._now - onset >= self._options.least:
+        elif self._now - onset >= self._options.min_speech:
             self.speaking = True
             return [SpeechStarted(self._padded(onset))]
         return []

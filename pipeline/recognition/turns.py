@@ -42,7 +42,7 @@ class Turns:
             SegmenterOptions(
                 enter=options.enter,
                 leave=options.leave,
-                least=options.onset,
+                min_speech=options.onset,
                 silence=options.endpointing,
                 pad=0,  # stream.py itself keeps the audio around speech
             )

@@ -65,11 +65,11 @@ class Window:
         """Return the probabilities of speech of the frames in samples(start, end)."""
         return list(self._between(self._speech, start, end))
 
-    def voiced(self, start: int, end: int, least: float) -> tuple[tuple[int, int], ...]:
-        """Return the spans of samples(start, end) with a probability of speech of at least *least*, in order."""
+    def voiced(self, start: int, end: int, min_speech: float) -> tuple[tuple[int, int], ...]:
+        """Return the spans of samples(start, end) with a probability of speech of at least *min_speech*, in order."""
         spans: list[tuple[int, int]] = []
         for number, speech in enumerate(self.speech(start, end), start=max(start // WINDOW, self._first)):
-            if speech < least:
+            if speech < min_speech:
                 continue
             first, last = number * WINDOW, (number + 1) * WINDOW
             spans = [*spans[:-1], (spans[-1][0], last)] if spans and spans[-1][1] == first else [*spans, (first, last)]

@@ -56,7 +56,7 @@ def test_each_call_of_the_worked_example() -> None:
     inputs, cached = [], []
     before = Usage(input=0)
     for turns in range(1, 6):
-        sums = run_of(5, most=turns).usage
+        sums = run_of(5, max_turns=turns).usage
         inputs.append(sums.input - before.input)
         cached.append(sums.cached - before.cached)
         before = sums
@@ -64,11 +64,11 @@ def test_each_call_of_the_worked_example() -> None:
     assert cached == [0, 1846, 2821, 3796, 4772]
 
 
-def run_of(turns: int, *, most: int) -> Run:
+def run_of(turns: int, *, max_turns: int) -> Run:
     family = FAMILIES["openai"]
     request = EstimateRequest(prompt="", agent_turns=turns)
     way = scenarios(request, prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=True).expected
-    return run(way, GPT_5_MINI, ModelLimits(), turns, most=most)
+    return run(way, GPT_5_MINI, ModelLimits(), turns, max_turns=max_turns)
 
 
 def by_the_book(way: Scenario, card: RateCard, limits: ModelLimits, turns: int) -> tuple[Usage, Decimal, int | None]:

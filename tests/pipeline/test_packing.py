@@ -83,7 +83,7 @@ def test_no_more_is_held_than_one_job_and_what_may_become_speech(
     audio, packer = sound(probabilities), Packer(options)
     for number, speech in enumerate(probabilities):
         packer.receive(audio[number * WINDOW : (number + 1) * WINDOW], speech)
-        slack = options.segmenter.pad + options.segmenter.least + 3 * WINDOW
+        slack = options.segmenter.pad + options.segmenter.min_speech + 3 * WINDOW
         assert len(packer._held._windows) * WINDOW <= options.longest + slack
 
 
@@ -93,7 +93,7 @@ def test_a_job_is_short_only_where_a_long_pause_or_the_end_follows(
     probabilities: list[float], options: PackingOptions
 ) -> None:
     jobs = jobs_in(packed(sound(probabilities), probabilities, options))
-    margin = options.segmenter.pad + options.segmenter.least + 2 * WINDOW
+    margin = options.segmenter.pad + options.segmenter.min_speech + 2 * WINDOW
     for job, following in pairwise(jobs):
         filled = len(job.samples) >= min(options.target, options.longest // 2)
         assert filled or following.start - job.end >= options.pause - margin

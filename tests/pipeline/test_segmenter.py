@@ -16,7 +16,7 @@ OPTIONS = st.builds(
     SegmenterOptions,
     enter=st.sampled_from((0.5, 0.6)),
     leave=st.sampled_from((0.2, 0.35, 0.5)),
-    least=st.integers(0, 6 * WINDOW),
+    min_speech=st.integers(0, 6 * WINDOW),
     silence=st.integers(4000, 9000),
     pad=st.integers(0, 4000),
 )
@@ -49,7 +49,7 @@ def test_spans_are_in_order_apart_and_inside_the_stream(
 @given(probabilities=RUNS, options=OPTIONS)
 def test_every_long_enough_sound_is_inside_a_span(probabilities: list[float], options: SegmenterOptions) -> None:
     found = spans(probabilities, options)
-    need = max(1, -(-options.least // WINDOW))
+    need = max(1, -(-options.min_speech // WINDOW))
     for first in range(len(probabilities) - need + 1):
         if min(probabilities[first : first + need]) >= options.enter:
             start, end = first * WINDOW, (first + need) * WINDOW

@@ -72,8 +72,8 @@ def without_echo(words: Sequence[str], *, voiced_s: float) -> int:
 def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:
     """Return whether the model finds it likely that nobody spoke, and its own text unlikely."""
     few = _letters(text) <= FEW_LETTERS and voiced_s < VOICE_S
-    most, least = (NO_SPEECH_IN_FEW, UNLIKELY_FEW) if few else (NO_SPEECH, UNLIKELY)
-    return no_speech_prob > most and avg_logprob < least
+    max_no_speech, min_logprob = (NO_SPEECH_IN_FEW, UNLIKELY_FEW) if few else (NO_SPEECH, UNLIKELY)
+    return no_speech_prob > max_no_speech and avg_logprob < min_logprob
 
 
 def _letters(text: str) -> int:

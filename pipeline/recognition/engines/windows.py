@@ -34,7 +34,7 @@ MEASURING_S = 600.0
 JOBS_S = (4, 9, 14, 19, 28)
 """The lengths of jobs that are tried. Each fills one of WINDOWS_S except for its padding."""
 
-_SHORT_S = (1.0, 4.0)  # the least and the most of an utterance alone
+_SHORT_S = (1.0, 4.0)  # the limits of the length of an utterance alone
 _TAILS_S = (1.5, 2.5, 4.5)  # where the audio of a partial ends, in seconds after its clip began
 _PARTIAL_S = 9.0  # the most audio of a partial
 _OPEN = 2  # this many words at the end of a partial may be wrong, because they are not committed yet
@@ -48,8 +48,8 @@ _PAUSE = RATE // 2  # between the clips of a job
 class Fit:
     """Which windows suit one model. All in seconds."""
 
-    partial_s: int  # the least window of a partial, one of WINDOWS_S
-    final_s: int  # the least window of a final, one of WINDOWS_S
+    partial_s: int  # the shortest window of a partial, one of WINDOWS_S
+    final_s: int  # the shortest window of a final, one of WINDOWS_S
     job_s: int  # the longest job that a file is cut into
 
     @property
@@ -166,7 +166,7 @@ class _Measuring:
         self, kind: str, fits: Sequence[Fit], excerpts: Callable[[Fit], Sequence[Excerpt]], *, final: bool
     ) -> Fit:
         """Return the first of *fits*, shortest first, that is no worse than any longer one; the last if unclear."""
-        least, best = fits[-1], None
+        shortest, best = fits[-1], None
         for fit in reversed(fits):
             trial = Trial(kind, fit)
             self.trials.append(trial)
@@ -175,10 +175,10 @@ class _Measuring:
                     break
                 continue
             if best is None or not _worse(trial, best):
-                least = fit
+                shortest = fit
             if best is None or sum(trial.errors.values()) < sum(best.errors.values()):
                 best = trial
-        return least
+        return shortest
 
     async def _try(self, trial: Trial, excerpts: Sequence[Excerpt], best: Trial | None, *, final: bool) -> bool:
         """Recognise *excerpts*. Return False if time is over, or as soon as it is clear that *best* is better."""
