@@ -19,6 +19,7 @@ class AgreementOptions:
     guard: int = position(0.4)  # a word this close to the audio's end may still turn into a longer one
     sure: float = 0.8  # probability that makes one hypothesis enough ...
     sure_guard: int = position(1.0)  # ... this far from the audio's end
+    edge: int = position(0.2)  # a word that ends this close to the audio's end is not shown: it is often half a word
     doubtful: float = 0.35  # a word less probable than this waits, whatever agrees with it, until it is settled
     settled: int = position(2.0)  # this far from the end the hypotheses no longer improve: waiting only adds delay
     apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
@@ -38,12 +39,26 @@ class Agreement:
         self._parted: list[Word] = []  # kept words of turns that are over
         self._kept: list[Word] = []
         self._pending: tuple[Word, ...] = ()
+        self._edge = 0  # of the audio in which words are shown
         self._end = 0
 
     @property
     def pending(self) -> tuple[Word, ...]:
         """What the last hypothesis says after the last committed word."""
         return self._pending
+
+    @property
+    def shown(self) -> tuple[Word, ...]:
+        """The pending words without those at their end that will probably change: doubtful, or at the audio's edge.
+
+        A first word is shown wherever it ends, so that the reader sees at once that somebody speaks.
+        """
+        stay = (
+            count
+            for count, word in enumerate(self._pending, 1)
+            if word.probability >= self._options.doubtful and (count == 1 or word.end <= self._edge)
+        )
+        return self._pending[: max(stay, default=0)]
 
     @property
     def kept(self) -> Sequence[Word]:
@@ -64,6 +79,7 @@ class Agreement:
         word, one hypothesis is not enough.
         """
         fresh = self._fresh(words, until)
+        self._edge = until if paused else until - self._options.edge
         return self._commit(fresh, self._certain(fresh, until, paused=paused, doubted=doubted))
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:

@@ -337,10 +337,10 @@ class StreamCore:
 
     def _show(self) -> None:
         """Say what is pending if that is news."""
-        pending = self._agreement.pending
-        texts = tuple(word.text for word in pending)
+        shown = self._agreement.shown
+        texts = tuple(word.text for word in shown)
         if texts != self._shown:
-            self._events.append(Partial(pending, self.counts.segments))
+            self._events.append(Partial(shown, self.counts.segments))
             self._shown = texts
 
     def _until(self, ask: _Ask) -> int:
