@@ -22,6 +22,9 @@ class AgreementOptions:
     guard: int = position(0.4)  # a word this close to the end of the audio may still become a longer word
     sure: float = 0.8  # one hypothesis is enough for a word of this probability ...
     sure_guard: int = position(1.0)  # ... that ends this long before the audio does
+    edge: int = position(
+        0.2
+    )  # a word that ends this close to the end of the audio is not shown: it is often half a word
     doubtful: float = 0.35  # a less probable word waits until it is settled, even if two hypotheses agree on it
     settled: int = position(2.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
     apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
@@ -41,12 +44,26 @@ class Agreement:
         self._earlier: list[Word] = []  # the kept words of earlier turns
         self._kept: list[Word] = []
         self._pending: tuple[Word, ...] = ()
+        self._edge = 0  # where the audio ends in which pending words are shown
         self._end = 0
 
     @property
     def pending(self) -> tuple[Word, ...]:
         """The words of the last hypothesis that come after the last committed word."""
         return self._pending
+
+    @property
+    def shown(self) -> tuple[Word, ...]:
+        """The pending words without the last ones that will probably change: doubtful, or at the end of the audio.
+
+        The first word is shown wherever it ends, so that readers see at once that somebody speaks.
+        """
+        stay = (
+            count
+            for count, word in enumerate(self._pending, 1)
+            if word.probability >= self._options.doubtful and (count == 1 or word.end <= self._edge)
+        )
+        return self._pending[: max(stay, default=0)]
 
     @property
     def kept(self) -> Sequence[Word]:
@@ -67,6 +84,7 @@ class Agreement:
         enough, however sure the model is.
         """
         fresh = self._select_fresh(words, until)
+        self._edge = until if paused else until - self._options.edge
         return self._commit(fresh, self._count_certain(fresh, until, paused=paused, doubted=doubted))
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:

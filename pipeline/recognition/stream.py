@@ -343,11 +343,11 @@ class StreamCore:
             self._shown = ()
 
     def _report_pending(self) -> None:
-        """Report the pending words if they have changed."""
-        pending = self._agreement.pending
-        texts = tuple(word.text for word in pending)
+        """Report the pending words that are shown, if they have changed."""
+        shown = self._agreement.shown
+        texts = tuple(word.text for word in shown)
         if texts != self._shown:
-            self._events.append(Partial(pending, self.counts.segments))
+            self._events.append(Partial(shown, self.counts.segments))
             self._shown = texts
 
     def _audio_end(self, ask: _Ask) -> int:

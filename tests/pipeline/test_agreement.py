@@ -47,6 +47,22 @@ def test_a_doubtful_word_holds_back_what_follows_until_it_is_settled():
     assert texts(agreement.receive(said("uh cat sat"), until=position(3.4))) == "uh cat sat"
 
 
+def test_words_that_will_probably_change_are_not_shown_at_the_end():
+    agreement = Agreement(OPTIONS)
+    agreement.receive(said("and so my fel"), until=position(1.7))
+    assert texts(agreement.shown) == "and so my"
+    agreement.receive(said("but now uh fellow", probability=0.3), until=position(2.5))
+    assert texts(agreement.shown) == ""
+    agreement.receive(said("well my fel"), until=position(1.2), paused=True)
+    assert texts(agreement.shown) == "well my fel"
+
+
+def test_a_first_word_is_shown_wherever_it_ends():
+    agreement = Agreement(OPTIONS)
+    agreement.receive(said("and so"), until=position(0.4))
+    assert texts(agreement.shown) == "and"
+
+
 def test_the_surface_of_a_word_is_that_of_the_hypothesis_that_made_it_final():
     agreement = Agreement(OPTIONS)
     agreement.receive(said("Hello World now"), until=position(2))
