@@ -36,7 +36,7 @@ LINE_DB = 24.0  # the most that a line makes a voice quieter
 
 SHORT_S = (1.0, 4.0)  # length of an utterance that is sent alone
 PIECE_S = (2.0, 8.0)  # length of what is cut at any sample
-LEAST_PAUSE_S = 0.15
+MIN_PAUSE_S = 0.15
 QUIET_DB = 18.0  # below the level of speech: a pause
 NEAR_S = 0.1  # word times are good to this
 
@@ -198,7 +198,7 @@ def speech_level(samples: Samples) -> float:
 def pauses(clip: Track) -> list[tuple[float, int]]:
     """Return where the clip can be cut between two words: (second in the middle of the pause, words before it).
 
-    A pause is quiet for LEAST_PAUSE_S and has the border of two words in it, or as near as word times are good.
+    A pause is quiet for MIN_PAUSE_S and has the border of two words in it, or as near as word times are good.
     """
     if not clip.truth:
         return []
@@ -214,11 +214,11 @@ def pauses(clip: Track) -> list[tuple[float, int]]:
 
 
 def _quiet(samples: Samples) -> Iterator[tuple[float, float]]:
-    """Return the spans between the first and the last sound that are quiet for LEAST_PAUSE_S, in seconds."""
+    """Return the spans between the first and the last sound that are quiet for MIN_PAUSE_S, in seconds."""
     loud = np.flatnonzero(_powers(samples) >= speech_level(samples) ** 2 * 10 ** (-QUIET_DB / 10))
     for left, right in pairwise(loud):
         begin, end = (left + 1) * FRAME / RATE, right * FRAME / RATE
-        if end - begin >= LEAST_PAUSE_S:
+        if end - begin >= MIN_PAUSE_S:
             yield float(begin), float(end)
 
 

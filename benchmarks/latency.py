@@ -36,9 +36,9 @@ from benchmarks.measure import cpu_s, rss_mb, spread, write
 from benchmarks.tracks import WARM_UP_S, Track, recordings, wordless
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
-from pipeline.batch import packing
+from pipeline.batch import packing_options
 from pipeline.events import Partial, SegmentClosed, WordsCommitted
-from pipeline.ingest.packing import Job
+from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
@@ -54,7 +54,7 @@ TIMELESS = partial(VirtualTimeLoop, lambda: 0.0)
 """A clock on which no computation takes time: what is late on it, the policy waited for."""
 
 LATEST_SENDER_S = 0.05
-LEAST_COVERAGE = 0.95
+MIN_COVERAGE = 0.95
 LENGTH_S = 120.0  # of a joined track
 LIVE_CONDITIONS = tuple(name for name in CONDITIONS if name != "joined")  # tracks are joined in any of them
 NOTHING_TIMES = 3  # each sound without speech is played so often
@@ -196,8 +196,8 @@ class Bench:
     def offline(self, samples: Samples, language: str | None = None) -> tuple[Word, ...]:
         """Return what the engine recognises in a whole recording, packed as files are."""
         words: tuple[Word, ...] = ()
-        for item in speech_jobs([samples], self._voice.stream(), packing(self._engine)):
-            if isinstance(item, Job):
+        for item in speech_jobs([samples], self._voice.stream(), packing_options(self._engine)):
+            if isinstance(item, DecodeJob):
                 request = DecodeRequest(samples=item.samples, start=item.start, language=language, voiced=item.voiced)
                 [heard] = self._engine.hear([request])
                 language = language or heard.language
@@ -310,7 +310,7 @@ def most_sessions(
         result = runs[count]
         p95 = result["commit_s"].get("p95", float("inf"))
         fits = bench.real or result["cores_used"] <= 1.0
-        return bool(p95 <= limit_s and result["coverage"] >= LEAST_COVERAGE * alone and fits and not result["void"])
+        return bool(p95 <= limit_s and result["coverage"] >= MIN_COVERAGE * alone and fits and not result["void"])
 
     low, high = 0, 4
     while holds(high):

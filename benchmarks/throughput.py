@@ -38,11 +38,11 @@ Words: TypeAlias = list[tuple[str, float, float]]
 
 
 def ours(path: Path, model: str) -> Words:
-    from pipeline.batch import Batch, BatchOptions  # noqa: PLC0415  (each process loads what it measures)
-    from pipeline.ingest.isolation import Isolation  # noqa: PLC0415
-    from pipeline.ingest.vad import VoiceDetector  # noqa: PLC0415
-    from pipeline.recognition.engines.load import EngineSettings, load  # noqa: PLC0415
-    from pipeline.recognition.scheduler import Scheduler  # noqa: PLC0415
+    from pipeline.batch import Batch, BatchOptions  # noqa: PLC0415  each process loads what it measures
+    from pipeline.ingest.isolation import Isolation  # noqa: PLC0415  as above
+    from pipeline.ingest.vad import VoiceDetector  # noqa: PLC0415  as above
+    from pipeline.recognition.engines.load import EngineSettings, load  # noqa: PLC0415  as above
+    from pipeline.recognition.scheduler import Scheduler  # noqa: PLC0415  as above
 
     async def words(stack: ExitStack) -> Words:
         engine = stack.enter_context(closing(load(EngineSettings(engine="whisper", model=model))))
@@ -64,7 +64,7 @@ def ours(path: Path, model: str) -> Words:
 
 
 def batched(path: Path, model: str) -> Words:
-    from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415
+    from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415  as above
 
     pipeline = BatchedInferencePipeline(WhisperModel(model, device="cpu", compute_type="int8"))
     segments, _ = pipeline.transcribe(str(path), batch_size=8, word_timestamps=True)
@@ -72,7 +72,7 @@ def batched(path: Path, model: str) -> Words:
 
 
 def sequential(path: Path, model: str) -> Words:
-    from faster_whisper import WhisperModel  # noqa: PLC0415
+    from faster_whisper import WhisperModel  # noqa: PLC0415  as above
 
     segments, _ = WhisperModel(model, device="cpu", compute_type="int8").transcribe(str(path), word_timestamps=True)
     return _words(segments)

@@ -32,24 +32,24 @@ Timed = dict[str, Callable[[Samples], object]]
 
 
 def ours(model: str) -> Timed:
-    from pipeline.recognition.engine import DecodeRequest  # noqa: PLC0415  (each process loads what it measures)
-    from pipeline.recognition.engines.load import EngineSettings, load  # noqa: PLC0415
+    from pipeline.recognition.engine import DecodeRequest  # noqa: PLC0415  each process loads what it measures
+    from pipeline.recognition.engines.load import EngineSettings, load  # noqa: PLC0415  as above
 
-    engine = load(EngineSettings(engine="whisper", model=model, device="cpu", threads=1))
+    engine: Any = load(EngineSettings(engine="whisper", model=model, device="cpu", threads=1))
 
     def update(samples: Samples) -> object:
         return engine.hear([DecodeRequest(samples=samples, start=0, language="en", final=False)])
 
     def encode(samples: Samples) -> object:
-        # The encoder alone is no part of what an engine offers.
-        return engine._encode([samples], engine._window_s(samples))  # type: ignore[attr-defined]  # noqa: SLF001
+        window_s = engine.fit.window_s(len(samples), final=False)
+        return engine._encode([samples], window_s)  # noqa: SLF001  engines have no public encoder
 
     return {"update": update, "encode": encode}
 
 
 def theirs(model: str) -> Timed:
-    from faster_whisper import WhisperModel  # noqa: PLC0415
-    from faster_whisper.audio import pad_or_trim  # noqa: PLC0415
+    from faster_whisper import WhisperModel  # noqa: PLC0415  as above
+    from faster_whisper.audio import pad_or_trim  # noqa: PLC0415  as above
 
     whisper = WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=1)
 

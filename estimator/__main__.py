@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from estimator.estimates import Estimator
-from estimator.request import CACHES, COMPLEXITIES, MOST_TURNS, REASONINGS, EstimateError, parse_query
+from estimator.request import CACHES, COMPLEXITIES, MAX_TURNS, REASONINGS, EstimateError, parse_query
 from estimator.result import estimate_id
 
 _NOT_IN_TABLE = {"no_batch_price", "batch_cache_at_standard_price"}  # notes on a price the table does not show
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `estimate` to *parser*, which may be a subparser."""
     parser.add_argument("prompt", nargs="?", help="the prompt; @FILE reads a file, - or nothing reads standard input")
     parser.add_argument("--models", metavar="A,B", help="model ids, or provider/id (default: the whole catalogue)")
-    parser.add_argument("--turns", metavar="N", help=f"calls of the run, 1 to {MOST_TURNS} (default 1)")
+    parser.add_argument("--turns", metavar="N", help=f"calls of the run, 1 to {MAX_TURNS} (default 1)")
     parser.add_argument("--complexity", choices=COMPLEXITIES, help="how long answers get (default medium)")
     parser.add_argument("--cache", choices=CACHES, help="whether the run uses prompt caching (default auto)")
     parser.add_argument("--reasoning", choices=REASONINGS, help="how much reasoning models reason (default auto)")
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     now = datetime.now(UTC)
     try:
         estimator = estimator_from(environ, now=now)
-        answer = estimator.models(now=now) if args.list else _estimated(args, estimator, now)
+        answer = estimator.models(now=now) if args.list else _estimate(args, estimator, now)
     except (EstimateError, OSError, UnicodeDecodeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED
@@ -80,7 +80,7 @@ def estimator_from(environ: Mapping[str, str], *, now: datetime) -> Estimator:
     return estimator
 
 
-def _estimated(args: argparse.Namespace, estimator: Estimator, now: datetime) -> dict[str, Any]:
+def _estimate(args: argparse.Namespace, estimator: Estimator, now: datetime) -> dict[str, Any]:
     members = {
         "models": args.models,
         "complexity": args.complexity,

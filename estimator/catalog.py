@@ -31,10 +31,9 @@ from genai_prices.types import (
 
 from estimator.rates import RateCard, Rates, units_per
 from estimator.request import EstimateError
-from estimator.turns import DEFAULT_CACHE_MINIMUM, Limits
+from estimator.turns import DEFAULT_CACHE_MINIMUM, ModelLimits
 
 BATCH = {"processing": "batch"}
-TEXT_PRICES = ("input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok")
 PER_MILLION, PER_THOUSAND = 1_000_000, 1000
 LARGEST_JUMP = 100
 """The largest factor by which a refresh may change a default model's price. A mistaken unit changes it by 1000."""
@@ -165,14 +164,14 @@ def _band(values: Mapping[str, object], tokens: int) -> Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class PricedModel:
     """One model of one provider."""
 
     name: str  # as answers name it; asking for this name finds the same model
     provider: str
     cluster: str  # one of the six of the default catalogue, or "other"
     family: str  # a key of FAMILIES
-    limits: Limits
+    limits: ModelLimits
     reasons: bool | None  # None: unknown
     prices: PriceHistory | None  # None: the price table has no such entry
     aliases: tuple[str, ...] = ()
@@ -216,7 +215,7 @@ class Catalog:
             name="genai-prices", version=version, starts=tuple(sorted(starts)), overlay=rows["checked"]
         )
 
-    def find(self, requested: str) -> Model | None:
+    def find(self, requested: str) -> PricedModel | None:
         """Return the model that *requested* names, or None.
 
         A name is a default id or alias, an id of a provider in catalog.toml, or `provider/id`.
@@ -232,11 +231,11 @@ class Catalog:
                 return model
         return None
 
-    def suggest(self, requested: str, most: int = 3) -> list[str]:
-        """Return up to *most* names that *requested* may be a misspelling of, the likeliest first."""
+    def suggest(self, requested: str, limit: int = 3) -> list[str]:
+        """Return up to *limit* names that *requested* may be a misspelling of, the likeliest first."""
         asked = requested.strip().lower()
         names = self._full_names if "/" in asked else self._short_names
-        return names.like(asked, most)
+        return names.like(asked, limit)
 
     def check_against(self, before: "Catalog", moment: datetime) -> None:
         """Raise BadPriceFeed unless every price can be used and every default model has a plausible price at *moment*.
@@ -258,16 +257,16 @@ class Catalog:
                     f"{new.provider}/{new.name} would change its price by more than {LARGEST_JUMP} times"
                 )
 
-    def _from_row(self, row: Mapping[str, Any]) -> Model:
+    def _from_row(self, row: Mapping[str, Any]) -> PricedModel:
         provider: str = row["provider"]
         entry = self._entries.get((provider, row["id"].lower()))
         window = row.get("context_window") or (entry.context_window if entry else None)
-        return Model(
+        return PricedModel(
             name=row["id"],
             provider=provider,
             cluster=self._listed[provider]["cluster"],
             family=row["family"],
-            limits=Limits(
+            limits=ModelLimits(
                 context_window=window,
                 max_input=row.get("max_input"),
                 max_output=row.get("max_output"),
@@ -281,7 +280,7 @@ class Catalog:
             deprecated=bool(entry and entry.deprecated),
         )
 
-    def _at_provider(self, provider: Provider, asked: str) -> Model | None:
+    def _at_provider(self, provider: Provider, asked: str) -> PricedModel | None:
         entry = self._entries.get((provider.id, asked)) or provider.find_model(
             asked, all_providers=list(self._providers.values())
         )
@@ -290,12 +289,12 @@ class Catalog:
         if (model := self._default_entries.get((provider.id, entry.id.lower()))) is not None:
             return model
         listed = self._listed.get(provider.id, {})
-        return Model(
+        return PricedModel(
             name=f"{provider.id}/{entry.id}",
             provider=provider.id,
             cluster=listed.get("cluster", "other"),
             family=family_of(entry.id),
-            limits=Limits(context_window=entry.context_window),
+            limits=ModelLimits(context_window=entry.context_window),
             reasons=True if _REASONS.search(entry.id.lower()) else None,
             prices=PriceHistory(entry, batch=(provider.id, entry.id.lower()) in self._entries),
             url=listed.get("url"),
@@ -390,7 +389,7 @@ class _Names:
             for triple in _triples(name.lower()):
                 self._having[triple].append(index)
 
-    def like(self, asked: str, most: int) -> list[str]:
+    def like(self, asked: str, limit: int) -> list[str]:
         shared = Counter(index for triple in _triples(asked) for index in self._having.get(triple, ()))
         candidates = sorted(shared, key=lambda index: (-shared[index] / len(self._names[index]), index))
         scored = [
@@ -398,7 +397,7 @@ class _Names:
             for index in candidates[: self._CANDIDATES]
         ]
         likely = sorted((pair for pair in scored if pair[0] >= self._LIKE_ENOUGH), reverse=True)
-        return [self._names[-negative] for _, negative in likely[:most]]
+        return [self._names[-negative] for _, negative in likely[:limit]]
 
 
 def _triples(text: str) -> set[str]:

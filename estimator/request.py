@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import ClassVar, TypeVar
 
-MOST_TURNS = 200
-MOST_MODELS = 100
-MOST_PROMPT_BYTES = 2_000_000
-MOST_TOKENS = 10_000_000
+MAX_TURNS = 200
+MAX_MODELS = 100
+MAX_PROMPT_BYTES = 2_000_000
+MAX_TOKENS = 10_000_000
 """The most tokens that a caller may declare as output or system prompt: ten times the largest known window."""
 LONGEST_ID = 200
 """The most characters of a model id; the longest in the price table has 72, with its provider."""
@@ -20,7 +20,7 @@ CACHES = ("auto", "off")
 REASONINGS = ("auto", "off", "high")
 
 _NUMBERS = ("agent_turns", "output_tokens", "system_tokens")
-_MOST_UNKNOWN = 8  # unknown members worth a warning each
+_MAX_UNKNOWN = 8  # unknown members worth a warning each
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _MONEY = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _WHOLE = re.compile(r"[0-9]{1,18}")
@@ -35,7 +35,7 @@ class EstimateError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Fault:
     """One thing wrong with a request. *pointer* is RFC 6901; *message* says what is allowed."""
 
     param: str
@@ -49,7 +49,7 @@ class InvalidRequest(EstimateError):
 
     code = "invalid_parameter"
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Fault]) -> None:
         super().__init__("; ".join(problem.message for problem in problems))
         self.problems = tuple(problems)
 
@@ -78,7 +78,7 @@ class EstimateRequest:
     prompt: str
     models: tuple[str, ...] = ()  # empty: the whole default catalogue
     complexity: str = "medium"  # of COMPLEXITIES
-    agent_turns: int = 1  # 1..MOST_TURNS
+    agent_turns: int = 1  # 1..MAX_TURNS
     cache: str = "auto"  # of CACHES
     reasoning: str = "auto"  # of REASONINGS
     output_tokens: int | None = None  # visible tokens per call, instead of the guess by complexity
@@ -92,39 +92,37 @@ _MEMBERS = frozenset(one.name for one in fields(EstimateRequest)) - {"unknown_me
 
 
 def parse_request(
-    body: object, *, most_prompt_bytes: int = MOST_PROMPT_BYTES, most_models: int = MOST_MODELS
+    body: object, *, max_prompt_bytes: int = MAX_PROMPT_BYTES, max_models: int = MAX_MODELS
 ) -> EstimateRequest:
     """Return the request in *body*, a decoded JSON value. A member that is null counts as absent.
 
     Raises InvalidRequest, which names every fault at once, and PromptTooLong. No message contains any of the prompt.
     """
     if not isinstance(body, Mapping):
-        raise InvalidRequest([Problem("", "", "wrong_type", f"the body must be a JSON object, got {_kind(body)}")])
+        raise InvalidRequest([Fault("", "", "wrong_type", f"the body must be a JSON object, got {_kind(body)}")])
     members = _Members(body)
     prompt = members.text("prompt")
     request = EstimateRequest(
         prompt=prompt,
-        models=members.ids("models", most=most_models),
+        models=members.ids("models", limit=max_models),
         complexity=members.choice("complexity", COMPLEXITIES, "medium"),
-        agent_turns=members.whole("agent_turns", 1, least=1, most=MOST_TURNS),
+        agent_turns=members.whole("agent_turns", 1, minimum=1, maximum=MAX_TURNS),
         cache=members.choice("cache", CACHES, "auto"),
         reasoning=members.choice("reasoning", REASONINGS, "auto"),
-        output_tokens=members.whole("output_tokens", None, least=1, most=MOST_TOKENS),
-        system_tokens=members.whole("system_tokens", 0, least=0, most=MOST_TOKENS),
+        output_tokens=members.whole("output_tokens", None, minimum=1, maximum=MAX_TOKENS),
+        system_tokens=members.whole("system_tokens", 0, minimum=0, maximum=MAX_TOKENS),
         priced_at=members.time("priced_at"),
         budget_usd=members.money("budget_usd"),
         unknown_members=_unknown(body),
     )
     if members.problems:
         raise InvalidRequest(members.problems)
-    if (size := len(prompt.encode())) > most_prompt_bytes:
-        raise PromptTooLong(limit=most_prompt_bytes, actual=size)
+    if (size := len(prompt.encode())) > max_prompt_bytes:
+        raise PromptTooLong(limit=max_prompt_bytes, actual=size)
     return request
 
 
-def parse_query(
-    query: Mapping[str, str], prompt: str, *, most_prompt_bytes: int = MOST_PROMPT_BYTES
-) -> EstimateRequest:
+def parse_query(query: Mapping[str, str], prompt: str, *, max_prompt_bytes: int = MAX_PROMPT_BYTES) -> EstimateRequest:
     """Return the request in *query*: a URL's query or a command line's options, all text, *models* separated by commas.
 
     Raises the same errors as parse_request().
@@ -135,7 +133,7 @@ def parse_query(
     for member in _NUMBERS:
         if _WHOLE.fullmatch(query.get(member, "")):
             body[member] = int(query[member])
-    return parse_request(body, most_prompt_bytes=most_prompt_bytes)
+    return parse_request(body, max_prompt_bytes=max_prompt_bytes)
 
 
 class _Members:
@@ -143,7 +141,7 @@ class _Members:
 
     def __init__(self, body: Mapping[object, object]) -> None:
         self._body = body
-        self.problems: list[Problem] = []
+        self.problems: list[Fault] = []
 
     def text(self, name: str) -> str:
         value = self._body.get(name)
@@ -157,15 +155,15 @@ class _Members:
             return value
         return ""
 
-    def ids(self, name: str, *, most: int) -> tuple[str, ...]:
+    def ids(self, name: str, *, limit: int) -> tuple[str, ...]:
         values = self._body.get(name)
         if values is None:
             return ()
         if not isinstance(values, Sequence) or isinstance(values, str | bytes):
             self._refuse(name, "wrong_type", f"must be a list of model ids, got {_kind(values)}")
             return ()
-        if len(values) > most:
-            self._refuse(name, "too_many", f"allows {most} ids, got {len(values)}")
+        if len(values) > limit:
+            self._refuse(name, "too_many", f"allows {limit} ids, got {len(values)}")
             return ()
         for index, value in enumerate(values):
             if not isinstance(value, str):
@@ -180,17 +178,17 @@ class _Members:
         if value is None or value in allowed:
             return default if value is None else str(value)
         code = "unknown_value" if isinstance(value, str) else "wrong_type"
-        self._refuse(name, code, f"must be one of {', '.join(allowed)}, got {_shown(value)}")
+        self._refuse(name, code, f"must be one of {', '.join(allowed)}, got {_show(value)}")
         return default
 
-    def whole(self, name: str, default: Choice, *, least: int, most: int) -> int | Choice:
+    def whole(self, name: str, default: Choice, *, minimum: int, maximum: int) -> int | Choice:
         value = self._body.get(name)
         if value is None:
             return default
         if not isinstance(value, int) or isinstance(value, bool):
-            self._refuse(name, "wrong_type", f"must be a whole number from {least} to {most}, got {_shown(value)}")
-        elif not least <= value <= most:
-            self._refuse(name, "out_of_range", f"must be from {least} to {most}, got {_shown(value)}")
+            self._refuse(name, "wrong_type", f"must be a whole number from {minimum} to {maximum}, got {_show(value)}")
+        elif not minimum <= value <= maximum:
+            self._refuse(name, "out_of_range", f"must be from {minimum} to {maximum}, got {_show(value)}")
         else:
             return value
         return default
@@ -199,9 +197,9 @@ class _Members:
         value = self._body.get(name)
         if value is None:
             return None
-        moment = _moment(value) if isinstance(value, str) else None
+        moment = _parse_time(value) if isinstance(value, str) else None
         if moment is None:
-            self._refuse(name, "invalid_value", f"must be a time like 2026-11-20T12:00:00Z, got {_shown(value)}")
+            self._refuse(name, "invalid_value", f"must be a time like 2026-11-20T12:00:00Z, got {_show(value)}")
         return moment
 
     def money(self, name: str) -> Decimal | None:
@@ -210,14 +208,14 @@ class _Members:
             return None
         if isinstance(value, str) and _MONEY.fullmatch(value) and (amount := Decimal(value)) > 0:
             return amount
-        self._refuse(name, "invalid_value", f'must be USD as a string like "2.50", above 0, got {_shown(value)}')
+        self._refuse(name, "invalid_value", f'must be USD as a string like "2.50", above 0, got {_show(value)}')
         return None
 
     def _refuse(self, name: str, code: str, rule: str, below: str = "") -> None:
-        self.problems.append(Problem(name, f"/{name}{below}", code, f"{name}: {rule}"))
+        self.problems.append(Fault(name, f"/{name}{below}", code, f"{name}: {rule}"))
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     """Return the UTC time that *text* is in RFC 3339, or None if it is not a time."""
     if not _TIME.fullmatch(text):
         return None
@@ -229,7 +227,7 @@ def _moment(text: str) -> datetime | None:
 
 def _unknown(body: Mapping[object, object]) -> tuple[str, ...]:
     names = [str(name) for name in body if name not in _MEMBERS]
-    return tuple(name[:64].encode(errors="replace").decode() for name in names[:_MOST_UNKNOWN])
+    return tuple(name[:64].encode(errors="replace").decode() for name in names[:_MAX_UNKNOWN])
 
 
 def _encodable(text: str) -> bool:
@@ -256,7 +254,7 @@ def _kind(value: object) -> str:
             return "a list"
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     """Return the value if it is short and harmless, else only its kind."""
     if isinstance(value, str) and len(value) <= 40:  # noqa: PLR2004  longer is noise in a message
         return ascii(value)

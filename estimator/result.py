@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from estimator.families import FAMILIES, PromptTokens
 from estimator.rates import RateCard, Rates, usd, usd_text
-from estimator.request import EstimateRequest, Problem, UnknownModels
+from estimator.request import EstimateRequest, Fault, UnknownModels
 from estimator.row import PARTIAL, PRICED, UNKNOWN, Costs, Note, Row, Saving
 from estimator.turns import CACHE_HIT, Run, Spread
 
 if TYPE_CHECKING:
-    from estimator.catalog import Model, PriceSource  # importing them at run time takes a second
+    from estimator.catalog import PricedModel, PriceSource  # importing them at run time takes a second
 
 Json = dict[str, object]
 
@@ -60,7 +60,7 @@ def check_priced(rows: Sequence[Row]) -> None:
     if any(row.status in {PRICED, PARTIAL} for row in rows):
         return
     raise UnknownModels(
-        [Problem("models", f"/models/{index}", row.status, f"models: {_why(row)}") for index, row in enumerate(rows)]
+        [Fault("models", f"/models/{index}", row.status, f"models: {_why(row)}") for index, row in enumerate(rows)]
     )
 
 
@@ -104,7 +104,7 @@ def document(
     }
 
 
-def listing(models: Sequence["Model"], source: "PriceSource", moment: datetime) -> Json:
+def listing(models: Sequence["PricedModel"], source: "PriceSource", moment: datetime) -> Json:
     """Return the default catalogue with its prices at *moment*."""
     return {
         "object": "list",
@@ -214,7 +214,7 @@ def _split(run: Run) -> Json:
     return parts | ({"requests": _usd(split.requests)} if split.requests else {})
 
 
-def _model(model: "Model", source: "PriceSource", moment: datetime) -> Json:
+def _model(model: "PricedModel", source: "PriceSource", moment: datetime) -> Json:
     prices = model.prices
     batch = prices.batch_at(moment) if prices else None
     return {

@@ -11,7 +11,7 @@ from estimator.request import EstimateRequest
 from estimator.turns import CACHE_HIT, Run, Scenario, Spread, run, scenarios, turns_within
 
 if TYPE_CHECKING:
-    from estimator.catalog import Model, PriceHistory  # importing them at run time takes a second
+    from estimator.catalog import PricedModel, PriceHistory  # importing them at run time takes a second
 
 PRICED, PARTIAL, UNPRICED, UNKNOWN = "priced", "partial", "unpriced", "unknown_model"
 
@@ -49,7 +49,7 @@ class Row:
 
     requested: str
     status: str
-    model: "Model | None" = None
+    model: "PricedModel | None" = None
     did_you_mean: tuple[str, ...] = ()
     prompt: PromptTokens | None = None
     runs: Spread[Run] | None = None  # as many turns as the expected run, or fewer where they do not fit
@@ -60,7 +60,7 @@ class Row:
     notes: tuple[Note, ...] = ()
 
 
-def row_of(requested: str, model: "Model", request: EstimateRequest, count: TextCount, moment: datetime) -> Row:
+def row_of(requested: str, model: "PricedModel", request: EstimateRequest, count: TextCount, moment: datetime) -> Row:
     """Return the row of a known model. *count* is the count of request.prompt in the encoding of the model's family."""
     family = FAMILIES[model.family]
     prompt = prompt_tokens(family, count)
@@ -80,9 +80,9 @@ def row_of(requested: str, model: "Model", request: EstimateRequest, count: Text
         prompt=prompt,
         ways=ways,
         runs=Spread(
-            run(ways.low, card, model.limits, request.agent_turns, most=expected.turns),
+            run(ways.low, card, model.limits, request.agent_turns, max_turns=expected.turns),
             expected,
-            run(ways.high, card, model.limits, request.agent_turns, most=expected.turns),
+            run(ways.high, card, model.limits, request.agent_turns, max_turns=expected.turns),
         ),
     )
     return Row(
@@ -108,7 +108,7 @@ class _Pricing:
     """Everything that is known about one request on one priced model."""
 
     request: EstimateRequest
-    model: "Model"
+    model: "PricedModel"
     history: "PriceHistory"
     moment: datetime
     card: RateCard

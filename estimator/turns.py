@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 
 from estimator.families import Family, PromptTokens
 from estimator.rates import RateCard, Rates, Usage, usd
-from estimator.request import MOST_TURNS, EstimateRequest
+from estimator.request import MAX_TURNS, EstimateRequest
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -53,7 +53,7 @@ DEFAULT_CACHE_MINIMUM = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ModelLimits:
     """The limits of a model. None means unknown, and never ends a run."""
 
     context_window: int | None = None  # input + output of one call
@@ -85,7 +85,7 @@ class Scenario:
             return 1
         return (tokens - self.first_input) // self.growth + 2 if self.growth else None
 
-    def overflow(self, limits: Limits) -> int | None:
+    def overflow(self, limits: ModelLimits) -> int | None:
         """Return the first turn that does not fit the model, or None."""
         turns = []
         if limits.context_window is not None:
@@ -110,7 +110,7 @@ def reasoning_tokens(visible: int, request: EstimateRequest, *, reasons: bool | 
 
 
 def scenarios(
-    request: EstimateRequest, prompt: PromptTokens, family: Family, limits: Limits, *, reasons: bool | None
+    request: EstimateRequest, prompt: PromptTokens, family: Family, limits: ModelLimits, *, reasons: bool | None
 ) -> Spread[Scenario]:
     """Return the three scenarios of *request* on one model. An answer longer than max_output loses reasoning first."""
     visible, growth = VISIBLE[request.complexity], TOOL_GROWTH[request.complexity]
@@ -174,12 +174,12 @@ class Run:
         return usd(self.units)
 
 
-def run(scenario: Scenario, card: RateCard, limits: Limits, turns: int, *, most: int | None = None) -> Run:
-    """Price a run of *turns* >= 1 calls, but at most *most* calls, and only calls that fit the model."""
+def run(scenario: Scenario, card: RateCard, limits: ModelLimits, turns: int, *, max_turns: int | None = None) -> Run:
+    """Price a run of *turns* >= 1 calls, but at most *max_turns* calls, and only calls that fit the model."""
     caching = scenario.hit_percent > 0 and turns > 1 and card.reads_cache
     overflow = scenario.overflow(limits)
     overflow = overflow if overflow is not None and overflow <= turns else None
-    last = min(turns if overflow is None else overflow - 1, turns if most is None else most)
+    last = min(turns if overflow is None else overflow - 1, turns if max_turns is None else max_turns)
     full = scenario.first_turn_above(limits.cache_minimum - 1)  # the first turn long enough to be cached
     first_cached = full + 1 if caching and full is not None else last + 1
     tiers = [turn for turn in map(scenario.first_turn_above, card.thresholds) if turn is not None and turn <= last]
@@ -194,7 +194,7 @@ def run(scenario: Scenario, card: RateCard, limits: Limits, turns: int, *, most:
             written=usage.written + sent.written,
             output=usage.output + sent.output,
         )
-        split = _added(split, sent, card.band(scenario.input(start)), calls=end - start + 1)
+        split = _add(split, sent, card.band(scenario.input(start)), calls=end - start + 1)
     return Run(
         turns=last,
         usage=usage,
@@ -213,7 +213,7 @@ def _segment(scenario: Scenario, start: int, end: int, *, cached: bool, written:
     return Usage(input=sent, cached=held, written=sent - held if written else 0, output=calls * scenario.output)
 
 
-def _added(split: Split, sent: Usage, rates: Rates, *, calls: int) -> Split:
+def _add(split: Split, sent: Usage, rates: Rates, *, calls: int) -> Split:
     return Split(
         input=split.input + (sent.input - sent.cached - sent.written) * rates.input,
         cached=split.cached + sent.cached * rates.cached,
@@ -237,9 +237,9 @@ def floor_sum(terms: int, divisor: int, step: int, first: int) -> int:
     return total
 
 
-def turns_within(budget: Decimal, scenario: Scenario, card: RateCard, limits: Limits) -> int:
-    """Return the most calls, up to MOST_TURNS, that fit the model and cost no more than *budget* USD."""
+def turns_within(budget: Decimal, scenario: Scenario, card: RateCard, limits: ModelLimits) -> int:
+    """Return the most calls, up to MAX_TURNS, that fit the model and cost no more than *budget* USD."""
     overflow = scenario.overflow(limits)
-    most = MOST_TURNS if overflow is None else min(MOST_TURNS, overflow - 1)
+    longest = MAX_TURNS if overflow is None else min(MAX_TURNS, overflow - 1)
     # Longer runs cost more, so the runs that fit are the first ones.
-    return bisect_right(range(1, most + 1), budget, key=lambda turns: run(scenario, card, limits, turns).cost)
+    return bisect_right(range(1, longest + 1), budget, key=lambda turns: run(scenario, card, limits, turns).cost)

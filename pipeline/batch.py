@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from pipeline.audio import LONGEST_JOB, RATE, Samples
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.packing import Job, Packed, PackingOptions, Passed
+from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine, Heard
@@ -32,12 +32,12 @@ JOB_ENDS = RATE  # a job is long enough when it has no more than this left
 BATCHES_AHEAD = 2  # jobs for each call of the engine that one file may have waiting: one waits while one is heard
 
 
-def packing(engine: Engine) -> PackingOptions:
+def packing_options(engine: Engine) -> PackingOptions:
     """How speech is cut into jobs for an engine: at the first pause in the last second that a job may have, or before.
 
     Fuller jobs cost less for each second of audio, and what follows is heard with what came before.
     """
-    return PackingOptions(target=engine.job - JOB_ENDS, longest=engine.job)
+    return PackingOptions(target=engine.longest_job - JOB_ENDS, longest=engine.longest_job)
 
 
 class Recognition(Protocol):
@@ -94,10 +94,10 @@ class Batch:
         line = _Line(self._engine, self._recognition, options, stretch.language)
         notes: list[str] = []
         try:
-            async with aclosing(self._packed(path, options, notes)) as packed:
+            async with aclosing(self._pack(path, options, notes)) as packed:
                 jobs_left = done[-1].jobs_done if done else 0
                 async for item in packed:
-                    if isinstance(item, Job) and jobs_left > 0:
+                    if isinstance(item, DecodeJob) and jobs_left > 0:
                         jobs_left -= 1
                         continue
                     await line.add(item)
@@ -114,14 +114,14 @@ class Batch:
             await line.close()
         yield stretch.chunk(line.language, notes)  # it may have no length, and is then there for the notes
 
-    async def _packed(self, path: Path, options: BatchOptions, notes: list[str]) -> AsyncGenerator[Packed]:
+    async def _pack(self, path: Path, options: BatchOptions, notes: list[str]) -> AsyncGenerator[Packed]:
         """Yield the decode jobs of the file, made on a thread, and add the decoder's notes to *notes*."""
         limits = DecodeLimits(longest_s=options.longest_s)
 
         def found() -> Iterator[Packed]:
             with self._isolation.decoding(path, limits) as audio:
                 voice = self._voice.stream() if self._voice else None
-                yield from speech_jobs(audio, voice, packing(self._engine))
+                yield from speech_jobs(audio, voice, packing_options(self._engine))
                 notes.extend(audio.notes)
 
         async with on_thread(found(), self._threads) as items:
@@ -143,7 +143,7 @@ class _Line:
     ) -> None:
         self._recognition = recognition
         self._options = options
-        self._most = BATCHES_AHEAD * engine.most * engine.replicas
+        self._most = BATCHES_AHEAD * engine.max_batch * engine.replicas
         self._entries: deque[_Entry] = deque()
         self.language = language or (None if options.language is None else (options.language, None))
 
@@ -193,11 +193,11 @@ class _Line:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _unheard(self) -> Iterator[Job]:
-        return (entry.item for entry in self._entries if isinstance(entry.item, Job) and entry.heard is None)
+    def _unheard(self) -> Iterator[DecodeJob]:
+        return (entry.item for entry in self._entries if isinstance(entry.item, DecodeJob) and entry.heard is None)
 
     def _start(self, entry: _Entry) -> None:
-        if isinstance(entry.item, Job) and entry.heard is None and self.language is not None:
+        if isinstance(entry.item, DecodeJob) and entry.heard is None and self.language is not None:
             request = DecodeRequest(
                 samples=entry.item.samples,
                 start=entry.item.start,
@@ -226,11 +226,11 @@ class _Stretch:
         return self._reached - self._start >= CHUNK
 
     def absorb(self, item: Packed, heard: Heard | None) -> None:
-        if isinstance(item, Job):
+        if isinstance(item, DecodeJob):
             assert heard is not None
             self._jobs_done += 1
             self._segments += phrases(heard)
-        self._reached = max(self._reached, item.end if isinstance(item, Job) else item.at)
+        self._reached = max(self._reached, item.end if isinstance(item, DecodeJob) else item.at)
 
     def chunk(self, language: tuple[str, float | None] | None, notes: Sequence[str] = ()) -> Chunk:
         """Return the chunk that has grown, and begin the next one."""

@@ -23,16 +23,17 @@ from pipeline.audio import RATE, Samples, position
 from pipeline.errors import EngineFailed, EngineTimeout, TooFast
 from pipeline.events import Event, WordsCommitted
 from pipeline.ingest.framer import Framer, Windows
+from pipeline.ingest.speech import SpeechProbability
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore, StreamCounts
 
-MOST_WAITING = position(30)
+MAX_BUFFERED = position(30)
 """The most audio that may be buffered. feed() refuses a piece that would exceed it."""
 
-ENOUGH_WAITING = position(5)
+ENOUGH_BUFFERED = position(5)
 """The most buffered audio with which feed() returns at once; with more, its caller waits."""
 
-MOST_UNREAD = 1000
+MAX_UNREAD = 1000
 """The most unread events with which audio is still processed."""
 
 ARRIVALS = 4096
@@ -47,19 +48,11 @@ AHEAD_S = 0.25
 RETRY_S = 0.5
 """The pause after a failed call, in which an engine can restart."""
 
-ROOM = 1.3
+STEP_FACTOR = 1.3
 """The audio between two partials, as a multiple of the time that an answer takes. It limits the model's load."""
 
-SMOOTHING = 0.3
+ROUND_SMOOTHING = 0.3
 """The weight of the newest answer in the average answer time."""
-
-
-class SpeechProbability(Protocol):
-    """Detects speech in one stream. It is called with the next windows, in order."""
-
-    def __call__(self, windows: Windows) -> list[float]:
-        """Return a probability for each window."""
-        ...
 
 
 class Listener(Protocol):
@@ -128,18 +121,18 @@ class Session:
         self._over = False
 
     async def feed(self, samples: Samples) -> None:
-        """Add the next samples, then wait while more than ENOUGH_WAITING is buffered, which slows the sender down.
+        """Add the next samples, then wait while more than ENOUGH_BUFFERED is buffered, which slows the sender down.
 
-        Raises TooFast if more than MOST_WAITING would be buffered, ValueError after end() or when run() is over.
+        Raises TooFast if more than MAX_BUFFERED would be buffered, ValueError after end() or when run() is over.
         """
         if self._ended or self._over:
             raise ValueError("audio after the end")
-        if self._waiting + len(samples) > MOST_WAITING:
-            raise TooFast(f"more than {MOST_WAITING // RATE} s of audio would wait")
+        if self._waiting + len(samples) > MAX_BUFFERED:
+            raise TooFast(f"more than {MAX_BUFFERED // RATE} s of audio would wait")
         self._received += len(samples)
         self._arrivals.append((self._received, self._loop.time()))
         self._queue(samples)
-        await self._until(lambda: self._waiting <= ENOUGH_WAITING or self._over)
+        await self._until(lambda: self._waiting <= ENOUGH_BUFFERED or self._over)
 
     def finalize(self) -> None:
         """Decide all words fed so far, up to the last whole window, as if the speaker had stopped there."""
@@ -206,7 +199,7 @@ class Session:
         for window, speech in zip(windows, self._vad(windows), strict=True):
             if self._core.behind:
                 await self._wait_if_ahead()
-            await self._until(lambda: not self._core.full and len(self._unread) < MOST_UNREAD)
+            await self._until(lambda: not self._core.full and len(self._unread) < MAX_UNREAD)
             self._core.receive_audio(window, speech=speech)
             self._advance(tasks)
 
@@ -221,7 +214,7 @@ class Session:
         events = self._core.events_received()
         if events:
             now_s = self._loop.time()
-            self._unread.extend(self._happened(event, now_s) for event in events)
+            self._unread.extend(self._stamp(event, now_s) for event in events)
         request = self._core.decode_wanted()
         if request is not None:
             tasks.create_task(self._ask(request, tasks), name=f"hear from {request.start}")
@@ -249,10 +242,10 @@ class Session:
 
     def _pace(self, round_s: float) -> None:
         """Ask less often if answers take longer."""
-        self._round_s += SMOOTHING * (round_s - self._round_s)
-        self._core.pace(position(ROOM * self._round_s))
+        self._round_s += ROUND_SMOOTHING * (round_s - self._round_s)
+        self._core.pace(position(STEP_FACTOR * self._round_s))
 
-    def _happened(self, event: Event, now_s: float) -> Happened:
+    def _stamp(self, event: Event, now_s: float) -> Happened:
         at_s = self._epoch_s + now_s
         if not isinstance(event, WordsCommitted):
             return Happened(event, at_s)

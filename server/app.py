@@ -194,23 +194,28 @@ def build_domain(
     for environment, engine in engines.items():
         metrics.watch_model(environment, engine.statistics)
     name = f"{SERVER}{os.uname().nodename}:{os.getpid()}"
-    desk = Desk(
-        DeskParts(
-            worker=name,
-            storage=storage,
-            partials=partials,
-            isolation=isolation,
-            engines={environment: engine.live for environment, engine in engines.items()},
-            plans=Plans(storage.accounts, limits),
-            metrics=metrics,
-            closing=closing,
-            rules=live_rules,
-        )
+    desk_parts = DeskParts(
+        worker=name,
+        storage=storage,
+        partials=partials,
+        isolation=isolation,
+        engines={environment: engine.live for environment, engine in engines.items()},
+        plans=Plans(storage.accounts, limits),
+        metrics=metrics,
+        closing=closing,
+        rules=live_rules,
     )
+    desk = Desk(desk_parts)
     records = Records(storage.jobs, links, desk)
     egress = open_egress(config)
     courier = Courier(egress, limits.webhooks)
     prober = Prober(isolation, storage.blobs)
+    following = Following(
+        events=storage.events, partials=partials, jobs=storage.jobs, records=records, metrics=metrics, closing=closing
+    )
+    workers = build_workers(
+        name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
+    )
     return Domain(
         storage=storage,
         engines=engines,
@@ -222,17 +227,8 @@ def build_domain(
         courier=courier,
         prober=prober,
         desk=desk,
-        following=Following(
-            events=storage.events,
-            partials=partials,
-            jobs=storage.jobs,
-            records=records,
-            metrics=metrics,
-            closing=closing,
-        ),
-        workers=build_workers(
-            name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
-        ),
+        following=following,
+        workers=workers,
         deliveries=Deliveries(
             storage=storage, records=records, courier=courier, metrics=metrics, rules=limits.webhooks
         ),
@@ -246,115 +242,152 @@ def open_egress(config: Config) -> Egress:
 
 def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: Estimator) -> ASGIApp:
     """Make the router over every operation and WebSocket."""
-    storage, base_url, keys = domain.storage, domain.links.public_base_url, domain.storage.signing_keys
-    seats, waiter = Seats(limits.streams), JobWaiter(storage.jobs, domain.closing)
-    door = Door(
-        accounts=storage.accounts,
-        counters=storage.counters,
-        limits=limits,
-        keys=keys,
-        trusted_proxies=config.trusted_proxies,
-    )
-    accepting = Accepting(
-        storage.jobs,
-        storage.outbox,
-        domain.egress,
-        {environment: engine.offer for environment, engine in domain.engines.items()},
-    )
-    transcriptions = Transcriptions(
-        uploads=Uploads(storage.blobs),
-        prober=domain.prober,
-        jobs=storage.jobs,
-        waiter=waiter,
-        accepting=accepting,
-        records=domain.records,
-        links=domain.links,
-        wait_limits=WaitLimits(default_s=config.wait_default, max_s=config.wait_max),
-        closing=domain.closing,
-    )
-    ops = Ops(
-        jobs=storage.jobs,
-        outbox=storage.outbox,
-        metrics=domain.metrics,
-        base_url=base_url,
-        ready=lambda: None if domain.closing.is_set() else _describe_engine(domain.engines["production"]),
-    )
-    sockets = LiveSockets(
-        door=door,
-        jobs=storage.jobs,
-        events=storage.events,
-        desk=domain.desk,
-        following=domain.following,
-        seats=seats,
-        metrics=domain.metrics,
-        origins=config.cors_origins,
-    )
-    groups: list[HasOperations] = [
-        transcriptions,
-        Jobs(
-            door=door,
-            jobs=storage.jobs,
-            waiter=waiter,
-            blobs=storage.blobs,
-            records=domain.records,
-            links=domain.links,
-            wait_max_s=config.wait_max,
-        ),
-        EventStreams(
-            door=door,
-            jobs=storage.jobs,
-            events=storage.events,
-            following=domain.following,
-            metrics=domain.metrics,
-            seats=seats,
-        ),
-        LiveRequests(
-            door=door,
-            jobs=storage.jobs,
-            desk=domain.desk,
-            accepting=accepting,
-            waiter=waiter,
-            records=domain.records,
-            links=domain.links,
-            finish_wait_s=config.wait_default,
-        ),
-        Webhooks(
-            jobs=storage.jobs,
-            outbox=storage.outbox,
-            egress=domain.egress,
-            courier=domain.courier,
-            records=domain.records,
-        ),
-        Accounts(
-            door=door,
-            storage=storage,
-            limits=limits,
-            keys=keys,
-            signup=SignUp(mode=config.signup, token=config.signup_token),
-        ),
-        Estimates(
-            estimator=estimator,
-            thread=ThreadPoolExecutor(1, "estimates"),
+    routes = _Routes(config=config, domain=domain, limits=limits, estimator=estimator)
+    operations = [operation for group in routes.groups() for operation in group.operations()]
+    operations += Description(operations, base_url=domain.links.public_base_url).operations()
+    resources = _resources(operations, routes.door)
+    return Router([*resources, *routes.sockets().routes()], redirect_slashes=False, default=not_found)
+
+
+class _Routes:
+    """Makes the groups of routes. The constructor makes the parts that several groups share."""
+
+    def __init__(self, *, config: Config, domain: Domain, limits: Limits, estimator: Estimator) -> None:
+        self._config, self._domain, self._limits, self._estimator = config, domain, limits, estimator
+        self._storage = storage = domain.storage
+        self._seats = Seats(limits.streams)
+        self._waiter = JobWaiter(storage.jobs, domain.closing)
+        self.door = Door(
+            accounts=storage.accounts,
             counters=storage.counters,
-            jobs=storage.jobs,
             limits=limits,
-            keys=keys,
-        ),
-        OpenAI(
+            keys=storage.signing_keys,
+            trusted_proxies=config.trusted_proxies,
+        )
+        offers = {environment: engine.offer for environment, engine in domain.engines.items()}
+        self._accepting = Accepting(storage.jobs, storage.outbox, domain.egress, offers)
+
+    def groups(self) -> list[HasOperations]:
+        transcriptions, ops = self._transcriptions(), self._ops()
+        return [
+            transcriptions,
+            self._jobs(),
+            self._events(),
+            self._live(),
+            self._webhooks(),
+            self._accounts(),
+            self._estimates(),
+            self._openai(transcriptions),
+            ops,
+            Pages(index=ops.index, base_url=self._domain.links.public_base_url),
+        ]
+
+    def sockets(self) -> LiveSockets:
+        return LiveSockets(
+            door=self.door,
+            jobs=self._storage.jobs,
+            events=self._storage.events,
+            desk=self._domain.desk,
+            following=self._domain.following,
+            seats=self._seats,
+            metrics=self._domain.metrics,
+            origins=self._config.cors_origins,
+        )
+
+    def _transcriptions(self) -> Transcriptions:
+        return Transcriptions(
+            uploads=Uploads(self._storage.blobs),
+            prober=self._domain.prober,
+            jobs=self._storage.jobs,
+            waiter=self._waiter,
+            accepting=self._accepting,
+            records=self._domain.records,
+            links=self._domain.links,
+            wait_limits=WaitLimits(default_s=self._config.wait_default, max_s=self._config.wait_max),
+            closing=self._domain.closing,
+        )
+
+    def _jobs(self) -> Jobs:
+        return Jobs(
+            door=self.door,
+            jobs=self._storage.jobs,
+            waiter=self._waiter,
+            blobs=self._storage.blobs,
+            records=self._domain.records,
+            links=self._domain.links,
+            wait_max_s=self._config.wait_max,
+        )
+
+    def _events(self) -> EventStreams:
+        return EventStreams(
+            door=self.door,
+            jobs=self._storage.jobs,
+            events=self._storage.events,
+            following=self._domain.following,
+            metrics=self._domain.metrics,
+            seats=self._seats,
+        )
+
+    def _live(self) -> LiveRequests:
+        return LiveRequests(
+            door=self.door,
+            jobs=self._storage.jobs,
+            desk=self._domain.desk,
+            accepting=self._accepting,
+            waiter=self._waiter,
+            records=self._domain.records,
+            links=self._domain.links,
+            finish_wait_s=self._config.wait_default,
+        )
+
+    def _webhooks(self) -> Webhooks:
+        return Webhooks(
+            jobs=self._storage.jobs,
+            outbox=self._storage.outbox,
+            egress=self._domain.egress,
+            courier=self._domain.courier,
+            records=self._domain.records,
+        )
+
+    def _accounts(self) -> Accounts:
+        return Accounts(
+            door=self.door,
+            storage=self._storage,
+            limits=self._limits,
+            keys=self._storage.signing_keys,
+            signup=SignUp(mode=self._config.signup, token=self._config.signup_token),
+        )
+
+    def _estimates(self) -> Estimates:
+        return Estimates(
+            estimator=self._estimator,
+            thread=ThreadPoolExecutor(1, "estimates"),
+            counters=self._storage.counters,
+            jobs=self._storage.jobs,
+            limits=self._limits,
+            keys=self._storage.signing_keys,
+        )
+
+    def _openai(self, transcriptions: Transcriptions) -> OpenAI:
+        return OpenAI(
             transcriptions=transcriptions,
-            waiter=waiter,
-            jobs=storage.jobs,
-            blobs=storage.blobs,
-            following=domain.following,
-            quiet_s=limits.streams.keep_alive_s,
-            offers=accepting.offers,
-        ),
-        ops,
-        Pages(index=ops.index, base_url=base_url),
-    ]
-    operations = [operation for group in groups for operation in group.operations()]
-    operations += Description(operations, base_url=base_url).operations()
-    return Router([*_resources(operations, door), *sockets.routes()], redirect_slashes=False, default=not_found)
+            waiter=self._waiter,
+            jobs=self._storage.jobs,
+            blobs=self._storage.blobs,
+            following=self._domain.following,
+            quiet_s=self._limits.streams.keep_alive_s,
+            offers=self._accepting.offers,
+        )
+
+    def _ops(self) -> Ops:
+        domain = self._domain
+        return Ops(
+            jobs=self._storage.jobs,
+            outbox=self._storage.outbox,
+            metrics=domain.metrics,
+            base_url=domain.links.public_base_url,
+            ready=lambda: None if domain.closing.is_set() else _describe_engine(domain.engines["production"]),
+        )
 
 
 def _resources(operations: list[Operation], door: Door) -> list[BaseRoute]:

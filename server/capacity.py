@@ -15,7 +15,7 @@ import orjson
 from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, Engine
 
-FILE_NAME = "capacity.json"
+CAPACITY_FILE = "capacity.json"
 WINDOW_S = 8  # of a usual live request: the words of a phrase and the speech before them
 STEP_S = 1.0  # between two requests of a session, so that it feels quick
 BUSY = 0.85  # share of the time that the model may be busy; the rest is for bursts
@@ -38,15 +38,15 @@ def measure(engine: Engine, speech: Samples) -> Capacity:
     """Measure *engine* with *speech*, of at least one second. Takes a few seconds."""
     speech = np.resize(speech, WINDOW_S * RATE)
     alone_s = _median_s(lambda: _asked(engine, speech, 1))
-    shared_s = _median_s(lambda: _asked(engine, speech, engine.most))
-    sessions = BUSY * engine.replicas_amid_speech * engine.most * STEP_S / shared_s
+    shared_s = _median_s(lambda: _asked(engine, speech, engine.max_batch))
+    sessions = BUSY * engine.replicas_amid_speech * engine.max_batch * STEP_S / shared_s
     return Capacity(
         engine.name, engine.model, max(1, int(sessions)), round(alone_s * 1000, 1), round(shared_s * 1000, 1)
     )
 
 
 def write(capacity: Capacity, folder: Path) -> Path:
-    path = folder / FILE_NAME
+    path = folder / CAPACITY_FILE
     path.write_bytes(orjson.dumps(asdict(capacity), option=orjson.OPT_INDENT_2) + b"\n")
     return path
 
@@ -54,7 +54,7 @@ def write(capacity: Capacity, folder: Path) -> Path:
 def sessions_of(engine: Engine, folder: Path) -> int | None:
     """The measured number of sessions for this engine's model; None without a usable measurement."""
     try:
-        kept = Capacity(**orjson.loads((folder / FILE_NAME).read_bytes()))
+        kept = Capacity(**orjson.loads((folder / CAPACITY_FILE).read_bytes()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
     return kept.sessions if (kept.engine, kept.model) == (engine.name, engine.model) else None

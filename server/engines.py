@@ -81,7 +81,7 @@ def _served(
         listener=scheduler,
         headroom=scheduler,
         voice=voice,
-        most=sessions_of(engine, data_dir),
+        max_sessions=sessions_of(engine, data_dir),
     )
     return ServedEngine(batch=batch, live=live, offer=_offer(loaded), statistics=scheduler.statistics)
 

@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Settings and fixtures for all tests."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ from hypothesis import settings
 
 from pipeline.recognition.engines.models import bundled_folder
 
-# Shared machines stand still for seconds: how long one example takes says nothing.
+# Shared machines can stop for seconds, so the time of one example says nothing.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")
 def bundled() -> Path:
-    """The folder of tiny.en, the real model that comes with the installation."""
+    """Return the folder of tiny.en, the real model of the installation."""
     folder = bundled_folder()
     assert folder is not None, "the bundled model is not installed: run scripts/setup model"
     return folder

@@ -1,4 +1,4 @@
-"""A Hugging Face hub on loopback, as much of it as a download asks for, and caches as a download leaves them."""
+"""A fake Hugging Face hub on loopback with what a download needs, and caches in the layout of a download."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ COMMIT = "c" * 40
 
 @contextmanager
 def hub(repositories: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:
-    """The address of a hub that has *repositories*: the files of each owner/name."""
+    """Yield the address of a hub that has *repositories*: the files of each owner/name."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -33,9 +33,9 @@ def hub(repositories: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:
             else:
                 self._answer(b'{"error":"Repository not found"}', status=404)
 
-        do_HEAD = do_GET  # noqa: N815  http.server calls it by this name
+        do_HEAD = do_GET  # noqa: N815  http.server calls this name
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name is http.server's
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  http.server gives the name
             pass
 
         def _answer(self, body: bytes, *, status: int = 200, etag: str | None = None) -> None:
@@ -66,7 +66,7 @@ def etag(data: bytes) -> str:
 
 
 def put_into_cache(cache: Path, repository: str, files: Mapping[str, bytes]) -> Path:
-    """The folder of a model, laid out in *cache* as a download lays it out."""
+    """Put a model into *cache* in the layout of a download, and return its folder."""
     place = cache / f"models--{repository.replace('/', '--')}"
     folder = place / "snapshots" / COMMIT
     folder.mkdir(parents=True)

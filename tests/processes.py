@@ -1,4 +1,4 @@
-"""Programs that tests run in processes of their own, and whether those are gone."""
+"""Helpers that run programs in separate processes and check whether these have ended."""
 
 import os
 import subprocess
@@ -11,14 +11,14 @@ ROOT = Path(__file__).parents[1]
 
 
 def printed(program: str, *arguments: str, **variables: str) -> str:
-    """What the Python *program* writes to its standard output. It imports the packages of this project."""
+    """Run a Python *program*, which can import this project's packages, and return its standard output."""
     words = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(words, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
 def gone(pid: int) -> bool:
-    """Whether the process has ended; one that nobody has waited for has, too (Linux)."""
+    """Return whether the process has ended, even if its parent has not waited for it (Linux)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except FileNotFoundError:
@@ -26,6 +26,6 @@ def gone(pid: int) -> bool:
 
 
 def await_true(claim: Callable[[], bool]) -> None:
-    """Return once *claim* holds; pytest's timeout is the bound."""
+    """Wait until *claim* is true; pytest's timeout limits the wait."""
     while not claim():
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The floor plan as data: what may import what, where each library lives, and which files are pure."""
+"""Checks what may import what, where each library is used, and which files are pure. The rules are data."""
 
 import ast
 import re
@@ -60,7 +60,8 @@ PURE = (
     "pipeline/audio.py", "pipeline/errors.py", "pipeline/events.py", "pipeline/words.py",
     "pipeline/documents/assemble.py", "pipeline/documents/cues.py", "pipeline/documents/formats.py",
     "pipeline/documents/stored.py",
-    "pipeline/ingest/containers.py", "pipeline/ingest/crossing.py", "pipeline/ingest/framer.py",
+    "pipeline/ingest/containers.py", "pipeline/ingest/crossing.py", "pipeline/ingest/encodings.py",
+    "pipeline/ingest/framer.py",
     "pipeline/ingest/packing.py", "pipeline/ingest/segmenter.py", "pipeline/ingest/speech.py",
     "pipeline/recognition/agreement.py", "pipeline/recognition/coverage.py",
     "pipeline/recognition/engine.py", "pipeline/recognition/normalising.py",
@@ -102,7 +103,7 @@ def name(path: Path) -> str:
 
 
 def at_run_time(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything below *node* but what only a type checker sees."""
+    """Yield all nodes below *node* except those that only a type checker reads."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
@@ -110,7 +111,7 @@ def at_run_time(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def imports(path: Path) -> set[str]:
-    """Every module that the file imports at run time, anywhere in it, by its full name."""
+    """Return the full names of all modules that the file imports at run time, anywhere in it."""
     found: set[str] = set()
     for node in at_run_time(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -129,7 +130,7 @@ def test_packages_import_only_what_stands_below_them(package: str) -> None:
 
 
 def room(path: Path) -> str:
-    """Where a file of server/ stands: its folder, or its own name where it lies in none."""
+    """Return the room of a file in server/: its folder, or its own name if it is in none."""
     inside = path.relative_to(ROOT / "server")
     return inside.parts[0] if len(inside.parts) > 1 else inside.stem
 

@@ -1,4 +1,4 @@
-"""The READMEs are true: what the code has is documented, and what they tell to run runs."""
+"""Checks the READMEs: what the code offers is documented, and the commands in them run."""
 
 import json
 import re

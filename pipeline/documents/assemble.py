@@ -69,10 +69,10 @@ def _in_sequence(chunks: Iterable[Chunk], duration: int) -> list[Chunk]:
 def _inside(segment: Segment, duration: int) -> Segment:
     if max(word.end for word in segment.words) <= duration:
         return segment
-    return replace(segment, words=tuple(_clipped(word, duration) for word in segment.words))
+    return replace(segment, words=tuple(_clip(word, duration) for word in segment.words))
 
 
-def _clipped(word: Word, duration: int) -> Word:
+def _clip(word: Word, duration: int) -> Word:
     if word.start > duration + GRID:
         raise BrokenSequence(f"a word starts at {seconds(word.start)} s of a recording of {seconds(duration)} s")
     return replace(word, start=min(word.start, duration), end=min(word.end, duration))

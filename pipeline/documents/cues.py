@@ -98,7 +98,7 @@ def cues(words: Sequence[Word], duration: int) -> list[Cue]:
     found: list[Cue] = []
     for block in _between_pauses(pieces):
         found.extend(_Block(block).cues())
-    return _timed(found, milliseconds(duration))
+    return _time(found, milliseconds(duration))
 
 
 def columns(text: str) -> int:
@@ -255,7 +255,7 @@ class _Block:
 # From word times to screen times
 
 
-def _timed(found: Sequence[Cue], duration_ms: int) -> list[Cue]:
+def _time(found: Sequence[Cue], duration_ms: int) -> list[Cue]:
     starts: list[int] = []
     for cue in found:
         starts.append(max(cue.start_ms, starts[-1] + 1) if starts else cue.start_ms)

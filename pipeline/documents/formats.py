@@ -42,7 +42,7 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
         "created_at": heading.created_at,
         "duration": seconds(transcript.duration),
         "language": transcript.language,
-        "language_probability": _rounded(transcript.language_probability),
+        "language_probability": _round(transcript.language_probability),
         "model": transcript.model,
         "engine": transcript.engine,
         "text": transcript.text,
@@ -60,7 +60,7 @@ def word_object(word: Word) -> dict[str, Any]:
         "word": word.text,
         "start": seconds(word.start),
         "end": seconds(word.end),
-        "probability": _rounded(word.probability),
+        "probability": _round(word.probability),
     }
 
 
@@ -76,8 +76,8 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
         "start": seconds(segment.start),
         "end": seconds(max(word.end for word in segment.words)),
         "text": segment.text,
-        "avg_logprob": _rounded(segment.avg_logprob),
-        "no_speech_prob": _rounded(segment.no_speech_prob),
+        "avg_logprob": _round(segment.avg_logprob),
+        "no_speech_prob": _round(segment.no_speech_prob),
     }
 
 
@@ -95,7 +95,7 @@ def vtt(transcript: Transcript) -> bytes:
         (
             "WEBVTT\n\n",
             *(
-                f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}\n{_escaped(_text(cue))}\n\n"
+                f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}\n{_escape(_text(cue))}\n\n"
                 for cue in cues(transcript.words, transcript.duration)
             ),
         )
@@ -108,7 +108,7 @@ def txt(transcript: Transcript) -> bytes:
     return f"{text}\n".encode() if text else b""
 
 
-FORMATS: Mapping[str, OutputFormat] = MappingProxyType(
+OUTPUT_FORMATS: Mapping[str, OutputFormat] = MappingProxyType(
     {
         "json": OutputFormat("application/json", "json", service_v1),
         "srt": OutputFormat("application/x-subrip; charset=utf-8", "srt", lambda transcript, _: srt(transcript)),
@@ -127,9 +127,9 @@ def _text(cue: Cue) -> str:
     return "\n".join(cue.lines)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _rounded(number: float | None) -> float | None:
+def _round(number: float | None) -> float | None:
     return None if number is None else round(number, 4) + 0.0  # + 0.0 turns -0.0 into 0.0

@@ -23,13 +23,13 @@ import orjson
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crossing import OUT_OF_MEMORY, Done, Failed, Message, Opened, Order, packed
+from pipeline.ingest.crossing import OUT_OF_MEMORY, DecodeOrder, Done, Failed, Message, Opened, packed
 from pipeline.ingest.decode import recording
 
 MEMORY_BYTES = 1 << 30
 """The limit of address space. The interpreter and its libraries take 0.2 GB, the index of a 12 h file 0.1 GB."""
 
-MOST_ORDER_BYTES = 4096
+MAX_ORDER_BYTES = 4096
 
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
@@ -75,7 +75,7 @@ def _received(control: socket.socket) -> tuple[bytes, list[int]] | None:
     """Return the next order and its descriptors, or None at the end. One order is sent at a time."""
     line, descriptors = b"", []
     while not line.endswith(b"\n"):
-        part, came, _, _ = socket.recv_fds(control, MOST_ORDER_BYTES, 2)
+        part, came, _, _ = socket.recv_fds(control, MAX_ORDER_BYTES, 2)
         if not part:
             return None
         line += part
@@ -94,7 +94,7 @@ def _live_and_die(asked: dict[str, Any], descriptors: list[int], control: socket
     code = 1
     try:
         control.close()
-        order = Order.read(asked)
+        order = DecodeOrder.read(asked)
         source, out = descriptors
         _confine(order, parent)
         _decode(order, source, out)
@@ -109,7 +109,7 @@ def _live_and_die(asked: dict[str, Any], descriptors: list[int], control: socket
         os._exit(code)
 
 
-def _confine(order: Order, parent: int) -> None:
+def _confine(order: DecodeOrder, parent: int) -> None:
     """Take all rights from this process that decoding does not need.
 
     With a limit of 0 descriptors it cannot open files or connections, even if a file exploits a decoder.
@@ -127,7 +127,7 @@ def _confine(order: Order, parent: int) -> None:
             raise ProcessLookupError("the parent died before it could be watched")
 
 
-def _decode(order: Order, source: int, out: int) -> None:
+def _decode(order: DecodeOrder, source: int, out: int) -> None:
     def send(message: Message) -> None:
         _write(out, packed(message))
         signal.setitimer(signal.ITIMER_PROF, order.stall_s)  # CPU-time limit: kills a decoder stuck in an endless loop

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class InputFormat:
     """One kind of input file. *demuxer* is FFmpeg's name of the reader for it."""
 
     extension: str
@@ -15,58 +15,58 @@ class Format:
     demuxer: str
 
 
-FORMATS = (
-    Format("mp3", "audio/mpeg", "mp3"),
-    Format("wav", "audio/wav", "wav"),
-    Format("m4a", "audio/mp4", "mov"),
-    Format("flac", "audio/flac", "flac"),
-    Format("ogg", "audio/ogg", "ogg"),
-    Format("oga", "audio/ogg", "ogg"),
-    Format("opus", "audio/ogg", "ogg"),
-    Format("webm", "video/webm", "matroska"),
-    Format("weba", "audio/webm", "matroska"),
-    Format("mp4", "video/mp4", "mov"),
-    Format("mov", "video/quicktime", "mov"),
-    Format("mkv", "video/matroska", "matroska"),
-    Format("mka", "audio/matroska", "matroska"),
-    Format("aac", "audio/aac", "aac"),
-    Format("ac3", "audio/ac3", "ac3"),
-    Format("eac3", "audio/eac3", "eac3"),
-    Format("aiff", "audio/aiff", "aiff"),
-    Format("aif", "audio/aiff", "aiff"),
-    Format("aifc", "audio/aiff", "aiff"),
-    Format("amr", "audio/amr", "amr"),
-    Format("ape", "audio/x-ape", "ape"),
-    Format("asf", "video/x-ms-asf", "asf"),
-    Format("wma", "audio/x-ms-wma", "asf"),
-    Format("wmv", "video/x-ms-wmv", "asf"),
-    Format("au", "audio/basic", "au"),
-    Format("snd", "audio/basic", "au"),
-    Format("avi", "video/x-msvideo", "avi"),
-    Format("caf", "audio/x-caf", "caf"),
-    Format("dts", "audio/vnd.dts", "dts"),
-    Format("flv", "video/x-flv", "flv"),
-    Format("gsm", "audio/gsm", "gsm"),
-    Format("m4b", "audio/mp4", "mov"),
-    Format("mp2", "audio/mpeg", "mp3"),
-    Format("mpeg", "video/mpeg", "mpeg"),
-    Format("mpg", "video/mpeg", "mpeg"),
-    Format("mpga", "audio/mpeg", "mp3"),
-    Format("ts", "video/mp2t", "mpegts"),
-    Format("rm", "application/vnd.rn-realmedia", "rm"),
-    Format("ra", "audio/vnd.rn-realaudio", "rm"),
-    Format("tta", "audio/x-tta", "tta"),
-    Format("voc", "audio/x-voc", "voc"),
-    Format("w64", "audio/x-w64", "w64"),
-    Format("wv", "audio/x-wavpack", "wv"),
-    Format("dsf", "audio/x-dsf", "dsf"),
-    Format("3gp", "video/3gpp", "mov"),
-    Format("3g2", "video/3gpp2", "mov"),
-    Format("mpc", "audio/x-musepack", "mpc"),
-    Format("mxf", "application/mxf", "mxf"),
+INPUT_FORMATS = (
+    InputFormat("mp3", "audio/mpeg", "mp3"),
+    InputFormat("wav", "audio/wav", "wav"),
+    InputFormat("m4a", "audio/mp4", "mov"),
+    InputFormat("flac", "audio/flac", "flac"),
+    InputFormat("ogg", "audio/ogg", "ogg"),
+    InputFormat("oga", "audio/ogg", "ogg"),
+    InputFormat("opus", "audio/ogg", "ogg"),
+    InputFormat("webm", "video/webm", "matroska"),
+    InputFormat("weba", "audio/webm", "matroska"),
+    InputFormat("mp4", "video/mp4", "mov"),
+    InputFormat("mov", "video/quicktime", "mov"),
+    InputFormat("mkv", "video/matroska", "matroska"),
+    InputFormat("mka", "audio/matroska", "matroska"),
+    InputFormat("aac", "audio/aac", "aac"),
+    InputFormat("ac3", "audio/ac3", "ac3"),
+    InputFormat("eac3", "audio/eac3", "eac3"),
+    InputFormat("aiff", "audio/aiff", "aiff"),
+    InputFormat("aif", "audio/aiff", "aiff"),
+    InputFormat("aifc", "audio/aiff", "aiff"),
+    InputFormat("amr", "audio/amr", "amr"),
+    InputFormat("ape", "audio/x-ape", "ape"),
+    InputFormat("asf", "video/x-ms-asf", "asf"),
+    InputFormat("wma", "audio/x-ms-wma", "asf"),
+    InputFormat("wmv", "video/x-ms-wmv", "asf"),
+    InputFormat("au", "audio/basic", "au"),
+    InputFormat("snd", "audio/basic", "au"),
+    InputFormat("avi", "video/x-msvideo", "avi"),
+    InputFormat("caf", "audio/x-caf", "caf"),
+    InputFormat("dts", "audio/vnd.dts", "dts"),
+    InputFormat("flv", "video/x-flv", "flv"),
+    InputFormat("gsm", "audio/gsm", "gsm"),
+    InputFormat("m4b", "audio/mp4", "mov"),
+    InputFormat("mp2", "audio/mpeg", "mp3"),
+    InputFormat("mpeg", "video/mpeg", "mpeg"),
+    InputFormat("mpg", "video/mpeg", "mpeg"),
+    InputFormat("mpga", "audio/mpeg", "mp3"),
+    InputFormat("ts", "video/mp2t", "mpegts"),
+    InputFormat("rm", "application/vnd.rn-realmedia", "rm"),
+    InputFormat("ra", "audio/vnd.rn-realaudio", "rm"),
+    InputFormat("tta", "audio/x-tta", "tta"),
+    InputFormat("voc", "audio/x-voc", "voc"),
+    InputFormat("w64", "audio/x-w64", "w64"),
+    InputFormat("wv", "audio/x-wavpack", "wv"),
+    InputFormat("dsf", "audio/x-dsf", "dsf"),
+    InputFormat("3gp", "video/3gpp", "mov"),
+    InputFormat("3g2", "video/3gpp2", "mov"),
+    InputFormat("mpc", "audio/x-musepack", "mpc"),
+    InputFormat("mxf", "application/mxf", "mxf"),
 )
 
-DEMUXERS = frozenset(kind.demuxer for kind in FORMATS) | {
+DEMUXERS = frozenset(kind.demuxer for kind in INPUT_FORMATS) | {
     "loas",  # .aac as broadcasters write it
     "dtshd",  # .dts with its newer header
     "mpc8",  # .mpc since version 8
@@ -131,8 +131,8 @@ class DecodeLimits:
     """The limits of a recording."""
 
     longest_s: float | None = None  # of decoded audio, whatever the header says; None: no limit, for live streams
-    most_channels: int = 8  # 7.1 surround sound
-    most_streams: int = 32  # each costs buffers; a film has a dozen
+    max_channels: int = 8  # 7.1 surround sound
+    max_streams: int = 32  # each costs buffers; a film has a dozen
     highest_rate: int = 384_000  # the highest that converters are sold with
     lowest_rate: int = 2_000  # at 1 Hz a single frame would become 18 hours of samples
 

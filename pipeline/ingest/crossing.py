@@ -1,8 +1,8 @@
 """The messages between the server and a decoding process, and how they are written as bytes.
 
-The server sends one Order. The process answers Opened, then samples, then Done, or Failed at any point. A message is
-one byte of kind, four of length, and the payload. The process reads untrusted bytes, so its messages are not trusted
-either: there are no pickles, no payload exceeds MOST_BYTES, and only the errors in ERRORS are accepted.
+The server sends one DecodeOrder. The process answers Opened, then samples, then Done, or Failed at any point. A
+message is one byte of kind, four of length, and the payload. The process reads untrusted bytes, so its messages are
+not trusted either: there are no pickles, no payload exceeds MAX_BYTES, and only the errors in ERRORS are accepted.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from pipeline.ingest.containers import DecodeLimits, Probe
 HEAD = Struct("<cI")
 """The kind and the length of the payload."""
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """The largest payload: 16 s of samples. One second is what is sent."""
 
 ERRORS = {error.__name__: error for error in (EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio)}
@@ -39,7 +39,7 @@ OUT_OF_MEMORY = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class DecodeOrder:
     """Tells a decoding process what to do with the source that comes with the order."""
 
     limits: DecodeLimits
@@ -94,7 +94,7 @@ def packed(message: Message) -> bytes:
 def length_of(head: bytes | bytearray) -> tuple[bytes, int]:
     """Return the kind and the length of the payload that follows *head*. Raises Garbled."""
     kind, length = HEAD.unpack(head)
-    if kind not in (b"O", b"S", b"D", b"F") or length > MOST_BYTES:
+    if kind not in (b"O", b"S", b"D", b"F") or length > MAX_BYTES:
         raise Garbled(f"kind {kind!r}, {length} bytes")
     return kind, length
 

@@ -31,8 +31,8 @@ from pipeline.audio import RATE, Samples, position
 from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio
 from pipeline.ingest.containers import (
     DEMUXERS,
-    FORMATS,
     GUESSED_LENGTH,
+    INPUT_FORMATS,
     MP3_LENGTHS,
     NAMES,
     DecodeLimits,
@@ -73,7 +73,7 @@ class ByteSource(Protocol):
     def tell(self) -> int: ...
 
 
-class Recording:
+class OpenRecording:
     """An open recording whose first frame is decoded. It can be iterated once; *notes* are complete after that.
 
     The samples of a file come in arrays of RATE, the last one shorter. Those of a live stream come as soon as possible.
@@ -305,7 +305,7 @@ class _Nameless:
 
 
 @contextmanager
-def recording(source: ByteSource, limits: DecodeLimits, *, live: bool = False) -> Iterator[Recording]:
+def recording(source: ByteSource, limits: DecodeLimits, *, live: bool = False) -> Iterator[OpenRecording]:
     """Open the recording in *source*. With *live*, start after a few kilobytes instead of reading far ahead.
 
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream.
@@ -313,15 +313,15 @@ def recording(source: ByteSource, limits: DecodeLimits, *, live: bool = False) -
     nameless = _Nameless(source)
     with _opened(nameless, live=live) as container:
         try:
-            yield Recording(nameless, container, limits, live=live)
+            yield OpenRecording(nameless, container, limits, live=live)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
 
 
 def missing_demuxers() -> list[str]:
-    """Return the demuxers of FORMATS that the installed FFmpeg lacks. `scribewire doctor` shows them."""
+    """Return the demuxers of INPUT_FORMATS that the installed FFmpeg lacks. `scribewire doctor` shows them."""
     installed = {name for names in av.formats_available for name in names.split(",")}
-    return sorted({kind.demuxer for kind in FORMATS} - installed)
+    return sorted({kind.demuxer for kind in INPUT_FORMATS} - installed)
 
 
 def _opened(source: _Nameless, *, live: bool) -> InputContainer:
@@ -354,8 +354,8 @@ def _audio_stream(container: InputContainer, limits: DecodeLimits) -> AudioStrea
     count = len(container.streams)
     if count == 0:
         raise InvalidAudio("the container holds no stream")
-    if count > limits.most_streams:
-        raise InvalidAudio(f"the container holds {count} streams, more than {limits.most_streams}")
+    if count > limits.max_streams:
+        raise InvalidAudio(f"the container holds {count} streams, more than {limits.max_streams}")
     if not container.streams.audio:
         raise NoAudioStream("the file has no audio track")
     best = container.streams.best("audio")
@@ -372,8 +372,8 @@ def _audio_stream(container: InputContainer, limits: DecodeLimits) -> AudioStrea
 def _admit(rate: int, channels: int, limits: DecodeLimits) -> None:
     if not limits.lowest_rate <= rate <= limits.highest_rate:
         raise InvalidAudio(f"{rate} Hz is outside {limits.lowest_rate}..{limits.highest_rate}")
-    if not 1 <= channels <= limits.most_channels:
-        raise InvalidAudio(f"{channels} channels are more than {limits.most_channels}")
+    if not 1 <= channels <= limits.max_channels:
+        raise InvalidAudio(f"{channels} channels are more than {limits.max_channels}")
 
 
 def _sliced(arrays: Iterable[Samples]) -> Iterator[Samples]:

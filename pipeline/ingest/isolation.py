@@ -29,12 +29,12 @@ from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.crossing import (
     HEAD,
     OUT_OF_MEMORY,
+    DecodeOrder,
     Done,
     Failed,
     Garbled,
     Message,
     Opened,
-    Order,
     length_of,
     unpacked,
 )
@@ -92,7 +92,7 @@ class Isolation:
         """
         with ExitStack() as stack:
             source = stack.enter_context(path.open("rb", buffering=0))
-            order = Order(limits=limits, live=False, stall_s=self._stall_s)
+            order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s)
             process = stack.enter_context(self._started(order, source.fileno()))
             audio = Decoding(process, wait_s=self._stall_s)
             audio.open()
@@ -109,12 +109,12 @@ class Isolation:
         with ExitStack() as stack:
             feeding = stack.enter_context(os.fdopen(feed, "wb", buffering=0))
             with os.fdopen(source, "rb"):
-                order = Order(limits=limits, live=True, stall_s=self._stall_s)
+                order = DecodeOrder(limits=limits, live=True, stall_s=self._stall_s)
                 process = stack.enter_context(self._started(order, source))
             yield LiveDecoding(process, feeding)
 
     @contextmanager
-    def _started(self, order: Order, source: int) -> "Iterator[_Process]":
+    def _started(self, order: DecodeOrder, source: int) -> "Iterator[_Process]":
         """Start a process that decodes *source*. It is killed when the block is left."""
         messages, out = os.pipe()
         with os.fdopen(messages, "rb"):
@@ -128,7 +128,7 @@ class Isolation:
             finally:
                 process.end()
 
-    def _forked(self, order: Order, descriptors: Sequence[int]) -> "tuple[_Cell, int]":
+    def _forked(self, order: DecodeOrder, descriptors: Sequence[int]) -> "tuple[_Cell, int]":
         """Fork a process; return its cell and its id. A cell that has died is replaced."""
         with self._lock:
             if self._cell is not None and not self._cell.alive:

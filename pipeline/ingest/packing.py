@@ -44,7 +44,7 @@ class PackingOptions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class DecodeJob:
     """Audio for one call of the engine: 1..LONGEST_JOB samples, the first of them at *start*."""
 
     start: int
@@ -63,7 +63,7 @@ class Passed:
     at: int
 
 
-Packed: TypeAlias = Job | Passed
+Packed: TypeAlias = DecodeJob | Passed
 
 
 class Packer:
@@ -88,7 +88,7 @@ class Packer:
         if self._paused is not None and self._held.end - self._paused >= self._options.pause:
             packed.append(self._close(self._paused))
         self._forget()
-        return packed + self._news()
+        return packed + self._report_silence()
 
     def end(self) -> list[Packed]:
         """Return the open job, if any, and the length of the file."""
@@ -114,13 +114,13 @@ class Packer:
                 assert_never(event)
         return []
 
-    def _close(self, end: int) -> Job:
+    def _close(self, end: int) -> DecodeJob:
         """Close the open job at *end* and return it."""
         job = self._job(end)
         self._start = self._paused = None
         return job
 
-    def _cut(self) -> Job:
+    def _cut(self) -> DecodeJob:
         """Close the open job at its last pause, or else at its quietest place, where the next job starts."""
         assert self._start is not None
         if self._paused is not None:
@@ -129,17 +129,17 @@ class Packer:
         self._start = job.end
         return job
 
-    def _job(self, end: int) -> Job:
+    def _job(self, end: int) -> DecodeJob:
         assert self._start is not None
         self._done = end
         voiced = self._held.voiced(self._start, end, self._options.segmenter.enter)
-        return Job(self._start, self._held.samples(self._start, end), voiced)
+        return DecodeJob(self._start, self._held.samples(self._start, end), voiced)
 
     def _forget(self) -> None:
         """Drop the audio that no later job can need."""
         self._held.forget(self._segmenter.settled if self._start is None else self._start)
 
-    def _news(self) -> list[Packed]:
+    def _report_silence(self) -> list[Packed]:
         if self._start is not None or self._segmenter.settled - self._done < NEWS:
             return []
         self._done = self._segmenter.settled
@@ -174,14 +174,14 @@ class _Held:
         base = self._start + first * WINDOW
         return np.concatenate(self._windows[first:last])[start - base : end - base].copy()
 
-    def voiced(self, start: int, end: int, least: float) -> tuple[tuple[int, int], ...]:
-        """Return the spans between two positions with a speech probability of at least *least*."""
+    def voiced(self, start: int, end: int, min_speech: float) -> tuple[tuple[int, int], ...]:
+        """Return the spans between two positions with a speech probability of at least *min_speech*."""
         spans: list[tuple[int, int]] = []
         at = self._start
         for window, speech in zip(self._windows, self._speech, strict=True):
             first, last = max(at, start), min(at + len(window), end)
             at += len(window)
-            if first >= last or speech < least:
+            if first >= last or speech < min_speech:
                 continue
             spans = [*spans[:-1], (spans[-1][0], last)] if spans and spans[-1][1] == first else [*spans, (first, last)]
         return tuple(spans)
@@ -209,8 +209,8 @@ def even_jobs(audio: Iterable[Samples], length: int = LONGEST_JOB) -> Iterator[P
         count += len(samples)
         while count >= length:
             joined = np.concatenate(held)
-            yield Job(start, joined[:length].copy())
+            yield DecodeJob(start, joined[:length].copy())
             held, count, start = [joined[length:]], count - length, start + length
     if count:
-        yield Job(start, np.concatenate(held))
+        yield DecodeJob(start, np.concatenate(held))
     yield Passed(start + count)

@@ -3,19 +3,12 @@
 The values of G.711 are those of ITU-T G.711 (tables 1a and 2a), as fractions of full scale.
 """
 
-from typing import Literal, TypeAlias, get_args
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
 from pipeline.ingest.decode import Resampler
-
-Encoding: TypeAlias = Literal["pcm_s16le", "pcm_f32le", "mulaw", "alaw"]
-
-ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
-RATES = range(8_000, 48_001)
-CHANNELS = range(1, 3)
+from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES, Encoding
 
 
 def _mulaw_values() -> Samples:
@@ -43,12 +36,12 @@ class PcmDecoder:
     """
 
     def __init__(self, encoding: Encoding, *, rate: int, channels: int) -> None:
-        """Raise ValueError for values that are not in ENCODINGS, RATES and CHANNELS."""
-        if encoding not in ENCODINGS or rate not in RATES or channels not in CHANNELS:
+        """Raise ValueError for values that are not in SAMPLE_BYTES, RATES and CHANNELS."""
+        if encoding not in SAMPLE_BYTES or rate not in RATES or channels not in CHANNELS:
             raise ValueError(f"no raw audio is {encoding} at {rate} Hz with {channels} channels")
         self._encoding = encoding
         self._channels = channels
-        self._frame_bytes = channels * {"pcm_s16le": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}[encoding]
+        self._frame_bytes = channels * SAMPLE_BYTES[encoding]
         self._rest = b""
         self._resampler = None if rate == RATE else Resampler(rate)
 

@@ -3,7 +3,7 @@
     for event in segmenter.receive(0.93): ...   # one window after the other
     for event in segmenter.end(): ...
 
-A span begins where the probability reaches *enter* and has stayed above *leave* for *least* samples; it ends after
+A span begins where the probability reaches *enter* and has stayed above *leave* for *min_speech* samples; it ends after
 *silence* samples below *leave*. Both ends are widened by *pad*. Spans do not overlap and depend on the
 probabilities alone.
 """
@@ -20,7 +20,7 @@ class SegmenterOptions:
 
     enter: float = 0.5  # probability that starts speech
     leave: float = 0.35  # probability that continues it; lower, so that a breath does not end a sentence
-    least: int = 3 * WINDOW  # shorter sounds are clicks, or the first chord of music: the shortest word is longer
+    min_speech: int = 3 * WINDOW  # shorter sounds are clicks, or the first chord of music: the shortest word is longer
     silence: int = position(0.4)  # quiet that ends a span: a pause between phrases, not a silence inside a word
     pad: int = position(0.4)  # soft first and last sounds of words stay below *enter*
 
@@ -60,7 +60,7 @@ class Segmenter:
         if speech >= self._options.leave:
             self.voiced = self._now
         if not self.speaking:
-            return self._began(self._onset)
+            return self._begin(self._onset)
         return self.end() if self._now - self.voiced >= self._options.silence else []
 
     def end(self) -> list[SpeechStarted | SpeechEnded]:
@@ -71,10 +71,10 @@ class Segmenter:
         self._floor = self._end_of_span()
         return [SpeechEnded(self._floor)]
 
-    def _began(self, onset: int) -> list[SpeechStarted | SpeechEnded]:
+    def _begin(self, onset: int) -> list[SpeechStarted | SpeechEnded]:
         if self.voiced < self._now:
             self._onset = None  # the sound was too short
-        elif self._now - onset >= self._options.least:
+        elif self._now - onset >= self._options.min_speech:
             self.speaking = True
             return [SpeechStarted(self._padded(onset))]
         return []

@@ -9,7 +9,7 @@ from pipeline.ingest.packing import Packed, Packer, PackingOptions, even_jobs
 
 
 class SpeechProbability(Protocol):
-    """Detects speech. It is called with the next windows of one recording, in order."""
+    """Detects speech. It is called with the next windows of one recording or live stream, in order."""
 
     def __call__(self, windows: Windows) -> list[float]:
         """Return a probability for each window."""

@@ -18,7 +18,7 @@ from pipeline.ingest.framer import Windows
 
 CONTEXT = 64
 MEMORY = (1, 1, 128)
-MOST_WINDOWS = 32
+MAX_WINDOWS = 32
 """Windows in one call of the model. More would not be cheaper per window, and would block others for longer."""
 
 CALM = RATE // WINDOW
@@ -78,10 +78,10 @@ class VoiceStream:
 
     def __call__(self, windows: Windows) -> list[float]:
         """Return the speech probability of each of the next windows. Their number in a call does not change results."""
-        starts = range(0, len(windows), MOST_WINDOWS)
-        return [speech for at in starts for speech in self._heard(windows[at : at + MOST_WINDOWS])]
+        starts = range(0, len(windows), MAX_WINDOWS)
+        return [speech for at in starts for speech in self._detect(windows[at : at + MAX_WINDOWS])]
 
-    def _heard(self, windows: Windows) -> list[float]:
+    def _detect(self, windows: Windows) -> list[float]:
         inputs = {"input": self._with_context(windows), "h": self._h, "c": self._c}
         speech, self._h, self._c = self._session.run(("speech_probs", "hn", "cn"), inputs)
         probabilities: list[float] = speech.tolist()

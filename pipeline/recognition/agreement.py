@@ -1,8 +1,9 @@
-"""Successive hypotheses about growing audio -> the words that will never change.
+"""Decides which words of a live stream will never change, from successive hypotheses about growing audio.
 
-Two hypotheses that say the same word at the same place are believed (LocalAgreement-2), but words are compared
-without case and punctuation, by place in time and not by index, and a word far enough from the edge of the audio is
-believed at once when the model is sure of it. README.md holds the measurements behind the numbers.
+A word is committed when two hypotheses in a row have it at the same place (LocalAgreement-2). Words are compared
+without case and punctuation, and by their times instead of their index. A word far enough from the end of the audio is
+committed at once if the model is sure of it. stream.py calls this module; decisions.md has the measurements behind the
+numbers.
 """
 
 import unicodedata
@@ -16,42 +17,46 @@ from pipeline.words import Word
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementOptions:
-    guard: int = position(0.4)  # a word this close to the audio's end may still turn into a longer one
-    sure: float = 0.8  # probability that makes one hypothesis enough ...
-    sure_guard: int = position(1.0)  # ... this far from the audio's end
-    edge: int = position(0.2)  # a word that ends this close to the audio's end is not shown: it is often half a word
-    doubtful: float = 0.35  # a word less probable than this waits, whatever agrees with it, until it is settled
-    settled: int = position(2.0)  # this far from the end the hypotheses no longer improve: waiting only adds delay
+    """All lengths in samples."""
+
+    guard: int = position(0.4)  # a word this close to the end of the audio may still become a longer word
+    sure: float = 0.8  # one hypothesis is enough for a word of this probability ...
+    sure_guard: int = position(1.0)  # ... that ends this long before the audio does
+    edge: int = position(
+        0.2
+    )  # a word that ends this close to the end of the audio is not shown: it is often half a word
+    doubtful: float = 0.35  # a less probable word waits until it is settled, even if two hypotheses agree on it
+    settled: int = position(2.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
     apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
-    jump: int = position(2.0)  # ends that leap further are a sign of lost alignment: agreement only
-    loop: int = 4  # so many repetitions of the same words in a row are a loop, not speech, until a final says so too
-    fastest: int = position(0.12)  # a loop with less time than this for a word was never spoken
+    jump: int = position(2.0)  # word ends further apart mean that the times are wrong: one hypothesis is not enough
+    loop: int = 4  # the same words this often in a row are a loop of the model, until a final has them too
+    fastest: int = position(0.12)  # nobody speaks a repeated word in less time, so a faster loop is never believed
 
 
 class Agreement:
-    """The committed words of one stream and what is heard after them.
+    """Holds the committed words of one stream, and what the last hypothesis has after them.
 
-    Committed words are handed out once, in order: each starts at or after the end of the one before it.
+    Each committed word is returned once, in order. It starts at or after the end of the word before it.
     """
 
     def __init__(self, options: AgreementOptions) -> None:
         self._options = options
-        self._parted: list[Word] = []  # kept words of turns that are over
+        self._earlier: list[Word] = []  # the kept words of earlier turns
         self._kept: list[Word] = []
         self._pending: tuple[Word, ...] = ()
-        self._edge = 0  # of the audio in which words are shown
+        self._edge = 0  # where the audio ends in which pending words are shown
         self._end = 0
 
     @property
     def pending(self) -> tuple[Word, ...]:
-        """What the last hypothesis says after the last committed word."""
+        """The words of the last hypothesis that come after the last committed word."""
         return self._pending
 
     @property
     def shown(self) -> tuple[Word, ...]:
-        """The pending words without those at their end that will probably change: doubtful, or at the audio's edge.
+        """The pending words without the last ones that will probably change: doubtful, or at the end of the audio.
 
-        A first word is shown wherever it ends, so that the reader sees at once that somebody speaks.
+        The first word is shown wherever it ends, so that readers see at once that somebody speaks.
         """
         stay = (
             count
@@ -62,45 +67,45 @@ class Agreement:
 
     @property
     def kept(self) -> Sequence[Word]:
-        """The committed words that have not been released: those a window may hear again."""
-        return [*self._parted, *self._kept]
+        """The committed words that are not released yet, because a window may contain them again."""
+        return [*self._earlier, *self._kept]
 
     @property
     def end(self) -> int:
-        """Nothing that starts before here will be committed any more."""
+        """The position before which no word will be committed any more."""
         return self._end
 
     def receive(
         self, words: Sequence[Word], *, until: int, paused: bool = False, doubted: bool = False
     ) -> tuple[Word, ...]:
-        """Take the next hypothesis over audio that ends at *until*; give the words that are now certain.
+        """Take the next hypothesis about audio that ends at *until*, and return the words that are now committed.
 
-        *paused*: the audio ends in silence, so that its last word is whole. *doubted*: however sure the model is of a
-        word, one hypothesis is not enough.
+        With *paused* the audio ends in silence, so its last word is complete. With *doubted* one hypothesis is never
+        enough, however sure the model is.
         """
-        fresh = self._fresh(words, until)
+        fresh = self._select_fresh(words, until)
         self._edge = until if paused else until - self._options.edge
-        return self._commit(fresh, self._certain(fresh, until, paused=paused, doubted=doubted))
+        return self._commit(fresh, self._count_certain(fresh, until, paused=paused, doubted=doubted))
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:
-        """Take the last hypothesis over audio that ends at *until*; give its words up to *guard* before that."""
-        fresh = self._fresh(words, until)
-        fresh = fresh[: self._loop(fresh, fastest=self._options.fastest)]
-        return self._commit(fresh, _leading(fresh, lambda word: word.end <= until - guard))
+        """Take the last hypothesis about audio that ends at *until*, and commit its words up to *guard* before that."""
+        fresh = self._select_fresh(words, until)
+        fresh = fresh[: self._count_before_loop(fresh, fastest=self._options.fastest)]
+        return self._commit(fresh, _count_leading(fresh, lambda word: word.end <= until - guard))
 
     def settle(self, position: int) -> None:
-        """Everything before *position* is decided: later hypotheses can only add words after it."""
+        """Commit no more words before *position*: later hypotheses can only add words after it."""
         self._end = max(self._end, position)
 
     def part(self) -> None:
-        """The turn is over: what is said from now on may be the same words again."""
-        self._parted += self._kept
+        """End the turn: words that come from now on are new, even if they are the same as before."""
+        self._earlier += self._kept
         self._kept = []
 
     def release(self, position: int) -> None:
-        """Give up the committed words whose middle lies before *position*: their audio is gone."""
-        for words in (self._parted, self._kept):
-            del words[: _leading(words, lambda word: word.start + word.end < 2 * position)]
+        """Forget the committed words whose middle is before *position*, because their audio is gone."""
+        for words in (self._earlier, self._kept):
+            del words[: _count_leading(words, lambda word: word.start + word.end < 2 * position)]
 
     def _commit(self, fresh: Sequence[Word], count: int) -> tuple[Word, ...]:
         committed, self._pending = tuple(fresh[:count]), tuple(fresh[count:])
@@ -109,13 +114,13 @@ class Agreement:
             self._end = committed[-1].end
         return committed
 
-    def _fresh(self, words: Sequence[Word], until: int) -> list[Word]:
-        """The words after the committed ones, in order of time, between those and *until*."""
+    def _select_fresh(self, words: Sequence[Word], until: int) -> list[Word]:
+        """Return the words after the committed ones, in order and clipped to the time between those and *until*."""
         fresh: list[Word] = []
         floor = self._end
         if until < floor:
             return fresh
-        for word in words[self._repeated(words) :]:
+        for word in words[self._count_repeated(words) :]:
             backwards = word.end <= floor - self._options.apart
             if backwards or word.start >= until:
                 continue
@@ -124,11 +129,11 @@ class Agreement:
             fresh.append(replace(word, start=start, end=floor))
         return fresh
 
-    def _repeated(self, words: Sequence[Word]) -> int:
-        """How many words at the front say again what is committed.
+    def _count_repeated(self, words: Sequence[Word]) -> int:
+        """Return how many words at the front repeat committed words.
 
-        The split that puts most of the last committed words just before it wins; a second away from the end of the
-        last one weighs like two words.
+        Every split of *words* is scored by how many of the last committed words come just before it, in order. Each
+        second between the split and the end of the last committed word costs as much as two words.
         """
 
         def score(split: int) -> float:
@@ -142,10 +147,10 @@ class Agreement:
         tail = self._kept[-5:]
         return max(range(len(words) + 1), key=score)
 
-    def _certain(self, fresh: Sequence[Word], until: int, *, paused: bool, doubted: bool) -> int:
-        """How many of the *fresh* words will not change, given the hypothesis before."""
+    def _count_certain(self, fresh: Sequence[Word], until: int, *, paused: bool, doubted: bool) -> int:
+        """Return how many of the *fresh* words will not change, given the hypothesis before."""
         options = self._options
-        limit = self._loop(fresh)
+        limit = self._count_before_loop(fresh)
         hold = doubted or _lost(fresh, until, options.jump)
         guard, sure_guard = (0, 0) if paused else (options.guard, options.sure_guard)
 
@@ -158,15 +163,15 @@ class Agreement:
             sure = word.probability >= options.sure and word.end <= until - sure_guard
             return not hold and (sure or settled)
 
-        return _leading(fresh[:limit], certain)
+        return _count_leading(fresh[:limit], certain)
 
-    def _loop(self, fresh: Sequence[Word], fastest: int | None = None) -> int:
-        """How many *fresh* words come before a repetition loop; with *fastest*, only loops quicker than that count.
+    def _count_before_loop(self, fresh: Sequence[Word], fastest: int | None = None) -> int:
+        """Return how many *fresh* words come before a repetition loop; the first round of the loop is among them.
 
-        A loop may begin among the committed words, and its first round is believed.
+        A loop may begin among the committed words. With *fastest*, only loops with less time for each word count.
         """
         words, times = [*self._kept, *fresh], self._options.loop
-        texts = [normalised(word.text) for word in words]
+        texts = [normalise(word.text) for word in words]
         for start in range(len(texts)):
             for size in range(1, (len(texts) - start) // times + 1):
                 stop = start + size * times
@@ -177,24 +182,24 @@ class Agreement:
         return len(fresh)
 
 
-def normalised(text: str) -> str:
-    """The word without case and punctuation, or the text itself where nothing else is left."""
+def normalise(text: str) -> str:
+    """Return the word without case and punctuation, or with both if nothing else is left."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(character for character in folded if character.isalnum()) or folded
 
 
 def _same(one: Word, other: Word, apart: int) -> bool:
-    """Whether both say the same word at the same place, give or take *apart*."""
+    """Return whether both are the same word at the same place, give or take *apart*."""
     near = abs(one.start + one.end - other.start - other.end) <= 2 * apart
-    return near and normalised(one.text) == normalised(other.text)
+    return near and normalise(one.text) == normalise(other.text)
 
 
 def _lost(words: Sequence[Word], until: int, jump: int) -> bool:
-    """Whether the times show that alignment was lost: a leap, or three words piled up on the audio's last frames."""
+    """Return whether the word times are wrong: a leap, or three words that all start in the last 0.1 s of the audio."""
     leaps = any(after.end - before.end > jump for before, after in pairwise(words))
-    return leaps or sum(word.start >= until - position(0.1) for word in words) >= 3  # noqa: PLR2004 - three
+    return leaps or sum(word.start >= until - position(0.1) for word in words) >= 3  # noqa: PLR2004  as above
 
 
-def _leading(words: Sequence[Word], holds: Callable[[Word], bool]) -> int:
-    """How many words at the front satisfy *holds*."""
+def _count_leading(words: Sequence[Word], holds: Callable[[Word], bool]) -> int:
+    """Return how many words at the front satisfy *holds*."""
     return next((index for index, word in enumerate(words) if not holds(word)), len(words))

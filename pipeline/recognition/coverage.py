@@ -1,8 +1,9 @@
-"""Speech that a hypothesis has no words for.
+"""Finds speech that an answer of the model has no words for, so that it can be heard again.
 
-A Whisper can end its answer early, after the first of several sentences, or skip one: nothing in the answer says so.
-The voice detector does. Words that the alignment stretches over a pause are cut to what a word can last, and voice
-that is then left over for long enough was not heard.
+Whisper may end its answer after the first of several sentences, or leave one out, and nothing in the answer says so.
+The voice detector shows it. Each word is first shortened to the longest time that a word of its length can take,
+because the model stretches words over pauses. Speech of at least UNHEARD that no word covers then was not heard.
+whisper.py calls unheard() for files and finals, stream.py for partials.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,22 +16,22 @@ Span: TypeAlias = tuple[int, int]
 """Start and end, positions."""
 
 UNHEARD = position(0.8)
-"""Voice without a word that is worth hearing again: less is a drawn-out vowel or a breath."""
+"""The least speech without a word that is worth hearing again. Less is a drawn-out vowel or a breath."""
 
 PAUSE = position(0.5)
-"""Silence that parts two stretches."""
+"""The silence that separates two stretches of speech."""
 
-_WORD, _LETTER = position(0.4), position(0.09)  # the longest word: so much, and so much more for each letter
+_WORD, _LETTER = position(0.4), position(0.09)  # the longest time of a word: a fixed part, and a part for each letter
 
 
 def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
-    """The stretches of *voiced*, spans in order, in which at least UNHEARD of voice has no word of *words*, in order.
+    """Return the stretches with at least UNHEARD of speech that no word covers. Both arguments are in order.
 
-    Each begins and ends with voice.
+    *voiced* has the spans in which somebody speaks. Each stretch begins and ends with speech.
     """
-    stretches: list[list[int]] = []  # start, end, voice in it
-    for start, end in _without(voiced, list(_spoken(words, voiced))):
-        if stretches and start - stretches[-1][1] < PAUSE and not _between(words, stretches[-1][1], start):
+    stretches: list[list[int]] = []  # start, end, and the samples of speech between them
+    for start, end in _subtract(voiced, list(_word_spans(words, voiced))):
+        if stretches and start - stretches[-1][1] < PAUSE and not _word_begins(words, stretches[-1][1], start):
             stretches[-1][1] = end
             stretches[-1][2] += end - start
         else:
@@ -38,16 +39,16 @@ def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
     return [(start, end) for start, end, voice in stretches if voice >= UNHEARD]
 
 
-def _spoken(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:
-    """Where each word can have been: from its start, or the first voice after it, for as long as a word lasts."""
+def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:
+    """Yield the span that each word can cover. It begins with the first speech in or after the word."""
     for word in words:
         start = next((max(word.start, first) for first, last in voiced if last > word.start), word.start)
         start = min(start, word.end)
         yield start, min(word.end, start + _WORD + _LETTER * len(word.text))
 
 
-def _without(spans: Sequence[Span], holes: Sequence[Span]) -> Iterator[Span]:
-    """What is left of *spans* without *holes*, both in order."""
+def _subtract(spans: Sequence[Span], holes: Sequence[Span]) -> Iterator[Span]:
+    """Yield what is left of *spans* without *holes*. Both are in order."""
     for start, end in spans:
         at = start
         for first, last in holes:
@@ -60,6 +61,6 @@ def _without(spans: Sequence[Span], holes: Sequence[Span]) -> Iterator[Span]:
             yield at, end
 
 
-def _between(words: Sequence[Word], start: int, end: int) -> bool:
-    """Whether a word begins in start..end."""
+def _word_begins(words: Sequence[Word], start: int, end: int) -> bool:
+    """Return whether a word begins in start..end."""
     return any(start <= word.start < end for word in words)

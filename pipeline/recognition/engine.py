@@ -1,4 +1,7 @@
-"""What every recogniser offers: the role that session and batch talk to, without knowing which one runs."""
+"""The interface of speech recognisers. The scheduler, sessions and files use it without knowing which one runs.
+
+whisper.py implements it with a model, scripted.py without one for the sandbox and for tests.
+"""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -10,82 +13,82 @@ from pipeline.words import Word
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeRequest:
-    """One window of audio to hear. All positions are on the stream's clock."""
+    """One window of audio to recognise. All positions count from the start of the stream."""
 
     samples: Samples  # 1..LONGEST_JOB samples
     start: int  # position of samples[0]
     language: str | None = None  # None: detect it in this window
-    hint: str = ""  # vocabulary the user expects
-    final: bool = True  # False: a partial, whose words are heard again in a later request
-    said: str = ""  # what is decided about the start of the window: an answer may begin with it instead of hearing it
-    voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: not known
+    hint: str = ""  # vocabulary that the user expects
+    final: bool = True  # False: a partial, whose words are recognised again in a later request
+    said: str = ""  # decided text at the start of the window: the answer may begin with it instead of recognising it
+    voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What one window said. Words are in order, inside the window; none when a gate judged it to be no speech."""
+    """What was recognised in one window. Words are in order and inside it; none if a gate refused the answer."""
 
     words: tuple[Word, ...]
     language: str | None
     language_probability: float | None
     avg_logprob: float
     no_speech_prob: float
-    rejected: str | None = None  # which hallucination gate dropped the text: "no_speech", "repetition", ...
+    rejected: str | None = None  # the gate that refused the text (gates.py): "no_speech", "repetition", ...
 
 
 class Engine(Protocol):
-    """One loaded model. Its calls block. At most `replicas` of them run at the same time, each on its own thread."""
+    """One loaded model. Its methods block. At most *replicas* calls run at the same time, each on its own thread."""
 
     @property
     def name(self) -> str:
-        """The kind: whisper or scripted."""
+        """The kind of engine: whisper or scripted."""
         ...
 
     @property
     def model(self) -> str:
-        """The model's name for readers: base, tiny-whisper."""
+        """The name of the model as users see it, such as base or tiny-whisper."""
         ...
 
     @property
     def languages(self) -> frozenset[str]:
-        """BCP 47 primary subtags that a request may name."""
+        """The languages that a request may name, as BCP 47 primary subtags."""
         ...
 
     @property
-    def most(self) -> int:
-        """How many requests one call of hear() takes."""
+    def max_batch(self) -> int:
+        """The most requests in one call of hear()."""
         ...
 
     @property
     def replicas(self) -> int:
-        """How many calls this engine answers at the same time, using the whole machine; at least 1."""
+        """How many calls run at the same time if they may use the whole machine; at least 1."""
         ...
 
     @property
     def replicas_amid_speech(self) -> int:
-        """The same while people speak: a core is left to everything else. At least 1, at most *replicas*."""
+        """The same while people speak, when a core is left to everything else. At least 1, at most *replicas*."""
         ...
 
     @property
-    def job(self) -> int:
-        """The most samples of a file that this model should hear at once, at most LONGEST_JOB."""
+    def longest_job(self) -> int:
+        """The most samples of a file in one request, at most LONGEST_JOB. It depends on what suits the model."""
         ...
 
     def bucket(self, request: DecodeRequest) -> Hashable:
-        """Requests with equal buckets may share one call."""
+        """Return a key; requests with equal keys may share one call."""
         ...
 
     def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
-        """Hear 1..most requests of one bucket. The answer does not depend on who shares the call.
+        """Return an answer for each of 1..max_batch requests of one bucket. Answers do not depend on each other.
 
         Raises EngineFailed, EngineTimeout.
         """
         ...
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
-        """The language most probably spoken over all *windows* (at least one) and its probability."""
+        """Return the most probable language of all *windows* together, at least one, and its probability."""
         ...
 
     def close(self) -> None:
-        """Give processes and memory back. Calling it again does nothing."""
+        """Free the memory. Calling it again does nothing."""
         ...

@@ -1,11 +1,11 @@
-"""Written words -> tokens by which what was said and what was heard can be compared.
+"""Turns written words into tokens, so that what was said and what was recognised can be compared. scoring.py calls it.
 
 English only: "It's Mr. Smith's 3rd, $20" and "it is mister smiths third twenty dollars" give the same tokens. Numbers
-become digits whether they were written as digits or as words, contractions and titles are written out, fillers are
-dropped. Neighbouring numbers become one, because nobody can hear whether 1775 was meant, or 17 and 75. The words of
-other languages are folded to lower case and lose their punctuation, no more.
+become digits, contractions and titles are written out, and fillers such as "uh" are dropped. Neighbouring numbers
+become one, because 1775 sounds like 17 and 75. Words of other languages only become lower case and lose their
+punctuation.
 
-The tokens of tokens are the same tokens again.
+Normalising tokens again does not change them.
 """
 
 import re
@@ -17,7 +17,7 @@ from unicodedata import category, normalize
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of text to compare, and the first and last word that it came from."""
+    """A unit of text to compare, and the indices of the first and the last word that it came from."""
 
     text: str
     first: int
@@ -25,10 +25,10 @@ class Token:
 
 
 def tokens(words: Sequence[str], language: str | None = None) -> list[Token]:
-    """What *words* sound like, in order. A word may give no token or several, several words may give one."""
+    """Return the tokens of *words*, in order. A word may give no token or several, and several words may give one."""
     if language is None or language.partition("-")[0] != "en":
-        return [Token(part, at, at) for at, word in enumerate(words) for part in _folded(word).split()]
-    return _numbers_joined(_with_numbers(_written_out(_parted(words))))
+        return [Token(part, at, at) for at, word in enumerate(words) for part in _fold(word).split()]
+    return _join_numbers(_read_numbers(_write_out(_split(words))))
 
 
 _SYMBOLS = {
@@ -77,7 +77,7 @@ _ENDINGS = {"d": "would", "ll": "will", "m": "am", "re": "are", "s": "is", "ve":
 _HAS = {"d": "had", "s": "has"}  # instead of would and is, before a participle
 _PARTICIPLES = frozenset({"been", "better", "done", "gone", "got", "had"})
 _WITH_IS = frozenset({"he", "here", "how", "it", "she", "that", "there", "this", "what", "when", "where", "who", "why"})
-"""Words after which 's is "is" or "has". After others it is mostly a genitive, and only loses its apostrophe."""
+"""Words after which 's means "is" or "has". After others it is mostly a genitive, and only loses its apostrophe."""
 
 _FIGURE_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _TEEN_WORDS = (
@@ -104,17 +104,17 @@ _SUFFIXED = re.compile(r"([0-9]{1,9})'?(st|nd|rd|th|s|am|pm)")
 _PIECES = re.compile(r"[0-9]+(?:\.[0-9]+)?(?![\w'.])|[$£€%&@°]|[^\s$£€%&@°]+")
 _GROUPED = re.compile(r"(?<![0-9.,])([0-9]{1,3}(?:,[0-9]{3})+)(?![0-9])")
 _INITIALS = re.compile(r"\b(?:[^\W\d_]\.){2,}")
-_GLUED = re.compile(r"[.,:][0-9]")  # some recognisers part 1,775 or 4.5 into two words
+_GLUED = re.compile(r"[.,:][0-9]")  # some recognisers split 1,775 or 4.5 into two words
 
 
-def _folded(text: str) -> str:
-    # Marks (M) are vowels in many scripts; an apostrophe belongs to its word.
+def _fold(text: str) -> str:
+    # Unicode's marks (M) are vowels in many scripts. An apostrophe belongs to its word.
     folded = normalize("NFC", text).casefold()
     return "".join(sign if sign == "'" or category(sign)[0] in "LNM" else " " for sign in folded)
 
 
-def _parted(words: Sequence[str]) -> Iterator[Token]:
-    """Words in lower case, numbers without commas, and symbols that are spoken."""
+def _split(words: Sequence[str]) -> Iterator[Token]:
+    """Yield the words in lower case, numbers without commas, and spoken symbols as tokens of their own."""
     whole: list[Token] = []
     for at, word in enumerate(words):
         if whole and _GLUED.match(word.strip()) and whole[-1].text[-1:].isdigit():
@@ -122,13 +122,13 @@ def _parted(words: Sequence[str]) -> Iterator[Token]:
         else:
             whole.append(Token(word.strip(), at, at))
     for token in whole:
-        for piece in _PIECES.findall(_kept(token.text)):
+        for piece in _PIECES.findall(_keep_spoken(token.text)):
             if text := piece.strip("'"):
                 yield replace(token, text=text)
 
 
-def _kept(text: str) -> str:
-    """Only what is spoken, in lower case: also the point within a number."""
+def _keep_spoken(text: str) -> str:
+    """Return *text* in lower case with only what is spoken; the point within a number stays."""
     text = normalize("NFC", text).casefold().replace("\u2019", "'")
     text = _INITIALS.sub(lambda found: found[0].replace(".", ""), text)
     text = _GROUPED.sub(lambda found: found[0].replace(",", ""), text)
@@ -143,19 +143,19 @@ def _is_digit(sign: str) -> bool:
     return sign.isascii() and sign.isdigit()
 
 
-def _written_out(parts: Iterator[Token]) -> Iterator[Token]:
-    """Contractions, titles and abbreviations in full, ordinals and decades in two parts, without fillers."""
+def _write_out(parts: Iterator[Token]) -> Iterator[Token]:
+    """Yield contractions, titles and abbreviations in full, ordinals and decades in two parts, and no fillers."""
     known = list(parts)
     for at, here in enumerate(known):
         after = known[at + 1].text if at + 1 < len(known) else ""
-        for text in _expanded(here.text, after):
+        for text in _expand(here.text, after):
             for word in _WRITTEN_OUT.get(text, (text,)):
                 yield replace(here, text=_BRITISH.sub(r"\1or", word))
 
 
-def _expanded(text: str, after: str) -> tuple[str, ...]:
+def _expand(text: str, after: str) -> tuple[str, ...]:
     if found := _SUFFIXED.fullmatch(text):
-        return _suffixed(int(found[1]), found[2]) or (text.replace("'", ""),)
+        return _expand_suffix(int(found[1]), found[2]) or (text.replace("'", ""),)
     if text in _CONTRACTIONS:
         return _CONTRACTIONS[text]
     stem, *endings = text.split("'")
@@ -172,8 +172,8 @@ def _expanded(text: str, after: str) -> tuple[str, ...]:
     return tuple(filter(None, said))
 
 
-def _suffixed(value: int, suffix: str) -> tuple[str, ...]:
-    """22nd: 20 second. 1960s: 19 sixties. 5pm: 5 pm. Nothing where no words are known for it."""
+def _expand_suffix(value: int, suffix: str) -> tuple[str, ...]:
+    """Return a number with its ending as words: 22nd is 20 second, 1960s is 19 sixties. None if unknown."""
     if suffix in ("am", "pm"):
         return str(value), suffix
     if suffix == "s":
@@ -193,8 +193,8 @@ def _suffixed(value: int, suffix: str) -> tuple[str, ...]:
     return (*((str(value - last),) if value > last else ()), _ORDINALS[last])
 
 
-def _with_numbers(parts: Iterator[Token]) -> Iterator[Token]:
-    """Numbers in digits, each with what its currency is called behind it."""
+def _read_numbers(parts: Iterator[Token]) -> Iterator[Token]:
+    """Yield numbers in digits, each followed by the name of its currency."""
     reading = _Reading(list(parts))
     while (token := reading.peek()) is not None:
         coin = _SYMBOLS[reading.take().text] if token.text in _SYMBOLS else None
@@ -202,7 +202,7 @@ def _with_numbers(parts: Iterator[Token]) -> Iterator[Token]:
             number = reading.number()
             if number is not None:
                 whole = replace(number, first=token.first)
-                yield from [whole] if coin is None else _priced(whole, Token(coin, number.last, number.last))
+                yield from [whole] if coin is None else _price(whole, Token(coin, number.last, number.last))
                 continue
         if coin is None:
             yield reading.take()
@@ -211,7 +211,7 @@ def _with_numbers(parts: Iterator[Token]) -> Iterator[Token]:
                 yield Token(word, token.first, token.last)
 
 
-def _priced(number: Token, coin: Token) -> Iterator[Token]:
+def _price(number: Token, coin: Token) -> Iterator[Token]:
     whole, _, part = number.text.partition(".")
     if coin.text != "dollars" or len(part) != len("00"):
         yield from (number, coin)
@@ -225,7 +225,7 @@ def _priced(number: Token, coin: Token) -> Iterator[Token]:
 
 
 class _Reading:
-    """Walks over tokens and reads the numbers among them."""
+    """Reads tokens one after the other, and the numbers among them."""
 
     def __init__(self, parts: Sequence[Token]) -> None:
         self._parts = parts
@@ -240,7 +240,7 @@ class _Reading:
         return self._parts[self._at - 1]
 
     def number(self) -> Token | None:
-        """The whole number or decimal that begins here, in digits; None and no step where none begins."""
+        """Take the whole number or decimal that begins here, and return it in digits; else take nothing."""
         begin = self._at
         text = self._cardinal()
         if text is None:
@@ -257,29 +257,29 @@ class _Reading:
             text = literal[0]
             if self._text() not in _SCALES and self._text() != "hundred":
                 return self._with_fraction(text)
-            return self._scaled(Decimal(text))
+            return self._scale(Decimal(text))
         if self._text() == "a" and (self._text(1) in _SCALES or self._text(1) == "hundred"):
             self._at += 1
-            return self._scaled(Decimal(1))
+            return self._scale(Decimal(1))
         if self._text() in _SCALES or self._text() == "hundred":
-            return self._scaled(Decimal(1))
+            return self._scale(Decimal(1))
         if (small := self._below_100()) is None:
             return None
         if self._text() == "point" and self._figures(1):
             return self._with_fraction(str(small))
-        return self._scaled(Decimal(small))
+        return self._scale(Decimal(small))
 
     def _with_fraction(self, whole: str) -> str:
-        """*whole*, and what follows the word "point"; a scale may come behind it."""
+        """Take the figures after the word "point", and a scale such as "million" after them."""
         if self._text() != "point" or not (count := self._figures(1)) or "." in whole:
             return whole
         digits = "".join(self._figure(ahead) for ahead in range(1, count + 1))
         self._at += 1 + count
         text = f"{whole}.{digits}"
-        return self._scaled(Decimal(text)) if self._text() in _SCALES else text
+        return self._scale(Decimal(text)) if self._text() in _SCALES else text
 
     def _figures(self, ahead: int) -> int:
-        """How many figures from 0 to 9 stand one behind the other."""
+        """Return how many figures from 0 to 9 follow each other."""
         count = 0
         while self._figure(ahead + count):
             count += 1
@@ -294,7 +294,7 @@ class _Reading:
         return text if _DIGITS.fullmatch(text) else ""
 
     def _below_100(self) -> int | None:
-        """Words from "zero" to "ninety nine"."""
+        """Take the words of a number from "zero" to "ninety nine"."""
         text = self._text()
         if text in _UNITS:
             self._at += 1
@@ -307,10 +307,10 @@ class _Reading:
             return _TENS[text] + unit
         return _TENS[text]
 
-    def _scaled(self, value: Decimal) -> str:
-        """*value*, times what follows it, and what is added to that: hundreds, thousands, millions."""
+    def _scale(self, value: Decimal) -> str:
+        """Take the hundreds, thousands and millions after *value*, and return the whole number."""
         total, last = Decimal(0), 10**15
-        group = self._with_hundreds(value)
+        group = self._add_hundreds(value)
         while True:
             scale = _SCALES.get(self._text(), 1)
             if scale == 1 or scale >= last:
@@ -322,13 +322,13 @@ class _Reading:
             if self._text() == "and":
                 self._at += 1
             small = self._below_100()
-            following = None if small is None else self._with_hundreds(Decimal(small))
+            following = None if small is None else self._add_hundreds(Decimal(small))
             if following is None or _SCALES.get(self._text(), 1) >= last:
                 self._at = begin
                 return _plain(total)
             group = following
 
-    def _with_hundreds(self, value: Decimal) -> Decimal:
+    def _add_hundreds(self, value: Decimal) -> Decimal:
         if self._text() != "hundred":
             return value
         self._at += 1
@@ -348,8 +348,8 @@ def _plain(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _numbers_joined(parts: Iterator[Token]) -> list[Token]:
-    """Whole numbers one behind the other as one, with "oh" between them as 0, and "point" between two as a point."""
+def _join_numbers(parts: Iterator[Token]) -> list[Token]:
+    """Return neighbouring whole numbers as one, with "oh" between them as 0 and "point" between two as a point."""
     found: list[Token] = []
     waiting = list(parts)
     for at, here in enumerate(waiting):

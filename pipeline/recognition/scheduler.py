@@ -1,13 +1,13 @@
-"""One loaded model, shared by everyone: whose window is heard next, and with whom it shares a call.
+"""Shares one loaded model among all sessions and files: decides which window is recognised next, and with which others.
 
-The model takes as many calls at a time as its engine has replicas, each on a thread of its own. While people speak it
-takes fewer, so that a processor core is left to everything else; live windows then do not wait until the calls of files
-that are under way have ended. Whenever there is room, the most urgent window waiting is chosen: live before files,
-finals before partials, the longest waiting first; among files, whoever has had the least of the model. Windows of the
-same bucket fill the call up to what the engine takes, those of files only as long as it stays short. Nobody waits for a
-batch to fill: batches form by themselves when there is more to do than the model can.
+As many calls run at the same time as the engine has replicas, each on its own thread. While people speak there are
+fewer, so that a processor core is left to everything else; a live window then does not have to wait for calls of files
+that have begun. Whenever a call can start, the most urgent window is chosen: live windows before files, finals before
+partials, then the one that has waited longest. Among files the tenant that has used the model least comes first. Other
+windows of the same bucket are added to the call, those of files only as long as the call stays short. No window waits
+for a batch to fill: batches form by themselves when more windows come than the model can take one by one.
 
-For one event loop at a time.
+A Scheduler belongs to one event loop.
 """
 
 import asyncio
@@ -28,62 +28,65 @@ from pipeline.recognition.engine import DecodeRequest, Engine, Heard
 
 T = TypeVar("T")
 
-MOST_WAITING = 4096
-"""Windows that may wait; each holds up to 30 s of audio, 2 MB. More are refused."""
+MAX_WAITING = 4096
+"""The most windows that may wait. Each holds up to 30 s of audio, 2 MB."""
 
 LONGEST_CALL_S = 300.0
-"""A call that takes longer is taken to hang; eight windows of 30 s on a large model and a slow machine stay below."""
+"""A call that takes longer counts as hanging. Eight windows of 30 s on a large model and a slow machine take less."""
 
 STARVING_S = 3.0
-"""A file that has waited for so long goes before live windows, once: they slow down, but no file stands still."""
+"""A file that has waited this long goes before live windows, once, so that live sessions never stop all files."""
 
 LATE_S = 1.0
-"""One more session would be too many while the live window that waits longest has waited for longer than this."""
+"""No session is admitted while a live window has waited longer than this, on average of the last calls."""
 
 FILES_S = 2.0
-"""A call takes as many windows of files as are heard in this time, at least one where it is their turn: who begins to
-speak has to wait for its end."""
+"""The most time that the windows of files in one call may take, because a person who begins to speak waits for its end.
+
+A call for files has at least one window, however long that takes."""
 
 FILES_AMID_SPEECH_S = 0.5
-"""The same while people speak ..."""
+"""The same while people speak."""
 
 PAUSE_S = 30.0
-"""... and they speak until no live window came for so long."""
+"""People count as speaking until no live window has come for this long."""
 
-SMOOTHING = 0.2
-"""Weight of the newest call in averages."""
+CALL_SMOOTHING = 0.2
+"""The weight of the newest call in averages."""
 
 FORGETTING = 0.05
-"""The same, where falling behind is made up for: one good moment is not yet room for more."""
+"""The weight of a shorter wait in the average wait: one good moment does not mean that there is room for more."""
 
 LANGUAGE_WINDOWS = 8
-"""Windows of a file whose language is asked: those of 30 s of speech."""
+"""The most windows of a file in which its language is detected."""
 
 MEMORY_S = 10.0
-"""Work that is so long ago weighs a third in the utilisation."""
+"""After this time the weight of work in the average utilisation has fallen to a third."""
 
 NICE = 10
-"""Priority of the model's thread, below that of the event loop."""
+"""The nice value of the threads that call the model: lower priority than the event loop."""
 
 
 class Urgency(IntEnum):
-    FINAL = 0  # a speaker paused and waits for his last words
-    PARTIAL = 1  # he goes on speaking
+    """How soon a window must be recognised; a lower number is more urgent."""
+
+    FINAL = 0  # a speaker has paused and waits for the last words
+    PARTIAL = 1  # the speaker goes on
     BATCH = 2  # a file
 
 
 class Overloaded(EngineFailed):
-    """The model has more to do than it can. Come back when sessions have ended."""
+    """The model has more work than it can do. Trying again may work when other sessions have ended."""
 
 
 @dataclass(slots=True)
 class WorkCounts:
-    """What the model has done for work of one urgency."""
+    """What the model has done at one urgency."""
 
     windows: int = 0
     audio_s: float = 0.0
-    waited_s: float = 0.0  # from each request to its call
-    busy_s: float = 0.0  # of the model; a shared call is shared out evenly
+    waited_s: float = 0.0  # from each request to the start of its call
+    busy_s: float = 0.0  # time of the model; the time of a shared call is divided evenly
 
 
 @dataclass(slots=True)
@@ -94,15 +97,15 @@ class SchedulerStatistics:
     waiting: int = 0
     calls: int = 0
     failures: int = 0
-    behind_s: float = 0.0  # how long the live window that waits longest has waited, on average of the last calls
-    utilisation: float = 0.0  # average share of the calls that may be under way at the same time, 0..1
+    behind_s: float = 0.0  # the longest wait of a live window, on average of the last calls
+    utilisation: float = 0.0  # calls that run, as an average share of those that may run at the same time, 0..1
 
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """Something the model is to do, and who waits for it."""
+    """Work for the model, and the future that its caller waits for."""
 
-    run: Callable[[Sequence[Any]], Sequence[Any]]  # takes the items of all work that shares the call
+    run: Callable[[Sequence[Any]], Sequence[Any]]  # called with the items of all work in one call
     item: Any
     bucket: Hashable
     urgency: Urgency
@@ -114,18 +117,20 @@ class _Work:
 
 
 class Scheduler:
+    """Gives the windows of all tenants to one engine, in calls that run on threads."""
+
     def __init__(self, engine: Engine, *, longest_call_s: float = LONGEST_CALL_S) -> None:
         self._engine = engine
         self._longest_call_s = longest_call_s
-        self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}", initializer=_yield_to_others)
+        self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}", initializer=_lower_priority)
         self._waiting: list[_Work] = []
-        self._calling: dict[asyncio.Task[None], Urgency] = {}  # the calls under way
-        self._hanging = 0  # of them
+        self._calling: dict[asyncio.Task[None], Urgency] = {}  # the calls that run
+        self._hanging = 0  # how many of them have taken too long
         self._fairness = _Fairness()
         self._numbers = SchedulerStatistics()
         self._weighed_at = time.monotonic()
         self._spoken_at = -math.inf  # when the last live window came
-        self._file_window_s = 0.0  # average time of the model for a window of a file
+        self._file_window_s = 0.0  # the average time of the model for one window of a file; 0: unknown
         self._closed = False
 
     async def hear(
@@ -136,10 +141,11 @@ class Scheduler:
         urgency: Urgency | None = None,
         newer: Callable[[], DecodeRequest | None] | None = None,
     ) -> Heard:
-        """What the window says. Without *urgency* it is live. Cancelling takes it out of the queue.
+        """Return what is recognised in *request*. Without *urgency* it is a live window. Can be cancelled while it
+        waits.
 
-        *newer* is asked once the turn has come: a request that it gives is heard instead, because newer audio makes
-        an older window of the same stream worthless. Raises EngineFailed, EngineTimeout.
+        *newer* is called when the turn has come. A request that it returns is recognised instead, because an older
+        window of the same stream is then useless. Raises EngineFailed, EngineTimeout.
         """
         if urgency is None:
             urgency = _urgency(request)
@@ -152,7 +158,7 @@ class Scheduler:
     async def detect_language(
         self, windows: Sequence[Samples], *, tenant: str, urgency: Urgency = Urgency.BATCH
     ) -> tuple[str, float]:
-        """The language of the first LANGUAGE_WINDOWS of *windows*, and its probability.
+        """Return the language of the first LANGUAGE_WINDOWS of *windows*, and its probability.
 
         Raises EngineFailed, EngineTimeout.
         """
@@ -163,13 +169,13 @@ class Scheduler:
         return found
 
     async def take_turn(self, call: Callable[[], T], *, tenant: str, urgency: Urgency = Urgency.BATCH) -> T:
-        """The answer of *call*, which uses the model, once it is its turn. Raises EngineFailed, EngineTimeout."""
+        """Run *call*, which uses the model, when its turn has come. Raises EngineFailed, EngineTimeout."""
         work = _Work(lambda calls: [calls[0]()], call, object(), urgency, tenant, 0.0, time.monotonic())
         answer: T = await self._submit(work)
         return answer
 
     def admit(self, growth: float = 1.0) -> None:
-        """Returns iff there is room for *growth* times the live windows of the last seconds. Raises Overloaded."""
+        """Raise Overloaded unless the model could take *growth* times as many live windows as in the last seconds."""
         if self._hanging or self._numbers.behind_s * growth > LATE_S:
             raise Overloaded("the recogniser is busy with the sessions it has")
 
@@ -181,7 +187,7 @@ class Scheduler:
         return replace(self._numbers, waiting=len(self._waiting), utilisation=self._utilisation)
 
     def close(self) -> None:
-        """Take no more work; whoever waits gets EngineFailed. Waits for the calls under way, unless one hangs."""
+        """Refuse more work, and fail what waits with EngineFailed. Waits for the calls that run, unless one hangs."""
         self._closed = True
         for work in self._waiting:
             _fail(work, EngineFailed("the recogniser was closed"))
@@ -193,7 +199,7 @@ class Scheduler:
             raise EngineFailed("the recogniser was closed")
         if self._hanging:
             raise EngineTimeout("the recogniser does not answer")
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             raise Overloaded("too many windows wait for the recogniser")
         if work.urgency is not Urgency.BATCH:
             self._spoken_at = work.since
@@ -207,13 +213,13 @@ class Scheduler:
                 self._waiting.remove(work)
 
     def _call_next(self) -> None:
-        """Start as many calls as there is room for, if somebody waits."""
+        """Start as many calls as may run, for the work that waits."""
         while not self._closed and not self._hanging:
             if self._has_room(Urgency.FINAL):
                 self._count_behind()
             if not self._waiting or not any(map(self._has_room, Urgency)):
                 return
-            group = self._chosen()
+            group = self._choose()
             if not self._has_room(group[0].urgency):
                 return
             self._waiting = [work for work in self._waiting if work not in group]
@@ -222,11 +228,11 @@ class Scheduler:
             self._calling[calling] = group[0].urgency
 
     def _has_room(self, urgency: Urgency) -> bool:
-        """Whether one more call of this urgency may be started."""
+        """Return whether one more call of this urgency may start."""
         files = sum(one is Urgency.BATCH for one in self._calling.values())
         if urgency is Urgency.BATCH:
             return len(self._calling) < self._most_calls
-        # Files that are under way are on their way out: the core that was to be left free is so once they have ended.
+        # Calls of files do not count: they end soon, and then the core that should be left free is free.
         return (
             len(self._calling) - files < self._engine.replicas_amid_speech
             and len(self._calling) < self._engine.replicas
@@ -234,39 +240,42 @@ class Scheduler:
 
     @property
     def _most_calls(self) -> int:
-        """How many may be under way at the same time."""
+        """How many calls may run at the same time."""
         spoken = time.monotonic() - self._spoken_at < PAUSE_S
         return self._engine.replicas_amid_speech if spoken else self._engine.replicas
 
-    def _chosen(self) -> list[_Work]:
-        """The most urgent work, and what may share its call, most urgent first."""
+    def _choose(self) -> list[_Work]:
+        """Return the most urgent work and what shares its call, most urgent first."""
         now = time.monotonic()
         order = sorted(self._waiting, key=lambda work: self._rank(work, now))
         first = order[0]
         self._renew(first)
         same = [work for work in order if work.bucket == first.bucket]
         files = [work for work in same if work.urgency is Urgency.BATCH][: self._file_windows(first, now)]
-        group = [work for work in same if work.urgency is not Urgency.BATCH or work in files][: self._engine.most]
+        group = [work for work in same if work.urgency is not Urgency.BATCH or work in files][: self._engine.max_batch]
         for work in group[1:]:
             self._renew(work)
-        return [work for work in group if work.bucket == first.bucket]  # what grew out of it comes soon
+        return [
+            work for work in group if work.bucket == first.bucket
+        ]  # a renewed window may be of another bucket; it comes soon
 
     def _file_windows(self, first: _Work, now: float) -> int:
-        """How many windows of files may be in the call of *first*."""
+        """Return how many windows of files may be in the call of *first*."""
         spoken = now - self._spoken_at < PAUSE_S
-        if not self._file_window_s:  # nothing is known of what they take
-            return 1 if spoken else self._engine.most
+        if not self._file_window_s:  # it is not known how long they take
+            return 1 if spoken else self._engine.max_batch
         soon = int((FILES_AMID_SPEECH_S if spoken else FILES_S) / self._file_window_s)
         return max(soon, first.urgency is Urgency.BATCH)
 
     def _renew(self, work: _Work) -> None:
-        """Take the newest window of the same stream; the place in the queue stays."""
+        """Replace a window by the newest one of the same stream, at the same place in the queue."""
         newest = work.newer() if work.newer is not None else None
         if newest is not None:
             work.item, work.bucket = newest, self._engine.bucket(newest)
             work.urgency, work.audio_s = _urgency(newest), len(newest.samples) / RATE
 
     def _rank(self, work: _Work, now: float) -> tuple[float, float, float]:
+        """Return the key by which waiting work is sorted, the most urgent first."""
         if work.urgency is not Urgency.BATCH:
             return (work.urgency, 0.0, work.since)
         starving = now - max(work.since, self._fairness.last_batch) > STARVING_S
@@ -311,19 +320,19 @@ class Scheduler:
 
     @property
     def _utilisation(self) -> float:
-        """Up to now."""
+        """The average utilisation up to now."""
         busy = min(1.0, len(self._calling) / self._most_calls)
         weight = 1 - math.exp(-(time.monotonic() - self._weighed_at) / MEMORY_S)
         return self._numbers.utilisation + weight * (busy - self._numbers.utilisation)
 
     def _count_behind(self) -> None:
-        """Finals go first, so who waits longest is heard last: his wait tells of the load, an average one does not."""
+        """Average the longest wait. An average over all windows would hide the load, because finals hardly wait."""
         since = [work.since for work in self._waiting if work.urgency is not Urgency.BATCH]
         if not since:
             self._numbers.behind_s = 0.0
             return
         more_s = time.monotonic() - min(since) - self._numbers.behind_s
-        self._numbers.behind_s += (SMOOTHING if more_s > 0 else FORGETTING) * more_s
+        self._numbers.behind_s += (CALL_SMOOTHING if more_s > 0 else FORGETTING) * more_s
 
     def _count_call(self, group: Sequence[_Work], began: float) -> None:
         self._weigh()
@@ -339,11 +348,11 @@ class Scheduler:
             self._fairness.spend(work.tenant, took_s / len(group))
         if group[0].urgency is Urgency.BATCH:
             self._fairness.last_batch = now
-            weight = SMOOTHING if self._file_window_s else 1.0
+            weight = CALL_SMOOTHING if self._file_window_s else 1.0
             self._file_window_s += weight * (took_s / len(group) - self._file_window_s)
 
     def _weigh(self) -> None:
-        """Let the time since this was called last count in the utilisation: before calls begin and end."""
+        """Count the time since the last call of this method in the utilisation, before calls begin or end."""
         self._numbers.utilisation = self._utilisation
         self._weighed_at = time.monotonic()
 
@@ -352,12 +361,12 @@ class Scheduler:
 
 
 class _Fairness:
-    """Model time that each tenant has had, as virtual time: who comes anew starts where the others are."""
+    """How much time of the model each tenant has used. A new tenant starts at the level of the tenant served last."""
 
     def __init__(self) -> None:
         self.last_batch = time.monotonic()
         self._used: dict[str, float] = {}
-        self._reached = 0.0  # of the tenant served last
+        self._reached = 0.0  # the level of the tenant served last
 
     def enter(self, tenant: str) -> None:
         self._used[tenant] = max(self._used.get(tenant, 0.0), self._reached)
@@ -368,12 +377,12 @@ class _Fairness:
     def spend(self, tenant: str, model_s: float) -> None:
         self._reached = max(self._reached, self._used.get(tenant, 0.0))
         self._used[tenant] = self._used.get(tenant, 0.0) + model_s
-        if len(self._used) > MOST_WAITING:  # tenants of long ago are like new ones
+        if len(self._used) > MAX_WAITING:  # a tenant below the level would start anew at it, so it can be forgotten
             self._used = {name: used for name, used in self._used.items() if used > self._reached}
 
 
 def _urgency(request: DecodeRequest) -> Urgency:
-    """Of a live window."""
+    """Return the urgency of a live window."""
     return Urgency.FINAL if request.final else Urgency.PARTIAL
 
 
@@ -382,7 +391,7 @@ def _fail(work: _Work, error: Exception) -> None:
         work.done.set_exception(error)
 
 
-def _yield_to_others() -> None:
-    """Let the event loop go first when all cores are busy: it has little to do, and everybody waits for it."""
-    if sys.platform == "linux":  # elsewhere a thread has no priority of its own
+def _lower_priority() -> None:
+    """Let the event loop go first when all cores are busy: its steps are short, and everything waits for them."""
+    if sys.platform == "linux":  # on other systems threads have no priority of their own
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

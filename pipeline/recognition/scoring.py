@@ -1,4 +1,4 @@
-"""How well words were heard: the errors between what was said and what was recognised."""
+"""Counts the word errors between what was said and what was recognised, for benchmarks, windows.py and tests."""
 
 from collections.abc import Sequence
 
@@ -8,17 +8,17 @@ from pipeline.recognition.normalising import tokens
 
 
 def spoken(text: str, language: str | None = None) -> list[str]:
-    """The words of *text* as they sound: lower case, without punctuation; English ones as normalising.py says."""
+    """Return the words of *text* in lower case, without punctuation, and normalised if they are English."""
     return [token.text for token in tokens(text.split(), language)]
 
 
 def word_errors(said: Sequence[str], heard: Sequence[str]) -> int:
-    """Words to insert, delete or replace in *heard* until it is *said* (Levenshtein distance)."""
+    """Return how many words of *heard* must be inserted, deleted or replaced to get *said* (Levenshtein distance)."""
     return int(_distances(said, heard)[-1, -1])
 
 
 def matches(said: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of indices of equal words along one cheapest way from *heard* to *said*, in order."""
+    """Return the pairs of indices of equal words, in order, along one of the cheapest ways from *heard* to *said*."""
     distances = _distances(said, heard)
     pairs: list[tuple[int, int]] = []
     row, column = len(said), len(heard)
@@ -36,7 +36,7 @@ def matches(said: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _distances(said: Sequence[str], heard: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """[i, j]: the distance between the first i and the first j words."""
+    """Return a table whose entry [i, j] is the distance between the first i words said and the first j heard."""
     numbers = {word: number for number, word in enumerate({*said, *heard})}
     columns = np.array([numbers[word] for word in heard], dtype=np.int64)
     steps = np.arange(len(heard) + 1)

@@ -1,15 +1,16 @@
-"""The heart of a live stream, without clock or I/O: audio and hypotheses in, events and decode requests out.
+"""The core of a live stream: takes audio and hypotheses, and makes events and decode requests. No clock, no I/O.
 
     core.receive_audio(frame, speech=0.9)      # every WINDOW samples, with the probability that they hold speech
     request = core.decode_wanted()             # at most one is in flight
     core.receive_hypothesis(heard)             # its answer, at any later time
     for event in core.events_received(): ...
 
-Speech probabilities cut the stream into turns. The words of the first turn are decided while later audio is kept:
-partial requests at every step of new speech, a speculative final as soon as the speaker pauses, published when the
-pause is long enough to end the turn and dropped when the speaker goes on. Every decision is a function of audio
-positions alone, so the same audio in other chunks, or at another speed, gives the same words as long as each answer
-comes before the next request is due. The numbers below are measured: see the README of this package.
+pipeline/session.py drives it. Speech probabilities cut the stream into turns. The words of the first turn are decided
+while later audio is kept. At every step of new speech a partial is requested. As soon as the speaker pauses, a final is
+requested: it is used when the pause is long enough to end the turn, and dropped when the speaker goes on. Every
+decision depends on positions in the audio alone. So the same audio in other pieces, or at another speed, gives the same
+words, as long as each answer comes before the next request is due. decisions.md has the measurements behind the
+numbers.
 """
 
 from collections.abc import Sequence
@@ -37,40 +38,44 @@ from pipeline.recognition.window import Window
 from pipeline.words import Segment, Word, written
 
 ATTEMPTS = 3
-"""Failed decodes of one final before the words of the last good hypothesis are taken instead."""
+"""After this many failed decodes of one final, the words of the last good hypothesis are taken instead."""
 
-ROOM = position(5)
-"""Decided audio that is given up at a time when the window is full."""
+RELEASED_AT_ONCE = position(5)
+"""The most decided audio that is dropped at once when the window is full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What a session may set, and the measured constants of the policy."""
+    """What a session may set, and measured numbers. Lengths are in samples."""
 
     language: str | None = None  # None: detected once
     hint: str = ""  # vocabulary the user expects
-    longest: int = position(15)  # samples of one segment; longer speech is cut and goes on in the next
+    longest: int = position(15)  # of one segment; longer speech is cut and continues in the next segment
     turns: TurnOptions = field(default_factory=TurnOptions)
     agreement: AgreementOptions = field(default_factory=AgreementOptions)
-    first_step: int = position(0.3)  # speech heard before the first partial is asked for
-    step: int = position(0.5)  # speech heard between partials, unless pace() says otherwise
-    pause: int = position(0.2)  # silence that is worth a speculative final ...
-    hush: int = position(0.1)  # ... and silence before which a partial is still worth asking
-    lead: int = position(0.4)  # audio kept before speech was noticed: first sounds are soft
-    speech: float = 0.3  # frames with this speech probability hold words
-    partial: int = position(9)  # audio in which a partial is heard: what was decided before the turn fills it up
+    first_step: int = position(0.3)  # speech before the first partial of a turn is requested
+    step: int = position(0.5)  # speech between two partials, unless pace() has set more
+    pause: int = position(0.2)  # silence after which a final is requested
+    hush: int = position(0.1)  # silence after which no partial is requested any more
+    lead: int = position(0.4)  # audio kept before the start of speech, because first sounds are soft
+    speech: float = 0.3  # frames with this probability of speech may hold words
+    partial: int = position(9)  # audio in the window of a partial; decided speech before the turn fills it up
     final: int = position(14)  # the same for a final
-    apart: int = position(1.5)  # silence after which what was said before is no longer heard with a turn
-    known: float = 0.5  # probability that settles the language ...
-    known_after: int = position(1.5)  # ... of so much speech, or of any that ended: of less, languages sound alike
+    apart: int = position(1.5)  # speech before a longer silence is not in the window of the next turn
+    known: float = 0.5  # the language is settled with this probability ...
+    known_after: int = position(
+        1.5
+    )  # ... after this much speech, or at the end of a turn: in less, languages sound alike
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a turn and its silence would not fit into one decode job."""
+        """Raise ValueError if a segment and the silence after it would not fit into one decode job."""
         if self.longest + self.turns.endpointing > LONGEST_JOB - position(3):
             raise ValueError("the longest utterance and its endpointing silence must fit into 27 s together")
 
 
 class _Aim(Enum):
+    """Why a window is recognised."""
+
     PARTIAL = auto()  # the turn goes on
     FINAL = auto()  # the speaker pauses, or stopped
     CUT = auto()  # the segment is too long
@@ -78,9 +83,11 @@ class _Aim(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
+    """A decode request as the core remembers it."""
+
     aim: _Aim
-    end: int  # of the audio asked about
-    voiced: int  # where the turn's speech ended when it was asked
+    end: int  # of the audio in the request
+    voiced: int  # where the speech of the turn ended at the time of the request
 
 
 @dataclass(slots=True)
@@ -89,19 +96,19 @@ class StreamCounts:
 
     partials: int = 0  # answers received
     finals: int = 0
-    rejected: int = 0  # answers that a gate of the engine emptied
-    unvoiced: int = 0  # words of hypotheses not believed because nobody spoke where they were said to be
-    failures: int = 0  # requests the engine failed to answer
+    rejected: int = 0  # answers that a gate of the engine refused
+    unvoiced: int = 0  # words that were dropped because nobody spoke at their place
+    failures: int = 0  # requests that the engine failed to answer
     words: int = 0
     segments: int = 0
     forced: int = 0  # segments cut by length
 
 
 class StreamCore:
-    """One live stream: decides when to ask, what to believe, and when a word is final.
+    """One live stream: decides when to request recognition, and when a word is final.
 
-    Raises ValueError where its caller breaks the protocol: audio after finish() or into a full window, an answer to
-    nothing.
+    Raises ValueError if its caller breaks the protocol: audio after finish() or into a full window, or an answer
+    without a request.
     """
 
     def __init__(self, options: StreamOptions) -> None:
@@ -114,10 +121,10 @@ class StreamCore:
         self._step = options.step
         self._language = options.language
         self._in_flight: _Ask | None = None
-        self._answered: _Ask | None = None  # the last ask about the first turn that was answered
-        self._last_words: Heard | None = None  # the answer to it, when it was a final
-        self._asked_from = 0  # where the audio of the request in flight, or of the last one, begins
-        self._alone = False  # the turn is heard without the speech before it, of which the model made an end
+        self._answered: _Ask | None = None  # the last request about the first turn that was answered
+        self._last_words: Heard | None = None  # the answer to it, if it was a final
+        self._asked_from = 0  # where the audio of the newest request begins
+        self._alone = False  # the turn is recognised without the speech before it, because an answer stopped there
         self._failed = 0  # in a row
         self._segment: list[Word] = []
         self._segment_start = 0
@@ -127,89 +134,89 @@ class StreamCore:
 
     @property
     def position(self) -> int:
-        """Samples received."""
+        """How many samples were received."""
         return self._window.end
 
     @property
     def full(self) -> bool:
-        """No more audio can be taken before an answer comes."""
+        """Whether no more audio can be taken before an answer comes."""
         return self._window.full
 
     @property
     def finished(self) -> bool:
-        """finish() was called and everything is decided: no event and no request will come any more."""
+        """Whether finish() was called and everything is decided, so that no event and no request will come any more."""
         return self._finished and self._turns.first is None
 
     @property
     def decode_due(self) -> bool:
-        """There is something to ask, or something newer than what is in flight."""
-        return self._next() is not None
+        """Whether there is a window to recognise that is newer than the request in flight."""
+        return self._choose_ask() is not None
 
     @property
     def behind(self) -> bool:
-        """The request in flight should be answered before more audio is taken, if the sender can wait.
+        """Whether the request in flight should be answered before more audio is taken, if the sender can wait.
 
-        With a caller that waits here, words depend on the audio alone and not on its speed or the decoder's.
+        If the caller waits, the words depend on the audio alone, and not on the speed of the sender or the engine.
         """
         ask = self._in_flight
         return ask is not None and (self.decode_due or self.position >= ask.end + self._options.pause)
 
     def pace(self, step: int) -> None:
-        """Ask for partials after *step* samples of new speech, if that is more than usual: wider under load."""
+        """Request partials after *step* samples of new speech, or after options.step if that is more."""
         self._step = max(step, self._options.step)
 
     def receive_audio(self, window: Samples, *, speech: float) -> None:
-        """Take the next WINDOW samples (float32, -1..1). Ask events_received() and decode_wanted() after each call."""
+        """Take the next WINDOW samples (float32, -1..1). Call events_received() and decode_wanted() after it."""
         if self._finished:
             raise ValueError("audio after finish()")
         self._window.append(window, speech=speech)
         idle = self._turns.first is None
-        self._tell(self._turns.receive(self.position, speech))
+        self._report(self._turns.receive(self.position, speech))
         if idle and self._turns.first is not None:
             self._begin(self._turns.first)
         elif idle:
             self._forget(self.position - self._options.final)
-        if self._window.full:  # decided speech is only company: it makes room for what is not decided
-            self._forget(min(self._agreement.end - self._options.lead, self._window.start + ROOM))
+        if self._window.full:  # decided speech is only there to help the model, so it makes room
+            self._forget(min(self._agreement.end - self._options.lead, self._window.start + RELEASED_AT_ONCE))
 
     def finalize(self) -> None:
-        """Decide everything heard so far as if the speaker had stopped here. The stream goes on."""
-        self._tell(self._turns.end(self.position))
+        """Decide all audio so far as if the speaker had stopped here. The stream continues."""
+        self._report(self._turns.end(self.position))
 
     def finish(self, end: int | None = None) -> None:
-        """No more audio will come; what was received after *end* was padding. Ask until finished."""
+        """End the audio; what came after *end* was padding. Continue to call decode_wanted() until *finished*."""
         self._end = end
         self._finished = True
         self.finalize()
 
     def decode_wanted(self) -> DecodeRequest | None:
-        """The next window to hear, or None. Once given it is in flight until it is answered, failed or withdrawn."""
-        ask = self._next() if self._in_flight is None else None
+        """Return the next window to recognise, or None. It is in flight until answered, failed or withdrawn."""
+        ask = self._choose_ask() if self._in_flight is None else None
         if ask is None:
             return None
         self._in_flight = ask
-        start = self._asked_from = self._start(ask)
+        start = self._asked_from = self._audio_start(ask)
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
             start=start,
             language=self._language,
             hint=self._options.hint,
-            said=written(self._decided(start)) if ask.aim is _Aim.PARTIAL else "",
+            said=written(self._decided_words(start)) if ask.aim is _Aim.PARTIAL else "",
             final=ask.aim is not _Aim.PARTIAL,
             voiced=self._window.voiced(start, ask.end, self._options.turns.enter),
         )
 
     def withdraw(self) -> None:
-        """The request in flight was taken back before anybody began to hear it; a newer one can take its place."""
-        self._land()
+        """Take the request in flight back, which the engine has not begun. A newer one can take its place."""
+        self._take_in_flight()
 
     def receive_failure(self) -> None:
-        """The request in flight could not be heard. It is asked again; a final only ATTEMPTS times."""
-        ask = self._land()
+        """Note that the request in flight has failed. It is repeated, a final only ATTEMPTS times."""
+        ask = self._take_in_flight()
         self.counts.failures += 1
         self._failed += 1
         if ask.aim is _Aim.PARTIAL:
-            self._answered, self._last_words = ask, None  # the next step asks again
+            self._answered, self._last_words = ask, None  # the next step is a new request
         elif self._failed >= ATTEMPTS:
             self._failed = 0
             self._events.append(Warned("engine_failed", "the end of an utterance was taken from an earlier hypothesis"))
@@ -217,32 +224,32 @@ class StreamCore:
 
     def receive_hypothesis(self, heard: Heard) -> None:
         """Take the answer to the request in flight."""
-        ask = self._land()
+        ask = self._take_in_flight()
         self.counts.partials += ask.aim is _Aim.PARTIAL
         self.counts.finals += ask.aim is not _Aim.PARTIAL
         self._failed = 0
         if heard.rejected is not None:
             self.counts.rejected += 1
             heard = replace(heard, words=())
-        heard = replace(heard, words=self._spoken(ask, heard))
-        if ask.aim is _Aim.PARTIAL and not self._alone and self._missed(ask, heard):
-            self._alone = True  # and the next request is for the same audio, with nothing before it
+        heard = replace(heard, words=self._select_spoken(ask, heard))
+        if ask.aim is _Aim.PARTIAL and not self._alone and self._misses_speech(ask, heard):
+            self._alone = True  # the next request has the same audio, without what came before the turn
             return
         self._learn_language(heard, ask)
         self._answer(ask, heard)
 
     def events_received(self) -> list[Event]:
-        """Everything that happened since the last call, in order."""
+        """Return all events since the last call, in order."""
         events, self._events = self._events, []
         return events
 
-    def _tell(self, events: list[SpeechStarted | SpeechEnded]) -> None:
+    def _report(self, events: list[SpeechStarted | SpeechEnded]) -> None:
         self._events += events
         if any(isinstance(event, SpeechEnded) for event in events):
             self._conclude_if_known()
 
-    def _next(self) -> _Ask | None:
-        """What to ask about the first turn, if anything, beyond what was asked."""
+    def _choose_ask(self) -> _Ask | None:
+        """Return the next request about the first turn, or None if there is nothing new."""
         turn = self._turns.first
         if turn is None:
             return None
@@ -263,7 +270,7 @@ class StreamCore:
             return _Ask(_Aim.PARTIAL, now, turn.voiced)
         return None
 
-    def _land(self) -> _Ask:
+    def _take_in_flight(self) -> _Ask:
         ask, self._in_flight = self._in_flight, None
         if ask is None:
             raise ValueError("no request is in flight")
@@ -278,16 +285,16 @@ class StreamCore:
         if not self._conclude_if_known():
             paused = ask.aim is _Aim.FINAL
             doubted = self._language is None
-            words = self._agreement.receive(heard.words, until=self._until(ask), paused=paused, doubted=doubted)
+            words = self._agreement.receive(heard.words, until=self._audio_end(ask), paused=paused, doubted=doubted)
             self._commit(words)
-            self._show()
+            self._report_pending()
 
     def _conclude_if_known(self) -> bool:
-        """Close the first turn when it has ended and its last words were heard to the end."""
+        """Close the first turn if it has ended and its last words were recognised. Return whether it was closed."""
         turn, ask, heard = self._turns.first, self._answered, self._last_words
         if turn is None or turn.open or ask is None or heard is None or ask.voiced < turn.voiced:
             return False
-        self._commit(self._agreement.conclude(heard.words, until=self._until(ask)))
+        self._commit(self._agreement.conclude(heard.words, until=self._audio_end(ask)))
         self._close(heard, forced=False)
         self._agreement.settle(ask.end)
         self._agreement.part()
@@ -298,28 +305,28 @@ class StreamCore:
         return True
 
     def _cut(self, ask: _Ask, heard: Heard) -> None:
-        """End a segment that grew too long: commit what is safe, go on with the rest in the next."""
+        """End a segment that is too long: commit the words that are safe, and keep the rest for the next segment."""
         guard = self._options.agreement.guard
-        self._commit(self._agreement.conclude(heard.words, until=self._until(ask), guard=guard))
+        self._commit(self._agreement.conclude(heard.words, until=self._audio_end(ask), guard=guard))
         rest, edge = self._agreement.pending, ask.end - guard
         # A word that only seems to last long must not stop the stream from going on.
         self._agreement.settle(min(edge, max(rest[0].start, edge - position(2))) if rest else edge)
         self._close(heard, forced=True)
         self._segment_start = self._agreement.end
         self._forget(self._agreement.end - self._options.final)
-        self._show()
+        self._report_pending()
 
     def _begin(self, turn: Turn) -> None:
-        """*turn* is the first one now."""
+        """Start to decide *turn*, which is the first one now."""
         self._answered = self._last_words = None
         self._alone = False
         self._segment_start = max(turn.start, self._agreement.end)
         self._agreement.settle(turn.start - self._options.lead)
 
     def _close(self, heard: Heard, *, forced: bool) -> None:
-        """Close the segment, if it has words. Its numbers are those of its last hypothesis."""
+        """Close the segment, if it has words. Its two scores are those of the last hypothesis."""
         if not self._segment:
-            self._show()
+            self._report_pending()
             return
         segment = Segment(tuple(self._segment), heard.avg_logprob, heard.no_speech_prob)
         self._events.append(SegmentClosed(self.counts.segments, segment, forced))
@@ -335,24 +342,24 @@ class StreamCore:
             self._segment.extend(words)
             self._shown = ()
 
-    def _show(self) -> None:
-        """Say what is pending if that is news."""
+    def _report_pending(self) -> None:
+        """Report the pending words that are shown, if they have changed."""
         shown = self._agreement.shown
         texts = tuple(word.text for word in shown)
         if texts != self._shown:
             self._events.append(Partial(shown, self.counts.segments))
             self._shown = texts
 
-    def _until(self, ask: _Ask) -> int:
-        """Where the audio asked about ends, without padding."""
+    def _audio_end(self, ask: _Ask) -> int:
+        """Return where the audio of a request ends, without padding."""
         return ask.end if self._end is None else min(ask.end, self._end)
 
-    def _spoken(self, ask: _Ask, heard: Heard) -> tuple[Word, ...]:
-        """The words of *heard* that somebody spoke, where the voice was."""
+    def _select_spoken(self, ask: _Ask, heard: Heard) -> tuple[Word, ...]:
+        """Return the words of *heard* at whose place somebody spoke, moved to where the speech was."""
         start = max(self._asked_from, self._window.start)
         speech = self._window.speech(start, ask.end)
         voicing = Voicing(start, [probability >= self._options.speech for probability in speech])
-        words = tuple(voicing.placed(heard.words))
+        words = tuple(voicing.place(heard.words))
         self.counts.unvoiced += len(heard.words) - len(words)
         turn = self._turns.first
         assert turn is not None
@@ -360,7 +367,7 @@ class StreamCore:
         return tuple(word for word in words if word.start + word.end >= 2 * edge)  # earlier turns are decided
 
     def _learn_language(self, heard: Heard, ask: _Ask) -> None:
-        """Settle the language on a final, or once enough speech was heard, if the engine is sure of it."""
+        """Settle the language if the engine is sure of it, and the answer is a final or about enough speech."""
         if self._language is not None or heard.language is None or not heard.words:
             return
         probability = heard.language_probability or 0.0
@@ -369,12 +376,12 @@ class StreamCore:
             self._language = heard.language
             self._events.append(LanguageDetected(heard.language, probability))
 
-    def _decided(self, start: int) -> Sequence[Word]:
-        """The committed words that audio from *start* on holds."""
+    def _decided_words(self, start: int) -> Sequence[Word]:
+        """Return the committed words in the audio from *start* on."""
         return [word for word in self._agreement.kept if word.start + word.end > 2 * start]
 
-    def _start(self, ask: _Ask) -> int:
-        """Where the audio of a request begins: as early as its length allows, at a pause between decided words."""
+    def _audio_start(self, ask: _Ask) -> int:
+        """Return where the audio of a request begins: as early as its length allows, between two decided words."""
         options, turn, kept = self._options, self._turns.first, self._agreement.kept
         assert turn is not None
         length = options.partial if ask.aim is _Aim.PARTIAL else options.final
@@ -391,22 +398,22 @@ class StreamCore:
         short = [(at, pause) for at, pause in cuts if ask.end - at <= length] or cuts[-1:]
         return next((at for at, pause in short if pause >= options.pause), short[0][0])
 
-    def _missed(self, ask: _Ask, heard: Heard) -> bool:
-        """Whether *heard* began before the first turn and has no words for speech in it."""
+    def _misses_speech(self, ask: _Ask, heard: Heard) -> bool:
+        """Return whether *heard* began before the first turn, and has no words for speech in that turn."""
         turn = self._turns.first
         assert turn is not None
         if self._asked_from >= turn.start - self._options.lead:
-            return False  # it was heard alone already
+            return False  # the turn was recognised alone already
         begin = max(turn.start, self._asked_from)
         voiced = self._window.voiced(begin, ask.end - self._options.agreement.guard, self._options.turns.enter)
         return bool(unheard(heard.words, voiced))
 
     def _forget(self, position: int) -> None:
-        """Cut the window, and give up the words whose audio is gone."""
+        """Drop audio before *position*, and the kept words that were in it."""
         self._window.cut(position)
         self._agreement.release(self._window.start)
 
 
 def _whole(position: int) -> int:
-    """The end of the frame that holds *position*."""
+    """Return the end of the frame that holds *position*."""
     return -(-position // WINDOW) * WINDOW

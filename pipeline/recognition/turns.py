@@ -1,4 +1,7 @@
-"""The spans of speech of a live stream that are not decided yet: a turn ends where the speaker pauses long enough."""
+"""Finds the turns of a live stream, stretches of speech that end at a long pause, and keeps the undecided ones.
+
+stream.py uses it.
+"""
 
 from collections import deque
 from dataclasses import dataclass
@@ -10,19 +13,21 @@ from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnOptions:
+    """All lengths in samples."""
+
     enter: float = 0.5  # probability that starts speech
-    leave: float = 0.35  # probability that continues it, lower than *enter*: a breath does not end a sentence
-    onset: int = 3 * WINDOW  # a click is shorter than any word
+    leave: float = 0.35  # probability that continues it; lower, so that a breath does not end a sentence
+    onset: int = 3 * WINDOW  # shorter sounds are clicks: the shortest word is longer
     endpointing: int = position(0.5)  # silence that ends a turn
 
 
 @dataclass(slots=True)
 class Turn:
-    """One stretch of speech. *voiced* is the end of its last window with speech: it grows while the turn is open."""
+    """One stretch of speech. *voiced* is the end of its last window with speech, which grows while the turn is open."""
 
     start: int
     voiced: int
-    ended: int | None = None  # where the silence was long enough, or the audio was said to end
+    ended: int | None = None  # where the silence became long enough, or end() was called
 
     @property
     def open(self) -> bool:
@@ -30,16 +35,16 @@ class Turn:
 
 
 class Turns:
-    """The turns that are not decided yet, oldest first. Only the newest can be open."""
+    """Holds the turns that are not decided yet, oldest first. Only the newest can be open."""
 
     def __init__(self, options: TurnOptions) -> None:
         self._segmenter = Segmenter(
             SegmenterOptions(
                 enter=options.enter,
                 leave=options.leave,
-                least=options.onset,
+                min_speech=options.onset,
                 silence=options.endpointing,
-                pad=0,  # what is kept around speech is the window's concern
+                pad=0,  # stream.py itself keeps the audio around speech
             )
         )
         self._turns: deque[Turn] = deque()
@@ -49,19 +54,19 @@ class Turns:
         return self._turns[0] if self._turns else None
 
     def receive(self, now: int, speech: float) -> list[SpeechStarted | SpeechEnded]:
-        """Take the window that ends at *now*; say whether a turn began or ended with it."""
+        """Take the speech probability of the window that ends at *now*; return the starts and ends of turns."""
         events = self._segmenter.receive(speech)
         self._follow(events, now)
         return events
 
     def end(self, now: int) -> list[SpeechStarted | SpeechEnded]:
-        """End the turn that is open, if any."""
+        """End the open turn, if any, and return its end."""
         events = self._segmenter.end()
         self._follow(events, now)
         return events
 
     def done(self) -> None:
-        """The first turn is decided."""
+        """Forget the first turn, which is decided."""
         self._turns.popleft()
 
     def _follow(self, events: list[SpeechStarted | SpeechEnded], now: int) -> None:

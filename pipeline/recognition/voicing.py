@@ -1,7 +1,7 @@
-"""Where a model says its words are, corrected by where somebody spoke.
+"""Corrects the word times of live hypotheses with the voice detector, and drops words that nobody spoke.
 
-Alignment is loose around silence: a word before a pause ends early, one after it starts early, and a first word may
-shrink to nothing at the edge of the window. The voice detector knows better. It also knows words that nobody spoke.
+The times of a model are inexact at silence: a word before a pause ends too early, a word after it starts too early, and
+a first word may have no length at the edge of the window. stream.py uses this module.
 """
 
 from collections.abc import Sequence
@@ -10,62 +10,63 @@ from dataclasses import replace
 from pipeline.audio import WINDOW
 from pipeline.words import Word
 
-ROOM = 2
-"""Frames of voice, not claimed by another word, that words heard in silence need to be believed."""
+MIN_FREE_FRAMES = 2
+"""Words at a silent place are kept only if this many frames of speech near them belong to no other word."""
 
 
 class Voicing:
-    """Which frames of a stretch of audio hold speech: frame *n* has the WINDOW samples from start + n * WINDOW."""
+    """Holds which frames of some audio have speech. Frame *n* has the WINDOW samples from start + n * WINDOW."""
 
     def __init__(self, start: int, voiced: Sequence[bool]) -> None:
         self._start = start
         self._voiced = voiced
         self._end = start + len(voiced) * WINDOW
 
-    def placed(self, words: Sequence[Word]) -> list[Word]:
-        """The *words* that somebody spoke, where they were spoken. *words* are in order and stay so."""
+    def place(self, words: Sequence[Word]) -> list[Word]:
+        """Return the *words* that somebody spoke, with corrected times. They must be in order, and stay so."""
         spoken = [word for word in words if self._touches(word)]
         bounds = iter([*(word.start for word in spoken[1:]), self._end])
         placed: list[Word] = []
-        strays: list[Word] = []  # words in silence since the last one in speech
+        strays: list[Word] = []  # words at silent places since the last one at speech
         for word in words:
             if not self._touches(word):
                 strays.append(word)
                 continue
-            fitted = self._fitted(word, next(bounds))
+            fitted = self._fit(word, next(bounds))
             if strays and fitted.start > word.start:
-                placed += _spread(
-                    [*strays, word], fitted.start, fitted.end
-                )  # it claims the silence: they share its voice
+                # The word has its start from the same silence as they do, so they share its speech.
+                placed += _spread([*strays, word], fitted.start, fitted.end)
             else:
-                placed += [*self._housed(strays, placed, word.start), fitted]
+                placed += [*self._move_to_speech(strays, placed, word.start), fitted]
             strays = []
-        return placed + self._housed(strays, placed, self._end)
+        return placed + self._move_to_speech(strays, placed, self._end)
 
     def _touches(self, word: Word) -> bool:
-        """Whether there is voice where *word* is said to be, give or take a frame."""
-        return bool(self._voices(word.start - WINDOW, word.end + WINDOW))
+        """Return whether there is speech at the place of *word*, give or take a frame."""
+        return bool(self._voiced_frames(word.start - WINDOW, word.end + WINDOW))
 
-    def _fitted(self, word: Word, bound: int) -> Word:
-        """*word* without the silence at its ends; where its sound goes on until a pause, up to there or to *bound*."""
-        voices = self._voices(word.start, word.end)
-        if not voices:
+    def _fit(self, word: Word, bound: int) -> Word:
+        """Return *word* without silence at its ends, or extended to where its sound stops, at most to *bound*."""
+        frames = self._voiced_frames(word.start, word.end)
+        if not frames:
             return word
-        last = voices[-1]
+        last = frames[-1]
         while last + 1 < len(self._voiced) and self._voiced[last + 1]:
             last += 1
         pauses = last + 1 < len(self._voiced)
-        start = max(word.start, self._at(voices[0]))
+        start = max(word.start, self._at(frames[0]))
         end = min(self._at(last + 1), max(bound, word.end)) if pauses else word.end
         return replace(word, start=start, end=max(start, end))
 
-    def _housed(self, strays: list[Word], before: Sequence[Word], bound: int) -> list[Word]:
-        """Words said to be in silence, moved to the voice between their neighbours; none if there is not enough."""
-        free = self._voices(before[-1].end if before else self._start, bound)
-        return _spread(strays, self._at(free[0]), self._at(free[-1] + 1)) if strays and len(free) >= ROOM else []
+    def _move_to_speech(self, strays: list[Word], before: Sequence[Word], bound: int) -> list[Word]:
+        """Return words at silent places, moved to the free speech between their neighbours, if there is enough."""
+        free = self._voiced_frames(before[-1].end if before else self._start, bound)
+        if not strays or len(free) < MIN_FREE_FRAMES:
+            return []
+        return _spread(strays, self._at(free[0]), self._at(free[-1] + 1))
 
-    def _voices(self, start: int, end: int) -> list[int]:
-        """The frames with voice that lie in start..end by more than half, or hold *start* where that is one place."""
+    def _voiced_frames(self, start: int, end: int) -> list[int]:
+        """Return the frames with speech that lie in start..end by more than half, or the frame of *start* == *end*."""
         half = WINDOW // 2
         first, last = (start - self._start + half) // WINDOW, (end - self._start + half) // WINDOW
         frames = range(max(0, first), min(len(self._voiced), max(last, first + 1)))
@@ -76,7 +77,7 @@ class Voicing:
 
 
 def _spread(words: Sequence[Word], start: int, end: int) -> list[Word]:
-    """*words* one after the other over start..end, each as long as its text."""
+    """Return *words* spread over start..end, with times in proportion to the lengths of their texts."""
     total = sum(len(word.text) for word in words)
     spread, done = [], 0
     for word in words:

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from pipeline.batch import BatchOptions
 from pipeline.errors import PipelineError
-from pipeline.ingest.containers import FORMATS, DecodeLimits
+from pipeline.ingest.containers import INPUT_FORMATS, DecodeLimits
 from pipeline.ingest.decode import missing_demuxers
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engines import models
@@ -155,7 +155,7 @@ def _codecs(_config: Config) -> Finding:
         return Finding("codecs", well=False, detail=str(error))
     finally:
         isolation.close()
-    detail = f"{len(FORMATS)} formats" if not missing else f"no demuxer for {', '.join(missing)}"
+    detail = f"{len(INPUT_FORMATS)} formats" if not missing else f"no demuxer for {', '.join(missing)}"
     return Finding("codecs", well=not missing and probe.format == "flac", detail=detail)
 
 

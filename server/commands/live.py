@@ -21,7 +21,7 @@ from server.client import Client, LiveStream
 from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 
-FRAME = RATE // 10
+PACKET = RATE // 10
 RECORDERS = (  # programs that write 16 kHz mono s16le of the default microphone to standard output
     ("arecord", "-q", "-f", "S16_LE", "-r", str(RATE), "-c", "1", "-t", "raw"),
     ("parec", "--raw", "--format=s16le", f"--rate={RATE}", "--channels=1"),
@@ -65,8 +65,8 @@ async def _played(path: Path) -> AsyncIterator[Samples]:
     with Isolation() as isolation, isolation.decoding(path, DecodeLimits()) as audio, ThreadPoolExecutor(1) as threads:
         async with on_thread(iter(audio), threads) as pieces:
             async for piece in pieces:
-                for at in range(0, len(piece), FRAME):
-                    frame = piece[at : at + FRAME]
+                for at in range(0, len(piece), PACKET):
+                    frame = piece[at : at + PACKET]
                     sent += len(frame)
                     await asyncio.sleep(max(0.0, began + sent / RATE - clock.time()))
                     yield frame
@@ -81,7 +81,7 @@ async def _microphone() -> AsyncIterator[Samples]:
     recorder = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert recorder.stdout is not None
     try:
-        while data := await recorder.stdout.read(2 * FRAME):
+        while data := await recorder.stdout.read(2 * PACKET):
             yield np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(32768)
     finally:
         recorder.terminate()

@@ -43,7 +43,7 @@ def show(_given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="error")
     used, verdict = _used(config)
     table = Table("", "model", "download", "languages", "", box=None)
-    for name in dict.fromkeys((*models.KNOWN, *filter(None, (models.pulled(None), used)))):
+    for name in dict.fromkeys((*models.PUBLISHED, *filter(None, (models.last_pulled(None), used)))):
         table.add_row("*" if name == used else "", name, *_facts(name), _place(name))
     Console().print(table)
     print(verdict)
@@ -94,7 +94,7 @@ def _used(config: Config) -> tuple[str | None, str]:
 
 def _facts(name: str) -> tuple[str, str]:
     """The size of the download and the number of languages, if they are known in advance."""
-    known = models.KNOWN.get(name)
+    known = models.PUBLISHED.get(name)
     if known is None:
         return "", ""
     size = f"{known.megabytes} MB" if known.megabytes < GIGABYTE else f"{known.megabytes / GIGABYTE:.1f} GB"

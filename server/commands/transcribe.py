@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from pipeline.audio import seconds
 from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
-from pipeline.documents.formats import FORMATS, Heading
+from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.words import Chunk, Transcript
 from server.client import Client, ServiceError
@@ -75,7 +75,7 @@ def _targets(given: argparse.Namespace, formats: Sequence[str]) -> dict[str, Pat
     if given.out is None and len(formats) == 1:
         return {}
     folder = Path() if given.out is None else given.out
-    targets = {name: folder / f"{_stem(given.file)}.{FORMATS[name].extension}" for name in formats}
+    targets = {name: folder / f"{_stem(given.file)}.{OUTPUT_FORMATS[name].extension}" for name in formats}
     for target in targets.values():
         if target.exists() and Path(given.file).exists() and target.samefile(given.file):
             raise ConfigError(f"--out must be a folder in which {target.name} is not the input, got {str(folder)!r}")
@@ -93,8 +93,8 @@ def _is_address(source: str) -> bool:
 
 def _formats(text: str) -> list[str]:
     names = list(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
-    if not names or any(name not in FORMATS for name in names):
-        raise ConfigError(f"--formats must be a comma list of {', '.join(FORMATS)}, got {text!r}")
+    if not names or any(name not in OUTPUT_FORMATS for name in names):
+        raise ConfigError(f"--formats must be a comma list of {', '.join(OUTPUT_FORMATS)}, got {text!r}")
     return names
 
 
@@ -134,7 +134,7 @@ def _here(given: argparse.Namespace, formats: Sequence[str], config: Config) -> 
     heading = Heading(
         job_id=new_id(Prefix.JOB, ms=now_ms(), chance=bytes(CHANCE_BYTES)), created_at=iso(now_ms()), words=given.words
     )
-    return {name: FORMATS[name].render(transcript, heading) for name in formats}
+    return {name: OUTPUT_FORMATS[name].render(transcript, heading) for name in formats}
 
 
 async def _transcribed(path: Path, given: argparse.Namespace, config: Config) -> Transcript:

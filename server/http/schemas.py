@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.documents.schema import service_v1_schema
+from pipeline.ingest.encodings import CHANNELS, RATES
 from server.http.codes import CODES
 from server.model import bounds
 from server.model.jobs import JOB_CODES, State
@@ -55,7 +56,7 @@ SWITCH = {"type": "boolean"}
 INSTANT = {"type": "string", "format": "date-time"}
 MAYBE_INSTANT = {"type": ["string", "null"], "format": "date-time"}
 URI = {"type": "string", "format": "uri", "maxLength": bounds.MAX_URL_CHARS}
-FORMATS = {"type": "array", "items": {"enum": [*bounds.FORMATS]}}
+FORMAT_NAMES = {"type": "array", "items": {"enum": [*bounds.FORMATS]}}
 ENVIRONMENT = {"enum": ["production", "sandbox"]}
 METADATA = {
     "type": "object",
@@ -127,7 +128,7 @@ SCHEMAS: Mapping[str, Any] = {
                 {"type": {"enum": ["upload", "url", "live"]}},
                 {"filename": TEXT, "url": TEXT, "bytes": WHOLE, "format": TEXT},
             ),
-            "output_formats": FORMATS,
+            "output_formats": FORMAT_NAMES,
             "word_timestamps": SWITCH,
             "duration": MAYBE_NUMBER,
             "language": MAYBE_TEXT,
@@ -184,7 +185,7 @@ SCHEMAS: Mapping[str, Any] = {
             "url": URI,
             "audio_url": URI,
             **_ORDER_MEMBERS,
-            "output_formats": {**FORMATS, "default": ["json"], "minItems": 1},
+            "output_formats": {**FORMAT_NAMES, "default": ["json"], "minItems": 1},
             "word_timestamps": {"type": "boolean", "default": False},
             "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
             "metadata": METADATA,
@@ -199,18 +200,18 @@ SCHEMAS: Mapping[str, Any] = {
             "encoding": {"enum": [*bounds.ENCODINGS], "default": "pcm_s16le"},
             "sample_rate": {
                 "type": "integer",
-                "minimum": bounds.RATES[0],
-                "maximum": bounds.RATES[-1],
+                "minimum": RATES[0],
+                "maximum": RATES[-1],
                 "description": f"Of raw audio; {LiveOptions().sample_rate} if left out, "
                 f"and {bounds.TELEPHONE_RATE} for {' and '.join(bounds.TELEPHONE_ENCODINGS)}",
             },
-            "channels": _between(bounds.CHANNELS[0], bounds.CHANNELS[-1], 1),
+            "channels": _between(CHANNELS[0], CHANNELS[-1], 1),
             "interim_results": {**SWITCH, "default": True},
             "endpointing_ms": _between(bounds.ENDPOINTING_MS[0], bounds.ENDPOINTING_MS[-1], 500),
             "max_utterance_s": _between(*bounds.UTTERANCE_S, 15) | {"type": "number"},
             "record": {**SWITCH, "default": False, "description": "Keep the audio as FLAC with the job"},
             **_ORDER_MEMBERS,
-            "output_formats": {**FORMATS, "default": ["json"], "minItems": 1},
+            "output_formats": {**FORMAT_NAMES, "default": ["json"], "minItems": 1},
             "word_timestamps": {"type": "boolean", "default": True},
             "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
             "metadata": METADATA,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 
+from pipeline.ingest.encodings import CHANNELS, RATES
 from server.jobs.members import (
     Fields,
     Members,
@@ -78,8 +79,8 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
     usual_rate = bounds.TELEPHONE_RATE if encoding in bounds.TELEPHONE_ENCODINGS else default.sample_rate
     live = LiveOptions(
         encoding=encoding,
-        sample_rate=members.take("sample_rate", whole_in(bounds.RATES), usual_rate),
-        channels=members.take("channels", whole_in(bounds.CHANNELS), default.channels),
+        sample_rate=members.take("sample_rate", whole_in(RATES), usual_rate),
+        channels=members.take("channels", whole_in(CHANNELS), default.channels),
         interim_results=members.take("interim_results", boolean, default.interim_results),
         endpointing_ms=members.take("endpointing_ms", whole_in(bounds.ENDPOINTING_MS), default.endpointing_ms),
         max_utterance_s=members.take("max_utterance_s", number_in(*bounds.UTTERANCE_S), default.max_utterance_s),

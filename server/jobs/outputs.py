@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from pipeline.audio import seconds
-from pipeline.documents.formats import FORMATS, Heading
+from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.words import Transcript
 from server.model.instants import iso
 from server.model.jobs import Job, State
@@ -15,7 +15,7 @@ from server.storage.ports import BlobStore
 
 async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: int, blobs: BlobStore) -> Artifact:
     """Store the output *name* of the job, under a key that no other epoch uses."""
-    kind = FORMATS[name]
+    kind = OUTPUT_FORMATS[name]
     heading = Heading(
         job_id=job.id, created_at=iso(job.created_at), metadata=job.order.metadata, words=job.order.word_timestamps
     )

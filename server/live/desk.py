@@ -28,7 +28,7 @@ from server.storage.ports import Storage
 from server.streams.partials import Partials
 from server.waiting import set_within
 
-PAGE = 500  # events of a log that are read at once
+LOG_PAGE = 500  # events of a log that are read at once
 STALE_AT_ONCE = 20
 RETRY_AFTER_S = 10
 WEIGHED_S = 5.0  # after this time a session's load shows in the model's own figures
@@ -80,8 +80,8 @@ class Desk:
             engine.headroom.admit((len(ages_s) + 1) / max(1.0, weighed))
         except PipelineError as error:
             raise self._full(str(error)) from None
-        if engine.most is not None and len(ages_s) >= engine.most:
-            raise self._full(f"this machine carries {engine.most} live sessions, and all are in use")
+        if engine.max_sessions is not None and len(ages_s) >= engine.max_sessions:
+            raise self._full(f"this machine carries {engine.max_sessions} live sessions, and all are in use")
 
     def _full(self, why: str) -> Refused:
         self._parts.metrics.refused.labels("queue_full").inc()
@@ -210,7 +210,7 @@ class Desk:
 
     async def _past(self, job_id: str, chunks: Sequence[bytes]) -> Past:
         log: list[Event] = []
-        while page := await self._parts.storage.events.read(job_id, after=log[-1].seq if log else 0, limit=PAGE):
+        while page := await self._parts.storage.events.read(job_id, after=log[-1].seq if log else 0, limit=LOG_PAGE):
             log += page
         return read_past(chunks, log)
 

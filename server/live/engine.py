@@ -32,7 +32,7 @@ class LiveEngine:
     listener: Listener
     headroom: Headroom
     voice: VoiceDetector | None  # None: everything counts as speech
-    most: int | None = None  # sessions that this machine can carry, if that was measured
+    max_sessions: int | None = None  # sessions that this machine can carry, if that was measured
 
     def session(self, order: Order, *, tenant: str, language: str | None, origin: int = 0, settled: int = 0) -> Session:
         """Make a session for *order* whose first sample is at *origin* on the stream's clock.

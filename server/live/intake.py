@@ -12,9 +12,9 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from pipeline.audio import RATE, Samples
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.encodings import SAMPLE_BYTES, Encoding
 from pipeline.ingest.isolation import Isolation, LiveDecoding
-from pipeline.ingest.pcm import Encoding, PcmDecoder
-from server.model import bounds
+from pipeline.ingest.pcm import PcmDecoder
 from server.model.orders import LiveOptions
 
 PIECE_S = 0.5  # of raw audio taken at once; more would block the event loop
@@ -43,7 +43,7 @@ class Intake(Protocol):
 
 def raw_frame_bytes(live: LiveOptions) -> int:
     """Bytes of one sample of a raw encoding in all channels."""
-    return bounds.FRAME_BYTES[live.encoding] * live.channels
+    return SAMPLE_BYTES[cast(Encoding, live.encoding)] * live.channels
 
 
 def bytes_up_to(position: int, live: LiveOptions) -> int:

@@ -1,6 +1,5 @@
 """Identifiers: a short prefix, an underscore and a ULID. They sort by their time and cannot be guessed."""
 
-import re
 from enum import StrEnum
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O, U
@@ -8,15 +7,12 @@ CHANCE_BYTES = 10
 LENGTH = 26  # characters of 48 bits of time and 80 of chance, five bits each
 LATEST_MS = 2**48 - 1  # in the year 10889
 
-_ULID = re.compile(f"[0-7][{ALPHABET}]{{{LENGTH - 1}}}")
-
 
 class Prefix(StrEnum):
     """What an identifier names."""
 
     JOB = "job"
     REQUEST = "req"
-    ESTIMATE = "est"
     MESSAGE = "msg"  # a webhook message, equal on every attempt
     DELIVERY = "dlv"  # that message on its way to one address
     KEY = "key"
@@ -26,12 +22,6 @@ class Prefix(StrEnum):
 def new_id(prefix: Prefix, *, ms: int, chance: bytes) -> str:
     """The id of *prefix* for the instant *ms* (since 1970), with CHANCE_BYTES random bytes."""
     return f"{prefix}_{ulid(ms, chance)}"
-
-
-def is_id(prefix: Prefix, text: str) -> bool:
-    """Whether new_id() can have made *text*. Other text need not be looked up."""
-    head, _, tail = text.partition("_")
-    return head == prefix and _ULID.fullmatch(tail) is not None
 
 
 def ulid(ms: int, chance: bytes) -> str:

@@ -15,12 +15,34 @@ from server.egress.guard import Egress
 from server.egress.targets import TargetNotAllowed
 from server.http.caller import Caller
 from server.http.headers import idempotency_key
+from server.http.operation import Parameter
 from server.model.accounts import Plan, Quota
 from server.model.errors import FieldError, Refused
 from server.model.jobs import IdempotencyKey, NewJob
 from server.model.offers import Offer
 from server.model.orders import Order, Source
 from server.storage.ports import JobStore, Outbox
+
+IDEMPOTENCY_KEY = Parameter(
+    name="Idempotency-Key",
+    place="header",
+    schema={"type": "string", "maxLength": 257},
+    description="Makes repeats of this request answer with the same job, for 24 h",
+)
+ACCEPTING_CODES = (
+    "invalid_parameter",
+    "invalid_idempotency_key",
+    "payload_too_large",
+    "unsupported_media_type",
+    "unsupported_encoding",
+    "idempotency_key_reused",
+    "idempotency_in_progress",
+    "quota_exceeded",
+    "concurrency_limited",
+    "queue_full",
+    "disk_full",
+)
+"""Error codes of every operation that makes a job."""
 
 
 @dataclass(frozen=True, slots=True)

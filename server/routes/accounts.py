@@ -22,7 +22,7 @@ from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
 from server.model.accounts import Account, ApiKey, Quota, SigningKeys
 from server.model.errors import QuotaExceeded
 from server.model.instants import iso, iso_or_none
-from server.routes.asking import own_job
+from server.routes.asking import JSON_CODES, own_job
 from server.routes.door import Door, bearer
 from server.storage.ports import Storage
 
@@ -69,17 +69,7 @@ class Accounts:
                 bodies={JSON: ref("KeyRequest")},
                 body_examples={JSON: {"name": "laptop"}},
                 answers={201: Answer(description="The key, shown this once", schema=ref("NewKey"))},
-                codes=(
-                    "invalid_json",
-                    "invalid_parameter",
-                    "payload_too_large",
-                    "unsupported_media_type",
-                    "unsupported_encoding",
-                    "signup_closed",
-                    "quota_exceeded",
-                    "invalid_key",
-                    "environment_mismatch",
-                ),
+                codes=(*JSON_CODES, "signup_closed", "quota_exceeded", "invalid_key", "environment_mismatch"),
             ),
             Operation(
                 method="GET",
@@ -113,14 +103,7 @@ class Accounts:
                 bodies={JSON: ref("RotateRequest")},
                 body_examples={JSON: {"overlap_seconds": 3600}},
                 answers={201: Answer(description="The new key, shown this once", schema=ref("NewKey"))},
-                codes=(
-                    "invalid_json",
-                    "invalid_parameter",
-                    "key_not_found",
-                    "payload_too_large",
-                    "unsupported_media_type",
-                    "unsupported_encoding",
-                ),
+                codes=(*JSON_CODES, "key_not_found"),
             ),
             Operation(
                 method="GET",
@@ -144,14 +127,7 @@ class Accounts:
                 bodies={JSON: ref("TokenRequest")},
                 body_examples={JSON: {"job_id": "job_01JD4W2M8Q7Z5K3N9V6B1XTRGH", "ttl_seconds": 600}},
                 answers={201: Answer(description="The token", schema=ref("Token"))},
-                codes=(
-                    "invalid_json",
-                    "invalid_parameter",
-                    "job_not_found",
-                    "payload_too_large",
-                    "unsupported_media_type",
-                    "unsupported_encoding",
-                ),
+                codes=(*JSON_CODES, "job_not_found"),
             ),
             Operation(
                 method="GET",
@@ -173,13 +149,7 @@ class Accounts:
                 bodies={JSON: ref("RotateRequest")},
                 body_examples={JSON: {"overlap_seconds": 86_400}},
                 answers={201: Answer(description="The new secret, shown this once", schema=ref("NewWebhookSecret"))},
-                codes=(
-                    "invalid_json",
-                    "invalid_parameter",
-                    "payload_too_large",
-                    "unsupported_media_type",
-                    "unsupported_encoding",
-                ),
+                codes=JSON_CODES,
             ),
         ]
 

@@ -30,6 +30,15 @@ URL_TTL = Parameter(
     description="Seconds for which the download links hold",
 )
 
+JSON_CODES = (
+    "invalid_json",
+    "invalid_parameter",
+    "payload_too_large",
+    "unsupported_media_type",
+    "unsupported_encoding",
+)
+"""Error codes of every operation that takes a JSON body."""
+
 
 # --- the job -----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pipeline.documents.formats import FORMATS
+from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.ingest import recording
 from server.accounts.signed import make_cursor, read_cursor
 from server.clock import now_ms
@@ -49,7 +49,7 @@ class Download:
     extension: str
 
 
-DOWNLOADS = {name: Download(kind.media_type, kind.extension) for name, kind in FORMATS.items()} | {
+DOWNLOADS = {name: Download(kind.media_type, kind.extension) for name, kind in OUTPUT_FORMATS.items()} | {
     AUDIO: Download(recording.MEDIA_TYPE, recording.EXTENSION)
 }
 

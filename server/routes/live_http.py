@@ -26,7 +26,7 @@ from server.model.jobs import Job
 from server.model.orders import Source
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.accepting import Accepting, new_job, with_fingerprint
+from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting, new_job, with_fingerprint
 from server.routes.asking import JOB, JOB_ID, live_job, no_such_job, query_switch
 from server.routes.door import Door
 from server.storage.ports import JobStore
@@ -101,33 +101,11 @@ class LiveRequests:
                 max_body=MAX_BODY,
                 bodies={JSON: ref("LiveRequest")},
                 body_examples={JSON: {"encoding": "pcm_s16le"}},
-                parameters=(
-                    Parameter(
-                        name="Idempotency-Key",
-                        place="header",
-                        schema={"type": "string", "maxLength": 257},
-                        description="Makes repeats of this request answer with the same session, for 24 h",
-                    ),
-                ),
+                parameters=(IDEMPOTENCY_KEY,),
                 answers={
                     201: Answer(description="The session", schema=JOB, headers=("Location", "Idempotent-Replayed"))
                 },
-                codes=(
-                    "invalid_json",
-                    "invalid_parameter",
-                    "invalid_idempotency_key",
-                    "payload_too_large",
-                    "unsupported_media_type",
-                    "unsupported_encoding",
-                    "url_not_allowed",
-                    "idempotency_key_reused",
-                    "idempotency_in_progress",
-                    "quota_exceeded",
-                    "concurrency_limited",
-                    "queue_full",
-                    "disk_full",
-                    "shutting_down",
-                ),
+                codes=(*ACCEPTING_CODES, "invalid_json", "url_not_allowed", "shutting_down"),
             ),
             Operation(
                 method="POST",

@@ -14,7 +14,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pipeline.documents.formats import FORMATS, segment_object, word_object
+from pipeline.documents.formats import OUTPUT_FORMATS, segment_object, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import Segment
 from server.http.bodies import MULTIPART, Received
@@ -31,7 +31,7 @@ from server.model.errors import FieldError, Refused, invalid
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.model.offers import Offer
-from server.routes.transcriptions import Transcriptions
+from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.ports import BlobStore, JobStore
 from server.streams.following import Following
 
@@ -71,30 +71,12 @@ class OpenAI:
                 bodies={MULTIPART: ref("OpenAITranscriptionForm")},
                 answers={200: Answer(description="The transcript, in the shape of response_format", media_type="*/*")},
                 codes=(
-                    "invalid_multipart",
-                    "payload_too_large",
-                    "audio_too_long",
-                    "unsupported_media_type",
-                    "unsupported_encoding",
-                    "unsupported_audio_format",
-                    "missing_input",
-                    "empty_file",
-                    "invalid_parameter",
-                    "invalid_audio",
-                    "no_audio_stream",
-                    "decode_timeout",
-                    "quota_exceeded",
-                    "concurrency_limited",
-                    "queue_full",
-                    "disk_full",
+                    *FILE_CODES,
                     "model_not_found",
                     "engine_error",
                     "engine_timeout",
                     "unfinished",
                     "job_not_completed",
-                    "invalid_idempotency_key",
-                    "idempotency_key_reused",
-                    "idempotency_in_progress",
                 ),
                 body_of_problem=error_body,
             ),
@@ -138,7 +120,7 @@ class OpenAI:
         artifact = await self.jobs.artifact(job.id, name)
         assert artifact is not None, "a completed job has every output that was asked for"
         data = b"".join([piece async for piece in self.blobs.read(artifact.blob)])
-        return Response(data, media_type=FORMATS[name].media_type)
+        return Response(data, media_type=OUTPUT_FORMATS[name].media_type)
 
     async def _verbose(self, job: Job, *, words: bool) -> Mapping[str, Any]:
         segments = await asyncio.to_thread(_all_segments, await self.jobs.chunks(job.id))

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pipeline.documents.schema import service_v1_schema
-from pipeline.ingest.containers import FORMATS
+from pipeline.ingest.containers import INPUT_FORMATS
 from server import __version__
 from server.http.caller import Caller
 from server.http.openapi import document
@@ -41,7 +41,7 @@ class Ops:
         ]
 
     async def formats(self, _request: Request, _caller: Caller) -> Response:
-        rows = [{"extension": row.extension, "mime": row.mime} for row in FORMATS]
+        rows = [{"extension": row.extension, "mime": row.mime} for row in INPUT_FORMATS]
         return json_response({"object": "list", "data": rows}, headers=DAY)
 
     async def healthz(self, _request: Request, _caller: Caller) -> Response:

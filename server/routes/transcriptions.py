@@ -25,9 +25,22 @@ from server.model.jobs import NewJob, Submitted
 from server.model.orders import Source
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.accepting import Accepting, new_job, with_fingerprint
+from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting, new_job, with_fingerprint
 from server.routes.asking import JOB, JOB_POLL_S, query_seconds
 from server.storage.ports import JobStore
+
+FILE_CODES = (
+    *ACCEPTING_CODES,
+    "invalid_multipart",
+    "audio_too_long",
+    "unsupported_audio_format",
+    "missing_input",
+    "empty_file",
+    "invalid_audio",
+    "no_audio_stream",
+    "decode_timeout",
+)
+"""Error codes of every operation that makes a job of a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +104,7 @@ class Transcriptions:
                         schema={"type": "string"},
                         description="`wait=N` or `respond-async` (RFC 7240)",
                     ),
-                    Parameter(
-                        name="Idempotency-Key",
-                        place="header",
-                        schema={"type": "string", "maxLength": 257},
-                        description="Makes repeats of this request answer with the same job, for 24 h",
-                    ),
+                    IDEMPOTENCY_KEY,
                 ),
                 answers={
                     200: Answer(
@@ -110,31 +118,7 @@ class Transcriptions:
                         headers=("Location", "Retry-After", "Preference-Applied", "Idempotent-Replayed"),
                     ),
                 },
-                codes=(
-                    "invalid_json",
-                    "invalid_multipart",
-                    "invalid_idempotency_key",
-                    "payload_too_large",
-                    "audio_too_long",
-                    "unsupported_media_type",
-                    "unsupported_encoding",
-                    "unsupported_audio_format",
-                    "missing_input",
-                    "ambiguous_input",
-                    "empty_file",
-                    "invalid_parameter",
-                    "invalid_audio",
-                    "no_audio_stream",
-                    "url_not_allowed",
-                    "decode_timeout",
-                    "idempotency_key_reused",
-                    "idempotency_in_progress",
-                    "quota_exceeded",
-                    "concurrency_limited",
-                    "queue_full",
-                    "disk_full",
-                    "shutting_down",
-                ),
+                codes=(*FILE_CODES, "invalid_json", "ambiguous_input", "url_not_allowed", "shutting_down"),
             )
         ]
 

@@ -23,19 +23,12 @@ from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
 from server.records.records import Records
-from server.routes.asking import JOB_ID, own_job
+from server.routes.asking import JOB_ID, JSON_CODES, own_job
 from server.storage.ports import JobStore, Outbox
 from server.webhooks.courier import Courier, signing_secrets
 
 MAX_BODY = 10_000
-BODY_CODES = (
-    "invalid_json",
-    "invalid_parameter",
-    "url_not_allowed",
-    "payload_too_large",
-    "unsupported_media_type",
-    "unsupported_encoding",
-)
+BODY_CODES = (*JSON_CODES, "url_not_allowed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-// The key of this browser, what its plan allows and what is used of it.
+// The account view: the API key of this browser, the limits of its plan, and how much of them is used.
 
 import { ask, getKey, setKey } from "./api.js";
 import { announce, copy, find, make, quiet } from "./dom.js";
@@ -17,7 +17,7 @@ const LIMITS = {
 
 const problem = find("#account-problem");
 
-/** The account as it is now. */
+/** Load the account and show it. */
 export const showAccount = guarded(problem, async () => {
   const key = getKey();
   find("#with-key").hidden = !key;

@@ -1,6 +1,6 @@
-// The server as these pages talk to it: where it is, with which key, and its refusals as Problems.
+// Requests to the server: its address, the API key of this browser, and refusals as Problems. All pages use it.
 
-/** Where the server is. Its pages may lie below a proxy's prefix; this module is one folder below them. */
+/** The address of the server. A proxy may add a prefix to it; this module is one folder below the pages. */
 export const root = new URL("../", import.meta.url);
 
 const KEPT_AS = "scribewire.key";
@@ -8,14 +8,14 @@ let key = stored();
 
 export const getKey = () => key;
 
-/** Keep *value* in this browser; null forgets it. Everybody who shows something of the key is told. */
+/** Store *value* in this browser; null deletes the stored key. The event "key" tells all views about it. */
 export function setKey(value) {
   key = value;
   try {
     if (value) localStorage.setItem(KEPT_AS, value);
     else localStorage.removeItem(KEPT_AS);
   } catch {
-    // A browser that keeps nothing for us: the key lives as long as the page.
+    // This browser stores nothing for this page, so the key is kept as long as the page is open.
   }
   document.dispatchEvent(new Event("key"));
 }
@@ -28,10 +28,10 @@ function stored() {
   }
 }
 
-/** Where this key is at home: test keys belong to the sandbox. */
+/** Return the address below which requests with this key go: test keys belong to the sandbox. */
 export const base = () => (key?.startsWith("sw_test_") ? new URL("sandbox/", root) : root);
 
-/** What the server said no with (RFC 9457); *code* is stable, *detail* is for people. */
+/** A refusal of the server (RFC 9457). *code* is stable, *detail* is for people. */
 export class Problem extends Error {
   constructor(body) {
     super(body.detail ?? body.title);
@@ -40,13 +40,13 @@ export class Problem extends Error {
     this.body = body;
   }
 
-  /** Another try may help. */
+  /** Whether trying again may help. */
   get passing() {
     return this.status >= 500 || ["ingest_busy", "too_many_connections", "rate_limited"].includes(this.code);
   }
 }
 
-/** Nobody answered. */
+/** The server did not answer. */
 export class Gone extends Error {
   constructor() {
     super("The server does not answer. It may be restarting, or the network is down.");
@@ -54,7 +54,7 @@ export class Gone extends Error {
   }
 }
 
-/** The JSON that *path* answers; null for 204. Raises Problem, Gone. */
+/** Request *path* and return the JSON of the answer, or null for 204. Throws Problem or Gone. */
 export async function ask(path, { method = "GET", body, headers = {}, bearer = key, signal } = {}) {
   const sent = { ...headers };
   if (bearer) sent.Authorization = `Bearer ${bearer}`;
@@ -71,12 +71,12 @@ export async function ask(path, { method = "GET", body, headers = {}, bearer = k
   return said;
 }
 
-/** The Problem of an answer, also of one that some proxy gave. */
+/** Make a Problem of an error answer, even if it comes from a proxy. */
 export function refusal(status, said) {
   return new Problem(said?.code ? said : { code: "unknown", status, detail: `The server answered ${status}.` });
 }
 
-/** A link that the server gave, on the origin that this page came from: it may know itself by another name. */
+/** Return a link of the server on the origin of this page, because the server may know itself by another name. */
 export const own = (link) => new URL(link.slice(link.lastIndexOf("/v1/jobs/") + 1), base());
 
 /** The same for a WebSocket. */
@@ -87,13 +87,13 @@ export function socketAddress(link, query = {}) {
   return url;
 }
 
-/** A token for the events of one job, which may travel in a link. */
+/** Get a token for the events of one job, which may be part of a link. */
 export const eventsToken = (jobId, ttl_seconds = 3600) =>
   ask("v1/tokens", { method: "POST", body: { job_id: jobId, scope: "events", ttl_seconds } });
 
 export const newIdempotencyKey = () => ({ "Idempotency-Key": crypto.getRandomValues(new Uint32Array(4)).join("-") });
 
-/** Do *work*, again and again while it fails in passing, for *most* ms. */
+/** Run *work*; repeat it for *most* ms while it fails with an error that may pass. */
 export async function persistently(work, { most = 120_000, told = () => {} } = {}) {
   const until = performance.now() + most;
   for (let tries = 0; ; tries += 1) {
@@ -107,5 +107,5 @@ export async function persistently(work, { most = 120_000, told = () => {} } = {
   }
 }
 
-/** What lies between two tries. */
+/** Wait between two attempts. */
 export const pause = (tries) => new Promise((resolve) => setTimeout(resolve, Math.min(5000, 250 * 2 ** tries)));

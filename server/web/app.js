@@ -1,4 +1,4 @@
-// The page's frame: one view at a time, named by the address behind #.
+// The main page: shows one view at a time, which the part of the address after # names.
 
 import { find } from "./dom.js";
 import { showHearing } from "./hearing.js";
@@ -12,7 +12,7 @@ const VIEWS = ["speak", "files", "job", "estimate", "account"];
 const TITLES = { speak: "Speak", files: "Files", job: "Transcript", estimate: "Estimate", account: "Account" };
 const OPENED = { files: showJobs, job: showJob, account: showAccount };
 
-/** Show what the address says; *moved* also takes the keyboard there. */
+/** Show the view that the address names. With *moved* it also gets the keyboard focus. */
 function route(moved) {
   const [named, argument] = location.hash.slice(1).split("/");
   const name = VIEWS.includes(named) ? named : "speak";

@@ -1,4 +1,4 @@
-// A live session for a big screen: who has the link reads along, and can do nothing else.
+// The page of live captions for a big screen: anyone with the link can read the words of one session, and no more.
 
 import { find } from "./dom.js";
 import { lag } from "./format.js";
@@ -23,7 +23,7 @@ function hear(event) {
   if (event.type === "word") find("#lag").textContent = `Lag ${lag(event.lag_ms)}`;
 }
 
-/** Screens that only show words fall asleep; browsers that cannot prevent it go on without. */
+/** Keep the screen on, in browsers that can. */
 async function stayAwake() {
   if (!navigator.wakeLock || document.hidden) return;
   await navigator.wakeLock.request("screen").catch((error) => console.info(`The screen may sleep: ${error.message}`));
@@ -51,6 +51,6 @@ find("#full").addEventListener("click", () =>
   document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen());
 find("#full").hidden = !document.fullscreenEnabled;
 document.addEventListener("visibilitychange", stayAwake);
-addEventListener("hashchange", () => location.reload()); // another token is another link
+addEventListener("hashchange", () => location.reload()); // a link with another token is another session
 stayAwake();
 run();

@@ -1,4 +1,4 @@
-// Runs on the audio thread: gathers a tenth of a second of the microphone as pcm_s16le and posts it with its loudness.
+// Runs on the audio thread: collects the microphone's samples as pcm_s16le and posts each 0.1 s with its loudness.
 
 class Capture extends AudioWorkletProcessor {
   #piece = new Int16Array(Math.round(sampleRate / 10));

@@ -1,4 +1,4 @@
-// The API reference: /openapi.json as a page, made here and without any other host.
+// The API reference: turns /openapi.json into a page in the browser, without any other host.
 
 import { ask, root } from "./api.js";
 import { code, find, make, quiet } from "./dom.js";
@@ -53,7 +53,7 @@ function operation(said) {
   );
 }
 
-/** Which of the ways in are offered: {} among them is one without a key. */
+/** Describe how an operation is authorised; {} in *security* means that it needs no key. */
 function access(security) {
   const open = security.some((one) => Object.keys(one).length === 0);
   const keyed = security.some((one) => "key" in one);
@@ -89,11 +89,11 @@ function answer([status, { description, content = {}, headers = {} }]) {
   return [make("dt", {}, status), make("dd", {}, `${description}.`, kinds, names && quiet(` Headers: ${names}.`))];
 }
 
-/** The description of an error status lists its codes. */
+/** Show the description of an error status, which lists its codes. */
 const refused = ([status, { description }]) =>
   [make("dt", {}, status), make("dd", {}, description.split(", ").map((one, index) => [index ? ", " : "", code(one)]))];
 
-/** Text in which `this` is code. */
+/** Turn text into elements, with `this` as code. */
 const coded = (text = "") => text.split("`").map((part, index) => (index % 2 ? code(part) : part));
 
 // --- webhooks and schemas --------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ const member = ({ path, required, type, description }) => row(named(path, requir
 
 // --- search ----------------------------------------------------------------------------------------------------------
 
-/** Show what has every word of the search somewhere in it. */
+/** Show only the operations that contain every word of the search. */
 function search() {
   const wanted = find("#search").value.toLowerCase().split(/\s+/).filter(Boolean);
   let count = 0;

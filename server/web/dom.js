@@ -1,8 +1,8 @@
-// Elements from JavaScript. Text goes in as text, so nothing that was spoken, typed or answered becomes markup.
+// Makes elements. Text is always added as text, so that nothing that was spoken, typed or received becomes markup.
 
 export const find = (selector, inside = document) => inside.querySelector(selector);
 
-/** An element with *attributes* (names with "on" are listeners; true, false and null switch) and *children*. */
+/** Make an element. *attributes* whose names begin with "on" are listeners; true, false and null set or omit one. */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -16,10 +16,10 @@ export function make(tag, attributes = {}, ...children) {
 
 export const code = (text) => make("code", {}, text);
 
-/** Text that stands back. */
+/** Make a text in a muted colour. */
 export const quiet = (...content) => make("span", { class: "quiet" }, content);
 
-/** Show *text* for a moment; screen readers say it. */
+/** Show *text* for a few seconds. Screen readers read it aloud. */
 export function announce(text) {
   const toast = find("#toast");
   toast.textContent = text;

@@ -1,4 +1,4 @@
-// What a prompt will cost, before it is run: every model as a bar from its low to its high scenario, cheapest first.
+// The estimator view: shows what a prompt will cost on each model, as a bar from low to high, cheapest first.
 
 import { ask, getKey } from "./api.js";
 import { find, make, quiet } from "./dom.js";
@@ -65,7 +65,7 @@ const unpriced = ({ requested_id: id, status }) => make("li", {}, titled("model"
 
 const titled = (name, title, below) => make("div", { class: name }, make("strong", {}, title), quiet(below));
 
-/** What would make it cheaper, and what to know about this row. */
+/** Show what would make this row cheaper, and its notes. */
 function cheaper({ cheaper_by: savings, overflow_at_turn: overflow }) {
   const parts = savings.map((saving) => {
     const change = CHEAPER[saving.change]?.(saving) ?? `with ${plain(saving.change)}`;
@@ -75,7 +75,7 @@ function cheaper({ cheaper_by: savings, overflow_at_turn: overflow }) {
   return parts.join(" · ");
 }
 
-/** Costs differ by factors of hundreds, so equal steps are equal factors. at() answers 0..1. */
+/** Make a logarithmic scale, because costs differ by factors of hundreds. at() returns 0..1. */
 function logarithmic(priced) {
   const values = priced.flatMap(({ cost_usd: cost }) => [Number(cost.low), Number(cost.high)]).filter(Boolean);
   const least = Math.floor(Math.log10(Math.min(...values)));
@@ -85,7 +85,7 @@ function logarithmic(priced) {
   return { at, ticks: ticks.map((value) => ({ at: at(value), label: dollars(value) })) };
 }
 
-/** Places are style properties set by script: a strict policy takes no style attributes. */
+/** Set positions as style properties, because the page's security policy allows no style attributes. */
 function placed(element, places) {
   for (const [name, value] of Object.entries(places)) element.style.setProperty(`--${name}`, value);
   return element;

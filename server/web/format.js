@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Formats numbers, times and amounts for people.
 
 /** 75.3 -> "1:15", 3675 -> "1:01:15" */
 export function clock(seconds) {
@@ -10,7 +10,7 @@ export function clock(seconds) {
 /** 800 ms -> "0.8 s" */
 export const lag = (ms) => `${(Math.max(0, ms) / 1000).toFixed(1)} s`;
 
-/** A decimal string of US dollars, short but never rounded to nothing. */
+/** Shorten a decimal string of US dollars, but never to zero. */
 export function dollars(text) {
   const value = Number(text);
   const style = value < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: value < 100 ? 2 : 0 };
@@ -24,7 +24,7 @@ export function bytes(count) {
   return `${number} ${["B", "KiB", "MiB", "GiB"][step]}`;
 }
 
-/** An RFC 3339 instant in the reader's own time. */
+/** Show an RFC 3339 time in the reader's time zone. */
 export const moment = (text) => new Date(text).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 
 /** 1, "turn" -> "1 turn"; 1200, "turn" -> "1,200 turns" */

@@ -1,9 +1,9 @@
-// Which model hears and in which languages, told where people speak, bring files and name a language.
+// Shows the server's model and its languages in the views for speech and files, and offers the languages for choice.
 
 import { root } from "./api.js";
 import { code } from "./dom.js";
 
-const MOST_NAMED = 5; // of more languages only the number is told
+const MAX_NAMED = 5; // with more languages only their number is shown
 
 const names = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
 const list = new Intl.ListFormat("en", { type: "conjunction" });
@@ -25,4 +25,4 @@ export async function showHearing() {
 }
 
 const said = (languages) =>
-  languages.length > MOST_NAMED ? `${languages.length} languages` : list.format(languages.map((one) => names.of(one)).sort());
+  languages.length > MAX_NAMED ? `${languages.length} languages` : list.format(languages.map((one) => names.of(one)).sort());

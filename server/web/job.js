@@ -11,7 +11,7 @@ import { files } from "./upload.js";
 import { LiveText } from "./words.js";
 
 const TERMINAL = ["completed", "failed", "canceled"];
-const LINKS_S = 86_400; // for which the download links of this page hold
+const LINKS_S = 86_400; // how long the download links of this page are valid
 const STAGES = { queued: "Waiting for its turn", downloading: "Fetching the audio" };
 
 const problem = find("#job-problem");
@@ -21,7 +21,7 @@ const text = new LiveText(find("#job-text"), find("#job-log"));
 let leave = () => {};
 let shown = null;
 
-/** Show the job until leaveJob(). */
+/** Show a job until leaveJob() is called. */
 export const showJob = guarded(problem, async (id) => {
   leaveJob();
   const left = new Promise((resolve) => { leave = () => resolve(true); });
@@ -61,7 +61,7 @@ function head(record) {
 
 // --- while it runs -------------------------------------------------------------------------------------------------
 
-/** Show progress and words as they come; returns when the job is over. */
+/** Show progress and words as they come, until the job is over. */
 async function followed(record, left) {
   text.clear();
   running.hidden = false;
@@ -84,7 +84,7 @@ async function followed(record, left) {
   return stopped;
 }
 
-/** One EventSource, which reconnects by itself while its token holds; true: the job is over or was left. */
+/** Follow the job with one EventSource while its token is valid. Returns true if the job is over or was left. */
 function stream(id, token, { last, left, hear }) {
   const address = own(`/v1/jobs/${id}/events`);
   address.search = new URLSearchParams({ token, last_event_id: last });

@@ -1,11 +1,11 @@
-// The recent jobs of this key.
+// The list of the recent jobs of this key.
 
 import { ask, getKey } from "./api.js";
 import { find, make, quiet } from "./dom.js";
 import { clock, moment } from "./format.js";
 import { guarded } from "./problems.js";
 
-const AGAIN_MS = 10_000; // while a job is not over; the smallest plan has 30 requests a minute
+const AGAIN_MS = 10_000; // between two requests while a job runs; the smallest plan allows 30 requests a minute
 const OVER = ["completed", "failed", "canceled"];
 
 const box = find("#jobs");
@@ -31,7 +31,7 @@ function row(job) {
   );
 }
 
-/** The newest jobs, again; with *next* the page behind those that are shown. */
+/** Load the newest jobs, or with *next* the page after those that are shown. */
 async function load(next = null) {
   clearTimeout(timer);
   find("#jobs-none").hidden = true;
@@ -52,7 +52,7 @@ async function load(next = null) {
 
 const reload = guarded(problem, () => load());
 
-/** Whoever looks at them sees them as they are now. */
+/** Load the list again if it is visible. */
 export function showJobs() {
   if (!find("#files-view").hidden && !document.hidden) reload();
 }

@@ -1,17 +1,17 @@
-// Audio that the server may ask for again. Bytes are numbered from the first that was ever recorded.
+// Keeps recorded audio that the server may need again. Bytes are numbered from the start of the recording.
 
 export class KeptAudio {
-  #pieces = []; // Uint8Arrays, one behind the other
-  #from = 0; // number of the first byte that is kept
+  #pieces = []; // Uint8Arrays, in order
+  #from = 0; // number of the first kept byte
 
-  to = 0; // number of the next byte to come
+  to = 0; // number of the next byte
 
   push(bytes) {
     this.#pieces.push(bytes);
     this.to += bytes.length;
   }
 
-  /** Nobody will ask for what lies before byte *at*. */
+  /** Forget the bytes before number *at*. */
   forget(at) {
     let gone = 0;
     while (gone < this.#pieces.length && this.#from + this.#pieces[gone].length <= at) {
@@ -21,7 +21,7 @@ export class KeptAudio {
     this.#pieces.splice(0, gone);
   }
 
-  /** At most *most* bytes from number *at* on; none when there are no more. What was forgotten comes as silence. */
+  /** Return at most *most* bytes from number *at* on, or none at the end. Forgotten bytes are returned as silence. */
   read(at, most) {
     if (at < this.#from) return new Uint8Array(Math.min(most, this.#from - at));
     let start = this.#from;

@@ -1,4 +1,4 @@
-// The API key: got with one click, or pasted. Whoever needs one waits for it here.
+// The dialog for the API key: makes a free one with one click, or takes a pasted one. Views wait here for a key.
 
 import { ask, getKey, setKey } from "./api.js";
 import { announce, find } from "./dom.js";
@@ -8,10 +8,10 @@ const dialog = find("#key-dialog");
 const problem = find("[role=alert]", dialog);
 const pasted = find("input", dialog);
 
-/** The webhook secret of the account just made: the server tells it once. */
+/** The webhook secret of the account that was just made. The server shows it only once. */
 export let webhookSecret = null;
 
-/** Returns once there is a key; asks for one where there is none. Raises DISMISSED. */
+/** Wait until there is a key; open the dialog if there is none. Throws DISMISSED if it is closed. */
 export function needKey() {
   return getKey() ? Promise.resolve() : askForKey();
 }
@@ -32,7 +32,7 @@ function done(key, said) {
   dialog.close("done");
 }
 
-/** A new account's first key. *bearer* is a sign-up token, where the operator asks for one. */
+/** Make an account with its first key. *bearer* is a sign-up token, if the operator requires one. */
 async function create(bearer = null) {
   const made = await ask("v1/keys", { method: "POST", body: { name: "browser" }, bearer });
   webhookSecret = made.webhook_secret ?? null;

@@ -1,20 +1,20 @@
-// The microphone as pcm_s16le, one channel, a tenth of a second at a time.
+// Records the microphone as mono pcm_s16le, in pieces of a tenth of a second.
 
 import { Said } from "./problems.js";
 
-const RATE = 16_000; // what speech recognisers hear; more would only cost bandwidth
+const RATE = 16_000; // the rate of speech recognisers; a higher one would only cost bandwidth
 const WISHES = {
   channelCount: 1,
-  autoGainControl: true, // a quiet speaker is still heard
-  echoCancellation: false, // these pages play nothing while they listen
-  noiseSuppression: false, // made for human ears; recognisers lose words to it
+  autoGainControl: true, // so that quiet speech is recognised too
+  echoCancellation: false, // these pages play nothing while they record
+  noiseSuppression: false, // made for human ears; recognisers lose words by it
 };
 
 const ONE_CHANNEL = { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" };
 
 /**
- * Opens the microphone. *lost* is called when it goes away by itself. Answers {rate, listen, close}.
- * Raises Said, DOMException.
+ * Open the microphone. *lost* is called if it disappears. Returns {rate, listen, close}.
+ * Throws Said or DOMException.
  */
 export async function openMicrophone({ lost }) {
   if (!navigator.mediaDevices) {
@@ -35,13 +35,13 @@ export async function openMicrophone({ lost }) {
   let flushed = Promise.resolve();
   return {
     rate: context.sampleRate,
-    /** *take* gets all bytes since the microphone was opened, each piece with its peak (0..1). */
+    /** Call *take* with all bytes since the microphone was opened, each piece with its peak (0..1). */
     listen(take) {
       flushed = new Promise((resolve) => {
         capture.port.onmessage = ({ data }) => (data === null ? resolve() : take(data.bytes, data.peak));
       });
     },
-    /** Returns once the last byte was taken. */
+    /** Close the microphone, and return when the last byte was taken. */
     async close() {
       capture.port.postMessage("flush");
       await flushed;
@@ -50,7 +50,7 @@ export async function openMicrophone({ lost }) {
   };
 }
 
-/** The stream at our rate; at the device's own in browsers that cannot resample a microphone. */
+/** Return the stream at RATE, or at the rate of the device in browsers that cannot resample. */
 function connected(stream) {
   let context = new AudioContext({ sampleRate: RATE });
   try {

@@ -1,10 +1,10 @@
-// What one may say about the audio before it is heard: its language and the words to expect.
+// The form fields for a transcription that speech and files share: the language and the expected words.
 
 import { find } from "./dom.js";
 
 for (const place of document.querySelectorAll(".order")) place.append(find("#order-options").content.cloneNode(true));
 
-/** The members of a request that the fields in *place* stand for; what is left empty is left out. */
+/** Return the request members for the fields in *place*, without the empty ones. */
 export function orderFrom(place) {
   const fields = [...place.querySelectorAll("input")].map(({ name, value }) => [name, value.trim()]);
   return Object.fromEntries(fields.filter(([, value]) => value));

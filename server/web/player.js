@@ -1,4 +1,4 @@
-// A transcript beside its sound: a word lights up while it is heard, and starts the sound where it is clicked.
+// Shows a transcript with its audio: the current word is marked, and a click on a word plays from there.
 
 import { find, make } from "./dom.js";
 import { clock } from "./format.js";
@@ -33,7 +33,7 @@ export class Player {
     for (const type of ["play", "seeked", "timeupdate"]) this.#video.addEventListener(type, () => this.#follow());
   }
 
-  /** *transcript* is the JSON output, *captions* the VTT file; without sound until play(). */
+  /** *transcript* is the JSON output, *captions* the VTT file. There is no audio before play(). */
   show({ text, words = [], segments = [] }, captions) {
     this.clear();
     this.#captions = captions;
@@ -42,7 +42,7 @@ export class Player {
     if (this.#words.length) this.#words[0].element.tabIndex = 0;
   }
 
-  /** Play *file*, which never leaves this machine. */
+  /** Play *file*, which is not sent anywhere. */
   play(file) {
     this.#release();
     this.#video.src = this.#url(file);
@@ -51,7 +51,7 @@ export class Player {
     this.#text.classList.add("playable");
   }
 
-  /** Browsers draw captions over pictures only; under mere sound they stand in a line of ours. */
+  /** Show captions in a line of this page if there is no picture: browsers draw them over pictures only. */
   #addCaptions() {
     const track = make("track", { kind: "captions", label: "Captions", src: this.#url(this.#captions), default: true });
     this.#video.append(track);
@@ -86,7 +86,7 @@ export class Player {
     return url;
   }
 
-  /** Light the word that is heard now, as long as there is sound. */
+  /** Mark the current word while the audio plays. */
   #follow() {
     cancelAnimationFrame(this.#next);
     const word = this.#wordAt(this.#video.currentTime);
@@ -99,7 +99,7 @@ export class Player {
     if (!this.#video.paused) this.#next = requestAnimationFrame(() => this.#follow());
   }
 
-  /** The last word that has begun, until half a second after its end. */
+  /** Return the last word that has begun, until half a second after its end. */
   #wordAt(time) {
     let [low, high] = [0, this.#words.length];
     while (low < high) {
@@ -121,7 +121,7 @@ export class Player {
     this.#video.play();
   }
 
-  /** The arrows go from word to word, Enter plays from there. */
+  /** The arrow keys go from word to word, Enter plays from there. */
   #pressed(event) {
     const at = this.#words.findIndex(({ element }) => element === event.target);
     const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
@@ -136,7 +136,7 @@ export class Player {
   }
 }
 
-/** A paragraph for each segment: when it begins, and its words. */
+/** Make a paragraph for each segment, with its start time and its words. */
 function paragraphs(text, words, segments) {
   if (!segments.length) return [make("p", {}, text || "No speech was heard.")];
   let at = 0;
@@ -153,7 +153,7 @@ function paragraph({ start }, content) {
   return make("p", {}, make("button", time, clock(start)), make("span", {}, content));
 }
 
-/** *words* as elements, with as much between them as stands in *text*: not every language has spaces. */
+/** Make elements of *words*, with the spaces that *text* has between them: not every script has spaces. */
 function spelled(words, text) {
   let from = 0;
   return words.flatMap(({ word, start }) => {

@@ -1,4 +1,4 @@
-// Errors as sentences that say what to do next.
+// Shows errors as sentences that say what to do next.
 
 import { Gone, Problem } from "./api.js";
 import { make } from "./dom.js";
@@ -21,7 +21,7 @@ const ADVICE = {
   invalid_token: () => "This link has expired. Ask for a new one.",
 };
 
-/** An error whose message is for the user. */
+/** An error with a message for the user. */
 export class Said extends Error {}
 
 const FORESEEN = [Said, Problem, Gone, DOMException];
@@ -37,20 +37,20 @@ export function sentence(error) {
   return MICROPHONE[error.name] ?? error.message;
 }
 
-/** Tell *error* in *box*, an element with role="alert"; null takes the last one away. */
+/** Show *error* in *box*, an element with role="alert"; null removes the last one. */
 export function tell(box, error) {
   box.hidden = error === null;
   box.textContent = error === null ? "" : sentence(error);
   if (error !== null && !FORESEEN.some((kind) => error instanceof kind)) {
-    console.error(error); // not the world's fault but this page's
+    console.error(error); // a fault in this page's own code
   }
 }
 
-/** What a job was warned of, as list items. */
+/** Make list items of the warnings of a job. */
 export const warningItems = ({ warnings }) =>
   warnings.map(({ message, code, param }) => make("li", {}, message ?? `${code}: ${param}`));
 
-/** *work* as a listener: what it raises is told in *box*. */
+/** Make a listener of *work* that shows its errors in *box*. */
 export const guarded = (box, work) => async (event) => {
   tell(box, null);
   try {
@@ -60,5 +60,5 @@ export const guarded = (box, work) => async (event) => {
   }
 };
 
-/** Raised when somebody closes a dialog without an answer: nothing is wrong. */
+/** Thrown when the user closes a dialog without an answer. It is not an error. */
 export const DISMISSED = new Error("dismissed");

@@ -1,14 +1,14 @@
-// JSON Schemas in words: what a member may be, as one line, and an object's members, as rows.
+// Describes JSON Schemas in words for the API reference: a type in one line, and the members of objects as rows.
 
 import { make } from "./dom.js";
 
-const MANY = 12; // values that are listed only on demand
+const MANY = 12; // a longer list of values is folded
 
-/** What *schema* takes, as text and elements. */
+/** Return what *schema* allows, as text and elements. */
 export function schemaType(schema) {
   if (schema.$ref) {
     const name = schema.$ref.split("/").at(-1);
-    const own = schema.$ref.includes("/$defs/"); // its members are shown where it is used
+    const own = schema.$ref.includes("/$defs/"); // its members are shown at its place of use
     return [own ? name : make("a", { href: `#schema-${name}` }, name)];
   }
   if (schema.enum) return values(schema.enum);
@@ -36,7 +36,7 @@ function bounds({ format, pattern, minimum, maximum, maxLength, maxItems, defaul
   return said.length ? `, ${said.join(", ")}` : "";
 }
 
-/** The members of an object schema, those of objects inside it under dotted names; *own* are its own definitions. */
+/** Return the members of an object schema, nested ones with dotted names. *own* are its own definitions. */
 export function members(schema, prefix = "", own = schema.$defs ?? {}) {
   const meant = (part) => own[part?.$ref?.split("/$defs/")[1]] ?? part;
   return Object.entries(schema.properties ?? {}).flatMap(([name, member]) => {

@@ -1,40 +1,40 @@
-// A live session: audio on its way to the server, words on their way back, and what breaks between mended.
+// A live session: sends audio to the server, receives words, and reconnects and resends after failures.
 //
-// Audio is kept until nothing can ask for it again. The server says with every connection how many bytes it has; after
-// a crash that is where its last final word ends, so what lies behind that word stays here even when it was received.
-// A session that the server ended because nobody came for too long goes on in a new one, with the audio that it missed.
+// Audio is kept until the server cannot need it again. On every connection the server says how many bytes it has. After
+// a crash it has those up to the end of its last final word, so audio after that word is kept even if it was received.
+// If the server has ended a session because it was away for too long, a new session continues with the missing audio.
 
 import { Gone, ask, eventsToken, newIdempotencyKey, pause, persistently, socketAddress } from "./api.js";
 import { KeptAudio } from "./kept.js";
 import { Conversation, follow, terminal } from "./socket.js";
 
 const MESSAGE_BYTES = 32 * 1024;
-const MOST_WAITING = 8 * MESSAGE_BYTES; // in the browser's own buffer; the rest waits in KeptAudio
-const SILENT_MS = 30_000; // the server acknowledges every second: so long without a word, and it is gone
-const KEPT_BEHIND_S = 60; // of received audio without a word: the longest utterance is far shorter
-const MOST_UNSENT_S = 600; // without a server; then the session is given up
+const MAX_QUEUED = 8 * MESSAGE_BYTES; // in the browser's own buffer; the rest stays in KeptAudio
+const SILENT_MS = 30_000; // the server acknowledges every second, so after this silence the connection is lost
+const KEPT_BEHIND_S = 60; // received audio that is kept although it has no word; the longest utterance is far shorter
+const MAX_UNSENT_S = 600; // audio that waits for a connection; with more the session is given up
 const ENDED_MEANWHILE = new Set(["ingest_finished", "ingest_idle"]);
 
 export class LiveSession {
-  jobs = []; // ids, the newest last
+  jobs = []; // ids of its jobs, the newest last
   #order;
   #tell;
   #kept = new KeptAudio();
   #address;
-  #origin = 0; // of the newest job's audio, in bytes of everything recorded, as all that follow
+  #origin = 0; // where the newest job's audio begins; like all positions, in bytes of the whole recording
   #sent = 0;
-  #safe = 0; // up to here every word is final
+  #safe = 0; // every word up to here is final
   #seq = 0;
   #conversation = null;
-  #started = false; // the server has said where this connection goes on
+  #started = false; // the server has said where this connection continues
   #ended = false; // no more audio will come
   #toldEnd = false;
   #over = false;
   #tries = 0;
-  #request = null; // the newest POST /v1/live, which may have to be repeated
+  #request = null; // the newest POST /v1/live, which may be repeated
 
   /**
-   * *order* is the body of POST /v1/live. *tell* gets the server's events, and ours: {type: "state", state} with
+   * *order* is the body of POST /v1/live. *tell* gets the server's events and these: {type: "state", state} with
    * connecting, listening, reconnecting or finishing; {type: "continued", job_id}; at last {type: "over", error}.
    */
   constructor(order, tell) {
@@ -46,7 +46,7 @@ export class LiveSession {
     return this.jobs.at(-1);
   }
 
-  /** Raises Problem, Gone where no session can be made. */
+  /** Start the session. Throws Problem or Gone if none can be made. */
   async start() {
     this.#state("connecting");
     await this.#begin(0);
@@ -55,11 +55,11 @@ export class LiveSession {
   push(bytes) {
     if (this.#over) return;
     this.#kept.push(bytes);
-    if (this.#kept.to - this.#sent > this.#bytes(MOST_UNSENT_S)) this.#finish(new Gone());
+    if (this.#kept.to - this.#sent > this.#bytes(MAX_UNSENT_S)) this.#finish(new Gone());
     else this.#pump();
   }
 
-  /** No more audio will come; what was recorded is still sent and heard. */
+  /** End the recording. Audio that is not sent yet is still sent and transcribed. */
   end() {
     this.#ended = true;
     if (this.#started) this.#state("finishing");
@@ -77,10 +77,10 @@ export class LiveSession {
     this.#connect();
   }
 
-  /** The server ended the newest job although there is more to say. */
+  /** Continue in a new job after the server has ended the newest one too early. */
   async #goOn() {
     const end = await persistently(() => this.#rest());
-    const heard = end.data.live.received_bytes; // null after a crash: then only what became words is known
+    const heard = end.data.live.received_bytes; // null after a crash: then only the end of the last word is known
     const from = Math.max(this.#safe, heard === null ? 0 : this.#origin + heard);
     if (end.type !== "job.completed" || (this.#ended && from >= this.#kept.to)) {
       this.#tell(end);
@@ -91,7 +91,7 @@ export class LiveSession {
     this.#tell({ type: "continued", job_id: this.jobId });
   }
 
-  /** Hear what the newest job still says, up to its terminal event. */
+  /** Take the remaining events of the newest job, up to its terminal event. */
   async #rest() {
     const { token } = await eventsToken(this.jobId);
     return follow(this.jobId, { token, after: this.#seq, hear: (event) => this.#hearEvent(event), most: 60_000 });
@@ -150,9 +150,9 @@ export class LiveSession {
     if (!this.#over) this.#connect();
   }
 
-  /** Send what there is, as fast as the network takes it. */
+  /** Send the audio that is there, as fast as the network takes it. */
   #pump() {
-    while (this.#started && this.#conversation.waiting < MOST_WAITING) {
+    while (this.#started && this.#conversation.waiting < MAX_QUEUED) {
       const piece = this.#kept.read(this.#sent, MESSAGE_BYTES);
       if (!piece.length) break;
       this.#conversation.send(piece);
@@ -176,12 +176,12 @@ export class LiveSession {
     this.#tell({ type: "state", state });
   }
 
-  /** Bytes of so many seconds, whole samples. */
+  /** Return the bytes of so many seconds, in whole samples. */
   #bytes(seconds) {
     return 2 * Math.floor(seconds * this.#order.sample_rate);
   }
 
-  /** Repeats of one request make one session. */
+  /** Make a key with which repeats of one request make only one session. */
   #idempotency(origin) {
     if (this.#request?.origin !== origin) this.#request = { origin, headers: newIdempotencyKey() };
     return this.#request.headers;

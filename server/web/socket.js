@@ -1,4 +1,4 @@
-// One WebSocket of the service, and a job's events over as many of them as it takes.
+// Opens a WebSocket of the server, and follows the events of a job over as many WebSockets as needed.
 
 import { Gone, Problem, pause, socketAddress } from "./api.js";
 
@@ -7,8 +7,8 @@ const TERMINAL = new Set(["job.completed", "job.failed", "job.canceled"]);
 export const terminal = (event) => TERMINAL.has(event.type);
 
 /**
- * Opens a WebSocket and gives what it says to *hear*, parsed. *over* is called once, when it has ended: with the
- * Problem that the server told, or with null. Ended by leave() it calls nobody.
+ * Open a WebSocket and call *hear* with each parsed message. *over* is called once at its end, with the Problem that
+ * the server sent or with null, but not after leave().
  */
 export class Conversation {
   #socket;
@@ -30,7 +30,7 @@ export class Conversation {
     this.#wind(silence);
   }
 
-  /** Bytes that were given to send() and have not left this machine. */
+  /** The bytes that send() has taken and that are not sent yet. */
   get waiting() {
     return this.#socket.bufferedAmount;
   }
@@ -45,7 +45,7 @@ export class Conversation {
     clearTimeout(this.#timer);
   }
 
-  /** Without a word for *silence* ms the connection counts as broken, whatever the network believes. */
+  /** Count the connection as broken after *silence* ms without a message, even if the network reports no error. */
   #wind(silence) {
     clearTimeout(this.#timer);
     if (silence !== null) this.#timer = setTimeout(() => this.#end(), silence);
@@ -59,9 +59,9 @@ export class Conversation {
 }
 
 /**
- * Every event of a job behind number *after*, once and in order, to *hear*; returns the terminal one. Connections may
- * break meanwhile: *standing* is told "connected" and "reconnecting". Raises Problem; Gone after *most* ms without
- * a connection.
+ * Call *hear* with every event of a job after number *after*, once and in order; return the terminal event. Broken
+ * connections are replaced: *standing* is called with "connected" and "reconnecting". Throws Problem, and Gone after
+ * *most* ms without a connection.
  */
 export async function follow(jobId, { token, after = 0, hear, standing = () => {}, most = Infinity }) {
   let last = after;

@@ -1,4 +1,4 @@
-// The view where one speaks: the microphone into a live session, its words onto the screen.
+// The view for live speech: sends the microphone to a live session and shows its words.
 
 import { base, eventsToken } from "./api.js";
 import { announce, copy, find, make } from "./dom.js";
@@ -109,7 +109,7 @@ function transcriptLink(id, index, { length }) {
   return make("a", { class: "button", href: `#job/${id}` }, `Transcript and downloads${part}`);
 }
 
-/** The session is another job now: its readers need another link. */
+/** Note that the session continues as another job, whose readers need another link. */
 function goOn() {
   text.newStream();
   if (!find("#speak-shared").hidden) renewLink();
@@ -120,7 +120,7 @@ const renewLink = guarded(problem, async () => {
   announce("The session goes on in a new job. Its live link is another one now.");
 });
 
-/** A link for whoever wants to read along; it opens for an hour, and shows nothing else of this account. */
+/** Make a link with which others can read along for an hour, and see nothing else of this account. */
 async function putLink() {
   const { token } = await eventsToken(session.jobId);
   const link = new URL(`live/${session.jobId}#token=${token}`, base()).href;
@@ -131,7 +131,7 @@ async function putLink() {
 async function share() {
   await putLink();
   find("#speak-shared").hidden = false;
-  find("#speak-link").focus(); // its label says what it is for
+  find("#speak-link").focus(); // screen readers read its label, which explains the link
   find("#speak-link").select();
 }
 
@@ -139,6 +139,6 @@ toggle.addEventListener("click", guarded(problem, () => (microphone ? stop() : s
 find("#speak-share").addEventListener("click", guarded(problem, share));
 find("#speak-copy").addEventListener("click", guarded(problem, () => copy(find("#speak-link").value, "Link")));
 addEventListener("beforeunload", (event) => {
-  if (session) event.preventDefault(); // what is not sent yet would be lost
+  if (session) event.preventDefault(); // audio that is not sent yet would be lost
 });
 show("idle");

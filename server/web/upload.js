@@ -1,4 +1,4 @@
-// The view for files and addresses: audio that is already there, on its way to becoming a job.
+// The view for files and addresses: uploads audio and makes a job of it.
 
 import { Gone, ask, base, getKey, newIdempotencyKey, refusal } from "./api.js";
 import { find, make } from "./dom.js";
@@ -12,10 +12,10 @@ const problem = find("#files-problem");
 const zone = find("#drop");
 const list = find("#uploads");
 
-/** Files that became jobs on this page: their sound can be played beside their words. */
+/** The files of jobs that were made on this page. Their audio can be played with the transcript. */
 export const files = new Map();
 
-/** Send *chosen* one after the other; a single one is followed to its transcript. */
+/** Send the *chosen* files one after the other. For a single file its job is shown. */
 async function upload(chosen) {
   await needKey();
   for (const file of chosen) {
@@ -26,7 +26,7 @@ async function upload(chosen) {
   document.dispatchEvent(new Event("jobs"));
 }
 
-/** One file with its progress and a way out. */
+/** Show one file with its progress and a button to cancel it. */
 async function sendRow(file) {
   const bar = make("progress", { max: 1, value: 0, "aria-label": `Upload of ${file.name}` });
   const said = make("span", { class: "quiet" });
@@ -46,7 +46,7 @@ async function sendRow(file) {
   }
 }
 
-/** The record of the new job. fetch() cannot tell how far an upload is; XMLHttpRequest can. */
+/** Upload and return the record of the new job. XMLHttpRequest is used because fetch() reports no progress. */
 function send(file, { signal, progress }) {
   const form = new FormData();
   const order = { ...orderFrom(find("#files-order")), output_formats: FORMATS.join(","), word_timestamps: "true" };

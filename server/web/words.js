@@ -1,4 +1,4 @@
-// Words on the screen while they come: final ones stay as they are, behind them stands what may still change.
+// Shows live words as they come: final ones stay, and after them are words that may still change.
 
 import { make } from "./dom.js";
 
@@ -10,8 +10,8 @@ export class LiveText {
   #log;
   #paragraph = null;
   #partial = make("span", { class: "partial" });
-  #endedAt = 0; // of the last word, seconds
-  #gap = " "; // between words: not every script has one
+  #endedAt = 0; // the end of the last word, in seconds
+  #gap = " "; // between words; not every script has one
 
   /** *box* shows the words and scrolls with them; *log*, a live region, gets whole segments for screen readers. */
   constructor(box, log = null) {
@@ -26,14 +26,14 @@ export class LiveText {
     this.newStream();
   }
 
-  /** Take an event of a job. Those that are not about words are none of ours. */
+  /** Take an event of a job. Events without words are ignored. */
   hear(event) {
     if (event.type === "word") this.#following(() => this.#word(event));
     else if (event.type === "partial") this.#following(() => this.#partially(event));
     else if (event.type === "segment") this.#segment(event);
   }
 
-  /** What comes next is on another clock, and never continues a paragraph. */
+  /** Begin a new paragraph, because the times of the words to come start anew. */
   newStream() {
     this.#paragraph = null;
     this.#endedAt = 0;
@@ -58,7 +58,7 @@ export class LiveText {
     this.#partial.textContent = text && this.#gap + text;
   }
 
-  /** Where a word that starts at *start* belongs; the partial stands at its end. */
+  /** Return the paragraph of a word that starts at *start*. The partial is at its end. */
   #paragraphAt(start) {
     const paused = start - this.#endedAt > PARAGRAPH_S && this.#paragraph?.querySelector(".final");
     if (this.#paragraph === null || paused) {
@@ -75,7 +75,7 @@ export class LiveText {
     if (this.#log.children.length > LOGGED) this.#log.firstElementChild.remove();
   }
 
-  /** Do *work*, and stay at the end of the text if the reader was there. */
+  /** Do *work*, and scroll to the end of the text if the reader was there. */
   #following(work) {
     const atEnd = this.#box.scrollHeight - this.#box.scrollTop - this.#box.clientHeight < 80;
     work();
@@ -83,7 +83,7 @@ export class LiveText {
   }
 }
 
-/** *partial* when its first word became final as *word*, perhaps another one: the rest stays where it is. */
+/** Return *partial* without its first word, which is now final as *word* or as another one. */
 function withoutFirst(word, partial, spaced) {
   if (spaced) return partial.split(" ").slice(1).join(" ");
   return partial.startsWith(word) ? partial.slice(word.length) : "";

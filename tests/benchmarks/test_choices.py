@@ -1,4 +1,4 @@
-"""The options that all benchmarks share."""
+"""Tests of the options that all benchmarks share."""
 
 import argparse
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_other_folders_take_the_place_of_the_recordings() -> None:
 
 
 def test_a_folder_may_be_named_in_its_own_manifest(tmp_path: Path) -> None:
-    """Then the paths in it are relative to the folder above."""
+    """The paths in it are then relative to the folder above."""
     folder = tmp_path / "human"
     folder.mkdir()
     manifest = (PEOPLE / "manifest.json").read_text().replace('"file": "', '"file": "human/')

@@ -1,4 +1,4 @@
-"""The variants of speech by which recognition is judged: they sound as they should, and their words are known."""
+"""Tests of the variants of speech for the benchmarks: they sound as they should, and their words are known."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -49,14 +49,14 @@ def level_db(samples: np.ndarray) -> float:
 
 
 def octave_db(samples: np.ndarray, low: float) -> float:
-    """Energy between *low* Hz and twice as much."""
+    """Return the energy between *low* Hz and twice that, in decibels."""
     power = np.abs(np.fft.rfft(samples)) ** 2
     hz = np.fft.rfftfreq(len(samples), 1 / RATE)
     return float(10 * np.log10(power[(hz >= low) & (hz < 2 * low)].sum() + 1e-12))
 
 
 def late_s(clean: Samples, variant: Samples, factor: float = 1.0) -> float:
-    """How much later the loudness of *variant* comes than that of *clean*, both at the pace of *clean*."""
+    """Return by how many seconds *variant* is later than *clean*, both at the pace of *clean*."""
     one, other = (np.convolve(np.abs(samples), np.hanning(320), "same")[::16] for samples in (clean, variant))
     other = np.interp(np.arange(len(one)) / factor, np.arange(len(other)), other)
     most = 100  # ms, which is what 16 samples are
@@ -129,7 +129,7 @@ def test_a_click_in_the_room_stays_where_it_is_and_dies_away_in_time() -> None:
     click[4000] = 0.5
     heard = in_a_room([sound(click)], 1)[0].samples
     assert int(np.argmax(np.abs(heard))) == 4000
-    energy = np.cumsum((heard.astype(np.float64) ** 2)[::-1])[::-1]  # what is still to come
+    energy = np.cumsum((heard.astype(np.float64) ** 2)[::-1])[::-1]  # the energy that is still to come
     after = [4000 + round(share * RT60_S * RATE) for share in (0.1, 0.6)]
     assert 10 * np.log10(energy[after[0]] / energy[after[1]]) == pytest.approx(30, abs=2)
 

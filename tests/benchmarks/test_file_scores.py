@@ -1,4 +1,4 @@
-"""The figures of whole files, on answers that are known."""
+"""Tests of the figures of whole files, with known answers."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of live words count, on readers whose every moment is known."""
+"""Tests of the figures of live words, with readers whose every moment is known."""
 
 import pytest
 
@@ -69,13 +69,13 @@ def test_an_utterance_that_comes_all_at_once_lags_by_the_time_since_it_began() -
 
 
 def test_lagging_is_counted_from_a_speaker_who_says_all_words_at_an_even_pace() -> None:
-    """1.4 s for three words: at 0, 0.467 and 0.933 s; final after 0.7, 1.2 and 1.5 s, of which the last ends it."""
+    """Three words in 1.4 s are due at 0, 0.467 and 0.933 s, and are final after 0.7, 1.2 and 1.5 s."""
     scores = scored(Seen(1.7, final=final("one")), Seen(2.2, final=final("two")), Seen(2.5, final=final("three")))
     assert scores.laal == pytest.approx([(0.7 + 1.2 - 1.4 / 3 + 1.5 - 2.8 / 3) / 3])
 
 
 def test_words_that_nobody_said_belong_to_the_utterance_before_them() -> None:
-    """Four words where three were said: the pace is theirs, so that saying more does not look quicker."""
+    """With four words instead of three the pace is that of the four, so that more words do not look faster."""
     scores = scored(
         Seen(1.7, final=final("one")), Seen(2.2, final=final("two")), Seen(2.3, final=final("three")),
         Seen(5.0, final=final("uh", "four")),

@@ -1,4 +1,4 @@
-"""Live words of a real model on real clips, on a clock that gives each model call a tenth of a second."""
+"""Tests of live words of a real model on real clips, with a clock on which each call takes a tenth of a second."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""The pages of figures: made from the results, people first."""
+"""Tests of the pages of figures: they are made from the results, with people first."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_the_front_page_has_one_figure_of_each_of_four_benchmarks(results: dict[
 
 
 def test_the_front_page_says_of_whisper_live_what_was_measured(results: dict[str, dict[str, object]]) -> None:
-    rows = [row for row in results["peers-made"]["systems"] if row["sessions"] == 8]  # type: ignore[index,attr-defined]
+    rows = [row for row in results["peers-made"]["systems"] if row["sessions"] == 8]  # type: ignore[index,attr-defined]  # any JSON
     ours = next(row["commit_s"]["p95"] for row in rows if row["system"] == "scribewire")
     best = min(row["commit_s"]["p95"] for row in rows if row["system"].startswith("whisper-live,"))
     text = " ".join((ROOT / "README.md").read_text().split())

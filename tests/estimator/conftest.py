@@ -1,4 +1,4 @@
-"""The real price table and the real encodings, loaded once."""
+"""Fixtures for the estimator: the real price table and the real encodings, loaded once."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ def estimator() -> Estimator:
 
 @pytest.fixture
 def feed() -> list[dict[str, object]]:
-    """The price table as an operator's file holds it: genai-prices' JSON format, every listed provider in it."""
+    """Return the price table as an operator's file has it: genai-prices' JSON format, with every listed provider."""
     return [_json(provider) for provider in _providers()]
 
 

@@ -1,3 +1,5 @@
+"""Tests of catalog.py: names, prices at any time, the price table's pitfalls, and price files of operators."""
+
 import copy
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -72,7 +74,7 @@ def test_the_default_catalogue_is_the_33_models_in_six_clusters(catalog: Catalog
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_each_default_model_still_resolves_and_has_its_price(catalog: Catalog, name: str) -> None:
-    """Fails when the price table drops or renames a model: then its row must change or go."""
+    """If this fails, the price table has dropped or renamed a model, and its row must be changed or removed."""
     provider, entry = get_snapshot().find_provider_model(name, None, PROVIDER[name], None)
     assert (provider.id, entry.id) == (PROVIDER[name], name)
     model = catalog.find(name)
@@ -213,11 +215,11 @@ def test_the_default_rows_agree_with_the_names(catalog: Catalog) -> None:
     }
 
 
-# --- known prices that nobody here wrote
+# --- prices published by others
 
 
 def test_claude_sonnet_4_5_is_a_cliff_at_200_000(catalog: Catalog) -> None:
-    """Published with genai-prices' own tests."""
+    """The price is in genai-prices' own tests."""
     card = card_of(catalog, "claude-sonnet-4-5")
     assert card.cost(Usage(input=200_000)) == Decimal("0.60")
     assert card.cost(Usage(input=200_001)) == Decimal("1.200006")
@@ -225,19 +227,19 @@ def test_claude_sonnet_4_5_is_a_cliff_at_200_000(catalog: Catalog) -> None:
 
 
 def test_o3_in_batch(catalog: Catalog) -> None:
-    """genai-prices' README: one million tokens each way for five dollars."""
+    """The price is in genai-prices' README: one million tokens each way for five dollars."""
     card = history(catalog, "o3").batch_at(BATCH_KNOWN)
     assert card is not None
     assert card.cost(Usage(input=1_000_000, output=1_000_000)) == Decimal(5)
 
 
 def test_fifteen_tokens_of_gpt_4o(catalog: Catalog) -> None:
-    """From tokencost's tests."""
+    """The price is in tokencost's tests."""
     assert card_of(catalog, "gpt-4o").cost(Usage(input=15)) == Decimal("0.0000375")
 
 
 def test_a_months_bill_of_claude_opus_4_7(catalog: Catalog) -> None:
-    """From a ccusage thread: 148,807 plain, 5,147,194 written, 66,485,717 read, 899,339 out."""
+    """The bill is in a ccusage thread: 148,807 plain, 5,147,194 written, 66,485,717 read, 899,339 out."""
     plain, written, read = 148_807, 5_147_194, 66_485_717
     usage = Usage(input=plain + written + read, cached=read, written=written, output=899_339)
     cost = card_of(catalog, "claude-opus-4-7").cost(usage)
@@ -246,7 +248,7 @@ def test_a_months_bill_of_claude_opus_4_7(catalog: Catalog) -> None:
 
 # --- against genai-prices itself
 
-moments = st.datetimes(datetime(2026, 1, 1), datetime(2027, 6, 30)).map(lambda moment: moment.replace(tzinfo=UTC))  # noqa: DTZ001
+moments = st.datetimes(datetime(2026, 1, 1), datetime(2027, 6, 30)).map(lambda moment: moment.replace(tzinfo=UTC))  # noqa: DTZ001  made aware in the same line
 sizes = st.one_of(
     st.integers(0, 3_000_000),
     st.sampled_from([0, 1, 99_999, 100_000, 100_001, 199_999, 200_000, 200_001, 272_000, 272_001, 512_000, 512_001]),
@@ -283,13 +285,15 @@ def test_own_arithmetic_is_calc_price_for_any_usage_at_any_time(
         price_context={"processing": "batch"} if batch else None,
     )
     prices = history(catalog, name)
-    card = (prices.batch_at(moment) if batch else None) or prices.at(moment)  # theirs falls back without a word
+    card = (prices.batch_at(moment) if batch else None) or prices.at(
+        moment
+    )  # genai-prices would return the standard price instead
     assert card is not None
     assert card.cost(usage) == theirs.total_price
 
 
 def test_own_arithmetic_is_calc_price_for_every_model_of_the_table(catalog: Catalog) -> None:
-    """And where a token price is missing, theirs is an error or counts that side as 0, and ours says unpriced."""
+    """If a token price is missing, genai-prices fails or counts 0, and this catalogue has no price."""
     priced = unpriced = 0
     for provider in get_snapshot().providers:
         for entry in provider.models:
@@ -305,7 +309,7 @@ def test_own_arithmetic_is_calc_price_for_every_model_of_the_table(catalog: Cata
             usage = Usage(input=250_000, cached=100_000, written=50_000, output=7_000)
             ours = card.cost(usage)
             theirs = entry.calc_price(theirs_of(usage), provider, genai_request_timestamp=NOON).total_price
-            assert abs(ours - theirs) <= theirs * Decimal("1e-26"), model.name  # theirs rounds at 28 digits
+            assert abs(ours - theirs) <= theirs * Decimal("1e-26"), model.name  # genai-prices rounds at 28 digits
             priced += 1
     assert priced > 2000
     assert unpriced > 100
@@ -332,7 +336,7 @@ def test_a_model_without_token_prices_has_no_card_though_calc_price_says_zero(ca
 
 
 def test_a_price_for_input_alone_is_no_price(catalog: Catalog) -> None:
-    """An embedding model bills no output; a run of answers priced with it would be too cheap."""
+    """An embedding model has no price for output, so an estimate would be too low."""
     assert history(catalog, "openai/text-embedding-3-small").at(NOON) is None
 
 
@@ -372,7 +376,7 @@ def test_an_announced_price_is_dated_and_used_from_its_day_on(catalog: Catalog) 
 
 
 def test_a_change_counts_only_for_the_hour_that_was_asked_about(catalog: Catalog) -> None:
-    """DeepSeek's off-peak price of August leaves the price of the peak hours as it was."""
+    """DeepSeek's off-peak price of August does not change the price of the peak hours."""
     prices = history(catalog, "deepseek-v4-pro")
     before = datetime(2026, 8, 1, 12, tzinfo=UTC)
     assert prices.next_change(before) == date(2026, 8, 17)

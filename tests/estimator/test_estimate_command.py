@@ -1,3 +1,5 @@
+"""Tests of the estimator's command line."""
+
 import io
 import json
 import subprocess
@@ -12,7 +14,7 @@ from estimator.__main__ import main, short_usd
 
 @dataclass
 class Command:
-    """Runs the command as a shell would, in this process."""
+    """Runs the command in this process, as a shell would."""
 
     monkeypatch: pytest.MonkeyPatch
     capsys: pytest.CaptureFixture[str]

@@ -1,3 +1,5 @@
+"""Tests of whole estimates, from a request to its JSON answer."""
+
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -20,7 +22,7 @@ PROMPT_2000 = "a" + " a" * 1999  # exactly 2,000 o200k tokens
 
 
 def ask(estimator: Estimator, now: datetime = NOON, **members: object) -> dict[str, Any]:
-    """The answer as a client reads it from the wire."""
+    """Return the answer as a client reads it."""
     request = parse_request({"prompt": "Hello, world!", **members})
     return orjson.loads(orjson.dumps(estimator.estimate(request, now=now, estimate_id="est_1")))
 
@@ -200,7 +202,7 @@ def test_costs_grow_strictly_with_turns_and_with_complexity(
     shorter, longer = costs(agent_turns=turns), costs(agent_turns=turns + 1)
     low, high = costs(agent_turns=turns, complexity="low"), costs(agent_turns=turns, complexity="high")
     for a, b in [*zip(shorter, longer, strict=True), *zip(low, shorter, strict=True), *zip(shorter, high, strict=True)]:
-        if b["status"] != "partial":  # where the window ends the run, so does the growth
+        if b["status"] != "partial":  # a run that the window ends does not grow any more
             assert usd(a["cost_usd"]) < usd(b["cost_usd"]), a["model"]
         assert usd(a["multiplied_usd"]) < usd(b["multiplied_usd"]), a["model"]
 
@@ -310,7 +312,7 @@ def test_special_tokens_in_a_prompt_are_text(estimator: Estimator) -> None:
 
 
 def test_a_shorter_run_that_is_never_cached_does_not_put_low_above_expected(estimator: Estimator) -> None:
-    """With 100 tokens more a turn, 781 reach the minimum of 1024 too late; with 250 the third call is cached."""
+    """With 100 tokens more a turn, 781 tokens reach the minimum of 1024 too late; with 250 the third call is cached."""
     asked = {"prompt": "a" + " a" * 780, "agent_turns": 4, "output_tokens": 1, "reasoning": "off", "complexity": "low"}
     row = only(estimator, "gpt-6-astra", **asked)
     assert row["tokens"]["input"]["low"] < row["tokens"]["input"]["expected"]
@@ -404,14 +406,14 @@ def test_each_saving_is_what_asking_that_way_would_cost_less(estimator: Estimato
 
 
 def test_a_cache_that_costs_more_than_it_saves_is_said_so(estimator: Estimator) -> None:
-    """Below its minimum nothing is cached, but writing is billed dearer: two short turns are cheaper without."""
+    """Below the minimum nothing is cached, but writing costs more: two short turns are cheaper without a cache."""
     row = only(estimator, "claude-haiku-4-5", agent_turns=2)
     without = only(estimator, "claude-haiku-4-5", agent_turns=2, cache="off")
     saving = next(one for one in row["cheaper_by"] if one["change"] == "cache_off")
     assert Decimal(saving["saves_usd"]) == usd(row["cost_usd"]) - usd(without["cost_usd"])
 
 
-# --- the rest of the door
+# --- the rest of the interface
 
 
 def test_the_listing_has_every_model_with_prices_source_and_date(estimator: Estimator) -> None:

@@ -1,3 +1,5 @@
+"""Tests of families.py: the bounds of token counts in each tokenizer family."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +8,7 @@ from estimator.families import FAMILIES, TextCount, prompt_tokens
 
 
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 10**7), st.booleans(), st.floats(0, 1))
-def test_bounds_hold_the_point_and_nothing_is_negative(name: str, tokens: int, exact: bool, share: float) -> None:  # noqa: FBT001
+def test_bounds_hold_the_point_and_nothing_is_negative(name: str, tokens: int, exact: bool, share: float) -> None:  # noqa: FBT001  hypothesis fills it
     found = prompt_tokens(FAMILIES[name], TextCount(tokens, exact, share))
     assert 0 <= found.low <= found.expected <= found.high
 

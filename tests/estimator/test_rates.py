@@ -1,3 +1,5 @@
+"""Tests of rates.py: money is exact, and calls are billed by their tier."""
+
 from decimal import Decimal
 from fractions import Fraction
 

@@ -1,3 +1,5 @@
+"""Tests of request.py: every member of a request, its limits, and all faults at once."""
+
 import json
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -12,16 +14,16 @@ from estimator.request import (
     COMPLEXITIES,
     REASONINGS,
     EstimateRequest,
+    Fault,
     InvalidRequest,
-    Problem,
     PromptTooLong,
     parse_query,
     parse_request,
 )
 
 
-def refused(**members: object) -> Problem:
-    """The one problem of a request that is right but for *members*."""
+def refused(**members: object) -> Fault:
+    """Return the only fault of a request that is valid except for *members*."""
     with pytest.raises(InvalidRequest) as caught:
         parse_request({"prompt": "hi", **members})
     (problem,) = caught.value.problems
@@ -78,7 +80,7 @@ def test_a_body_that_is_no_object_is_named_as_such(body: object) -> None:
 def test_a_missing_prompt_is_told_from_one_of_another_type() -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_request({})
-    assert caught.value.problems == (Problem("prompt", "/prompt", "missing", "prompt: is required"),)
+    assert caught.value.problems == (Fault("prompt", "/prompt", "missing", "prompt: is required"),)
     for value in (1, None, ["hi"], {}, True):
         with pytest.raises(InvalidRequest, match="must be a string") as caught:
             parse_request({"prompt": value})
@@ -143,20 +145,20 @@ def test_no_message_holds_the_prompt() -> None:
         parse_request({"prompt": secret, "agent_turns": 0})
     assert secret not in str(caught.value)
     with pytest.raises(PromptTooLong) as long:
-        parse_request({"prompt": secret}, most_prompt_bytes=5)
+        parse_request({"prompt": secret}, max_prompt_bytes=5)
     assert secret not in str(long.value)
 
 
 def test_the_cap_counts_bytes_not_characters() -> None:
-    assert parse_request({"prompt": "é" * 50}, most_prompt_bytes=100).prompt == "é" * 50
+    assert parse_request({"prompt": "é" * 50}, max_prompt_bytes=100).prompt == "é" * 50
     with pytest.raises(PromptTooLong) as caught:
-        parse_request({"prompt": "é" * 51}, most_prompt_bytes=100)
+        parse_request({"prompt": "é" * 51}, max_prompt_bytes=100)
     assert (caught.value.limit, caught.value.actual, caught.value.code) == (100, 102, "prompt_too_long")
 
 
 def test_the_number_of_models_is_the_callers_to_cap() -> None:
     with pytest.raises(InvalidRequest, match="allows 2 ids, got 3"):
-        parse_request({"prompt": "", "models": ["a", "b", "c"]}, most_models=2)
+        parse_request({"prompt": "", "models": ["a", "b", "c"]}, max_models=2)
 
 
 def test_unknown_members_are_kept_for_a_warning_but_not_endlessly() -> None:

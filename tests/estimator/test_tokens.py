@@ -1,3 +1,5 @@
+"""Tests of tokens.py: counts of texts, rank files, and guesses without them."""
+
 import gzip
 import threading
 from importlib import metadata
@@ -26,7 +28,7 @@ def test_the_empty_text_has_no_tokens(counter: TokenCounter) -> None:
 
 
 def test_special_tokens_count_as_the_text_they_are(counter: TokenCounter) -> None:
-    """The engine's encode() raises here; as one token they would be 1."""
+    """encode() of tiktoken raises here, and as one special token the count would be 1."""
     assert counter.count("<|endoftext|>").tokens == 7
     assert counter.count("<|endofprompt|>" * 10, CL100K).tokens > 10
 
@@ -78,7 +80,7 @@ def test_patterns_and_names_are_tiktokens_own(monkeypatch: pytest.MonkeyPatch, n
 
 
 def test_tiktokens_cache_is_read_where_it_left_its_file(tmp_path: Path) -> None:
-    import hashlib  # noqa: PLC0415
+    import hashlib  # noqa: PLC0415  only this test needs it
 
     url = f"https://openaipublic.blob.core.windows.net/encodings/{CL100K}.tiktoken"
     assert _RANKS[CL100K].cached_as == hashlib.sha1(url.encode()).hexdigest()
@@ -88,7 +90,7 @@ def test_tiktokens_cache_is_read_where_it_left_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_the_operators_folder_is_read_plain_or_packed(tmp_path: Path, packed: bool) -> None:  # noqa: FBT001
+def test_the_operators_folder_is_read_plain_or_packed(tmp_path: Path, packed: bool) -> None:  # noqa: FBT001  a parameter of the test
     source = (PUBLISHED / f"{CL100K}.tiktoken.gz").read_bytes()
     target = tmp_path / f"{CL100K}.tiktoken{'.gz' * packed}"
     target.write_bytes(source if packed else gzip.decompress(source))

@@ -1,3 +1,5 @@
+"""Tests of turns.py: the formulas of a run against call-by-call arithmetic."""
+
 from dataclasses import replace
 from decimal import Decimal
 
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from estimator.families import FAMILIES, TextCount, prompt_tokens
 from estimator.rates import RateCard, Rates, Usage, units_per, usd
 from estimator.request import EstimateRequest
-from estimator.turns import Limits, Run, Scenario, Spread, floor_sum, run, scenarios, turns_within
+from estimator.turns import ModelLimits, Run, Scenario, Spread, floor_sum, run, scenarios, turns_within
 
 
 def rates(plain: str, read: str, write: str, out: str) -> Rates:
@@ -21,11 +23,11 @@ PROMPT = TextCount(2000, exact=True, non_ascii_share=0.0)
 
 
 def worked(turns: int, cache: str = "auto", complexity: str = "medium") -> Spread[Run]:
-    """The worked example of the model: gpt-5-mini, 2,000 tokens, framing 7."""
+    """Run the worked example: gpt-5-mini, 2,000 tokens, framing 7."""
     request = EstimateRequest(prompt="", agent_turns=turns, cache=cache, complexity=complexity)
     family = FAMILIES["openai"]
-    ways = scenarios(request, prompt_tokens(family, PROMPT), family, Limits(), reasons=True)
-    return ways.map(lambda way: run(way, GPT_5_MINI, Limits(), turns))
+    ways = scenarios(request, prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=True)
+    return ways.map(lambda way: run(way, GPT_5_MINI, ModelLimits(), turns))
 
 
 def test_the_worked_example_to_the_last_digit() -> None:
@@ -50,11 +52,11 @@ def test_the_worked_example_at_other_lengths(turns: int, cache: str, cost: str) 
 
 
 def test_each_call_of_the_worked_example() -> None:
-    """Five calls are what four are, and the fifth: its numbers are the differences."""
+    """The numbers of the fifth call are the differences between runs of five and of four calls."""
     inputs, cached = [], []
     before = Usage(input=0)
     for turns in range(1, 6):
-        sums = run_of(5, most=turns).usage
+        sums = run_of(5, max_turns=turns).usage
         inputs.append(sums.input - before.input)
         cached.append(sums.cached - before.cached)
         before = sums
@@ -62,15 +64,15 @@ def test_each_call_of_the_worked_example() -> None:
     assert cached == [0, 1846, 2821, 3796, 4772]
 
 
-def run_of(turns: int, *, most: int) -> Run:
+def run_of(turns: int, *, max_turns: int) -> Run:
     family = FAMILIES["openai"]
     request = EstimateRequest(prompt="", agent_turns=turns)
-    way = scenarios(request, prompt_tokens(family, PROMPT), family, Limits(), reasons=True).expected
-    return run(way, GPT_5_MINI, Limits(), turns, most=most)
+    way = scenarios(request, prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=True).expected
+    return run(way, GPT_5_MINI, ModelLimits(), turns, max_turns=max_turns)
 
 
-def by_the_book(way: Scenario, card: RateCard, limits: Limits, turns: int) -> tuple[Usage, Decimal, int | None]:
-    """The model's formulas, one call after the other, in Decimal."""
+def by_the_book(way: Scenario, card: RateCard, limits: ModelLimits, turns: int) -> tuple[Usage, Decimal, int | None]:
+    """Compute the formulas of turns.py one call after the other, in Decimal."""
     caching = way.hit_percent > 0 and turns > 1 and card.reads_cache
     total, usage, before = Decimal(0), Usage(input=0), None
     for turn in range(1, turns + 1):
@@ -96,7 +98,7 @@ def by_the_book(way: Scenario, card: RateCard, limits: Limits, turns: int) -> tu
 prices = st.integers(1, 10**6).map(lambda price: price * 10**18)
 bands = st.builds(Rates, input=prices, cached=prices, written=prices, output=prices, request=prices)
 limits_given = st.builds(
-    Limits,
+    ModelLimits,
     context_window=st.none() | st.integers(1, 400_000),
     max_input=st.none() | st.integers(1, 300_000),
     cache_minimum=st.sampled_from([64, 1024, 4096, 6144]),
@@ -124,7 +126,9 @@ def cards(draw: st.DrawFn) -> RateCard:
 
 @settings(max_examples=400)
 @given(ways_given, cards(), limits_given, st.integers(1, 60))
-def test_the_closed_form_is_the_sum_over_all_calls(way: Scenario, card: RateCard, limits: Limits, turns: int) -> None:
+def test_the_closed_form_is_the_sum_over_all_calls(
+    way: Scenario, card: RateCard, limits: ModelLimits, turns: int
+) -> None:
     usage, total, overflow = by_the_book(way, card, limits, turns)
     found = run(way, card, limits, turns)
     assert found.usage == usage
@@ -139,40 +143,40 @@ def test_floor_sum_is_the_sum_of_the_floors(terms: int, divisor: int, step: int,
 
 
 def test_the_tier_is_picked_for_each_call_alone() -> None:
-    """gpt-6.1-sol: five calls of 60,000 tokens cost $0.60, and $1.20 if they were summed first."""
+    """gpt-6.1-sol: five calls of 60,000 tokens cost $0.60, but $1.20 if their tokens were added first."""
     sol = RateCard(bands=(rates("2", "0.1", "2.5", "10"), rates("4", "0.2", "5", "15")), thresholds=(272_000,))
     call = Scenario(first_input=60_000, visible=0, reasoning=0, growth=0, hit_percent=0)
-    assert run(call, sol, Limits(), 5).cost == Decimal("0.6")
+    assert run(call, sol, ModelLimits(), 5).cost == Decimal("0.6")
     assert sol.cost(Usage(input=300_000)) == Decimal("1.2")
 
 
 def test_the_turn_that_enters_a_higher_tier_is_named() -> None:
     card = RateCard(bands=(rates("1", "1", "1", "1"), rates("2", "2", "2", "2")), thresholds=(3_000,))
     growing = Scenario(first_input=1_000, visible=0, reasoning=0, growth=1_000, hit_percent=0)
-    assert run(growing, card, Limits(), 3).higher_tier_at is None  # 3,000 is not above 3,000
-    assert run(growing, card, Limits(), 9).higher_tier_at == 4
+    assert run(growing, card, ModelLimits(), 3).higher_tier_at is None  # 3,000 is not above 3,000
+    assert run(growing, card, ModelLimits(), 9).higher_tier_at == 4
 
 
 @pytest.mark.parametrize(("tokens", "cached"), [(1_023, 0), (1_024, 942)])
 def test_what_is_shorter_than_the_minimum_is_not_cached(tokens: int, cached: int) -> None:
     way = Scenario(first_input=tokens, visible=0, reasoning=0, growth=0, hit_percent=92)
-    assert run(way, GPT_5_MINI, Limits(), 2).usage.cached == cached
+    assert run(way, GPT_5_MINI, ModelLimits(), 2).usage.cached == cached
 
 
 def test_a_run_is_priced_up_to_the_call_that_no_longer_fits() -> None:
     way = Scenario(first_input=1_000, visible=100, reasoning=0, growth=1_000, hit_percent=0)
-    full = run(way, GPT_5_MINI, Limits(context_window=3_100), 10)
+    full = run(way, GPT_5_MINI, ModelLimits(context_window=3_100), 10)
     assert (full.turns, full.overflow_at) == (3, 4)
-    assert full.cost == run(way, GPT_5_MINI, Limits(), 3).cost
-    assert run(way, GPT_5_MINI, Limits(max_input=2_999), 10).overflow_at == 3
-    assert run(way, GPT_5_MINI, Limits(context_window=1_099), 10).turns == 0
+    assert full.cost == run(way, GPT_5_MINI, ModelLimits(), 3).cost
+    assert run(way, GPT_5_MINI, ModelLimits(max_input=2_999), 10).overflow_at == 3
+    assert run(way, GPT_5_MINI, ModelLimits(context_window=1_099), 10).turns == 0
 
 
 def test_an_answer_is_cut_to_the_models_longest_reasoning_first() -> None:
     family = FAMILIES["openai"]
     request = EstimateRequest(prompt="", complexity="high")
     prompt = prompt_tokens(family, PROMPT)
-    cut = scenarios(request, prompt, family, Limits(max_output=1_500), reasons=True)
+    cut = scenarios(request, prompt, family, ModelLimits(max_output=1_500), reasons=True)
     assert (cut.expected.visible, cut.expected.reasoning) == (1_200, 300)
     assert (cut.high.visible, cut.high.reasoning) == (1_500, 0)
 
@@ -192,37 +196,37 @@ def test_an_answer_is_cut_to_the_models_longest_reasoning_first() -> None:
 def test_reasoning_follows_the_visible_answer(
     visible: int,
     reasoning: str,
-    reasons: bool | None,  # noqa: FBT001
+    reasons: bool | None,  # noqa: FBT001  a column of the table
     spread: tuple[int, int, int],
 ) -> None:
     family = FAMILIES["openai"]
     request = EstimateRequest(prompt="", output_tokens=visible, reasoning=reasoning)
-    ways = scenarios(request, prompt_tokens(family, PROMPT), family, Limits(), reasons=reasons)
+    ways = scenarios(request, prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=reasons)
     assert (ways.low.reasoning, ways.expected.reasoning, ways.high.reasoning) == spread
 
 
 def test_given_output_tokens_replace_the_guess_in_every_scenario() -> None:
     family = FAMILIES["openai"]
     request = EstimateRequest(prompt="", output_tokens=77, system_tokens=1000)
-    ways = scenarios(request, prompt_tokens(family, PROMPT), family, Limits(), reasons=False)
+    ways = scenarios(request, prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=False)
     assert {way.visible for way in (ways.low, ways.expected, ways.high)} == {77}
     assert ways.expected.first_input == 7 + 2000 + 1000
 
 
 def test_reasoning_stays_in_the_context_of_the_high_scenario_alone() -> None:
     family = FAMILIES["openai"]
-    ways = scenarios(EstimateRequest(prompt=""), prompt_tokens(family, PROMPT), family, Limits(), reasons=True)
+    ways = scenarios(EstimateRequest(prompt=""), prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=True)
     assert (ways.low.growth, ways.expected.growth, ways.high.growth) == (400, 1060, 1500 + 2000 + 3400)
 
 
 @settings(max_examples=60)
 @given(ways_given, cards(), limits_given, st.decimals(0, 50, places=6))
 def test_the_budget_buys_the_longest_run_that_costs_no_more(
-    way: Scenario, card: RateCard, limits: Limits, budget: Decimal
+    way: Scenario, card: RateCard, limits: ModelLimits, budget: Decimal
 ) -> None:
     card = replace(
         card, bills_writes=False
-    )  # drawn cards may write below plain input: a longer run could then be cheaper
+    )  # otherwise a card may write the cache below plain input, and a longer run could be cheaper
     fits = turns_within(budget, way, card, limits)
     assert fits == 0 or run(way, card, limits, fits).cost <= budget
     longer = run(way, card, limits, fits + 1)

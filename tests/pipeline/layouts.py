@@ -1,4 +1,4 @@
-"""Whisper models of random weights, laid out like the published ones: their tokens, their features, and nonsense."""
+"""Makes Whisper models with random weights that have the tokens and features of the published ones."""
 
 import json
 from pathlib import Path
@@ -12,12 +12,12 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 WIDTH, HEADS = 32, 2
 LANGUAGES = tuple(
     sorted(_LANGUAGE_CODES, key=lambda code: (code != "en", code == "yue"))
-)  # English first, Cantonese last
+)  # in the order of the published models, from English to Cantonese
 TEXT = {True: 50_257, False: 50_256}  # tokens before <|endoftext|>, in a multilingual model and in an English one
 
 
 def make_model(folder: Path, *, multilingual: bool, languages: int, mels: int, nothing: str) -> None:
-    """Write one that loads like a downloaded model. *nothing* is what its token for silence is called."""
+    """Write a model that loads like a downloaded one. *nothing* is the name of its token for silence."""
     tokenizer = _tokenizer(LANGUAGES[:languages], nothing, multilingual=multilingual)
     tokenizer.save(str(folder / "tokenizer.json"))
     spec = whisper_spec.WhisperSpec(1, HEADS, 1, HEADS)
@@ -34,10 +34,10 @@ def make_model(folder: Path, *, multilingual: bool, languages: int, mels: int, n
 
 
 def _tokenizer(languages: tuple[str, ...], nothing: str, *, multilingual: bool) -> Tokenizer:
-    """All bytes, then words, then the marks, each where it stands in the published models."""
+    """Return a tokenizer with all bytes, then words, then the marks, with the ids of the published models."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = [f"Ġw{number}" for number in range(TEXT[multilingual] - len(alphabet) - multilingual)]
-    nothing_at_all = [""] * multilingual  # CTranslate2 tells multilingual models by it
+    nothing_at_all = [""] * multilingual  # by this token CTranslate2 recognises multilingual models
     vocabulary = {token: number for number, token in enumerate([*alphabet, *words, *nothing_at_all])}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -55,11 +55,11 @@ def _fill(spec: whisper_spec.WhisperSpec, tokens: int, mels: int) -> None:
         return (random.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
 
     def linear(layer: object, out: int, into: int) -> None:
-        layer.weight, layer.bias = weights(out, into), np.zeros(out, np.float32)  # type: ignore[attr-defined]
+        layer.weight, layer.bias = weights(out, into), np.zeros(out, np.float32)  # type: ignore[attr-defined]  # CTranslate2's specs have no types
 
     def norm(layer: object) -> None:
-        layer.gamma = np.ones(WIDTH, np.float32)  # type: ignore[attr-defined]
-        layer.beta = np.zeros(WIDTH, np.float32)  # type: ignore[attr-defined]
+        layer.gamma = np.ones(WIDTH, np.float32)  # type: ignore[attr-defined]  # CTranslate2's specs have no types
+        layer.beta = np.zeros(WIDTH, np.float32)  # type: ignore[attr-defined]  # CTranslate2's specs have no types
 
     encoder, decoder = spec.encoder, spec.decoder
     for convolution, into in ((encoder.conv1, mels), (encoder.conv2, WIDTH)):

@@ -1,4 +1,4 @@
-"""Sounds for the tests of pipeline/ingest: the clips of tests/speech, and any of them in any container and codec."""
+"""Sounds for the tests of pipeline/ingest: the clips of tests/speech in any container and codec."""
 
 import io
 import json
@@ -18,7 +18,7 @@ CLIP = SPEECH / "espeak" / "en_05.flac"
 
 
 def read(path: Path) -> Samples:
-    """The samples of a clip, read by another library than the one under test."""
+    """Return the samples of a clip, read by another library than the one under test."""
     samples, rate = soundfile.read(path, dtype="float32")
     assert rate == RATE
     return samples
@@ -40,7 +40,7 @@ def encoded(
     start_s: float = 0.0,
     film: bool = False,
 ) -> bytes:
-    """*samples* (at RATE) in a container, the same in every channel. *film*: a picture track starts at 0 with them."""
+    """Return *samples* (at RATE) encoded, the same in every channel; with *film* beside a picture track from 0."""
     file = io.BytesIO()
     with av.open(file, "w", format=container) as out:
         picture = out.add_stream("mpeg4", rate=25) if film else None
@@ -61,7 +61,7 @@ def encoded(
 
 
 def film(seconds: float) -> bytes:
-    """An MP4 file with pictures and no sound."""
+    """Return an MP4 file with pictures and no sound."""
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as out:
         out.mux(_pictures(out.add_stream("mpeg4", rate=25), seconds))

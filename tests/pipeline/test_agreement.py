@@ -1,3 +1,5 @@
+"""Tests of agreement.py: which words of successive hypotheses are committed, and that each is committed once."""
+
 from dataclasses import replace
 from itertools import pairwise
 
@@ -5,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.recognition.agreement import Agreement, AgreementOptions, normalised
+from pipeline.recognition.agreement import Agreement, AgreementOptions, normalise
 from pipeline.words import Word
 
 OPTIONS = AgreementOptions(
@@ -125,7 +127,7 @@ def test_nothing_before_a_settled_place_is_committed():
 
 
 def test_lost_alignment_needs_agreement():
-    """Three words on the last tenth of a second say that their times are not to be trusted."""
+    """Three words in the last tenth of a second show that their times are wrong."""
     words = [*said("a b", probability=0.95), *said("c d e", start=3.95, each=0.01, probability=0.95)]
     assert Agreement(OPTIONS).receive(words, until=position(4)) == ()
     agreement = Agreement(OPTIONS)
@@ -144,10 +146,10 @@ def test_a_loop_is_believed_once_until_a_final_says_it_at_the_pace_of_speech():
 
 
 def test_normalised_keeps_letters_and_digits_of_any_script_and_never_nothing():
-    assert normalised("Don't,") == "dont"
-    assert normalised("¿Dónde?") == "dónde"
-    assert normalised("\uff13pm") == "3pm", "a full-width three"
-    assert normalised("…") == "..."
+    assert normalise("Don't,") == "dont"
+    assert normalise("¿Dónde?") == "dónde"
+    assert normalise("\uff13pm") == "3pm", "a full-width three"
+    assert normalise("…") == "..."
 
 
 WORDS = st.lists(
@@ -174,7 +176,7 @@ def test_committed_words_go_forward_in_time_whatever_is_heard(steps):
 
 @given(st.integers(1, 30), st.floats(0.0, 0.15))
 def test_a_concluded_text_is_heard_again_without_repeating_a_word(count, shift):
-    """Times may move by a little and texts may change: what is committed is not committed twice."""
+    """Times may move a little and texts may change, but no word is committed twice."""
     words = said(" ".join(f"w{n}" for n in range(count + 3)))
     agreement = Agreement(OPTIONS)
     agreement.conclude(words[:count], until=words[count - 1].end)
@@ -183,4 +185,4 @@ def test_a_concluded_text_is_heard_again_without_repeating_a_word(count, shift):
         for word in words
     ]
     rest = agreement.conclude(moved, until=moved[-1].end)
-    assert [normalised(word.text) for word in rest] == [word.text for word in words[count:]]
+    assert [normalise(word.text) for word in rest] == [word.text for word in words[count:]]

@@ -1,4 +1,4 @@
-"""Tokens and their frames become words: punctuation, scripts, pauses, and times that never leave the window."""
+"""Tests of alignment.py: words with punctuation, in all scripts, with times that never leave the window."""
 
 from itertools import pairwise
 
@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import RATE, Samples
-from pipeline.recognition.engines.alignment import FRAME, Piece, words_of
+from pipeline.recognition.engines.alignment import ENCODER_FRAME, TextPiece, words_of
 from pipeline.words import Word, written
 
 
 def sound(*parts: tuple[float, float]) -> Samples:
-    """Stretches of (seconds, loudness)."""
+    """Return a sound of stretches (seconds, loudness)."""
     rng = np.random.default_rng(1)
     return np.concatenate(
         [(rng.standard_normal(round(seconds * RATE)) * loudness).astype(np.float32) for seconds, loudness in parts]
@@ -30,10 +30,10 @@ def heard(
     final: bool = True,
     start: int = 0,
 ) -> tuple[Word, ...]:
-    """Words of one token each; *begins_s* has one more entry: where the end token begins."""
+    """Return words of one token each. *begins_s* has one more entry, for the end token."""
     return words_of(
-        [Piece(text, 1) for text in texts],
-        [(token, round(begin * RATE / FRAME)) for token, begin in enumerate(begins_s)],
+        [TextPiece(text, 1) for text in texts],
+        [(token, round(begin * RATE / ENCODER_FRAME)) for token, begin in enumerate(begins_s)],
         probabilities or [0.9] * len(texts),
         samples,
         start=start,
@@ -42,7 +42,7 @@ def heard(
     )
 
 
-STEADY = sound((2.0, 0.1))  # nothing quiet in it: times are the attention's
+STEADY = sound((2.0, 0.1))  # without silence, so the times are those of the attention
 
 
 def texts(words: tuple[Word, ...]) -> list[str]:
@@ -67,16 +67,16 @@ def test_a_mark_never_lowers_the_probability_of_its_word() -> None:
 
 def test_a_words_probability_is_that_of_its_least_probable_token() -> None:
     path = [(0, 0), (1, 10), (2, 20)]
-    (word,) = words_of([Piece(" harbor", 2)], path, [0.9, 0.4], STEADY, start=0, language="en", final=True)
+    (word,) = words_of([TextPiece(" harbor", 2)], path, [0.9, 0.4], STEADY, start=0, language="en", final=True)
     assert word.probability == 0.4
 
 
 def test_silence_heard_before_the_samples_is_no_part_of_the_times() -> None:
     path = [(0, 0), (1, 10), (2, 50)]
-    pieces = [Piece(" yes", 1), Piece(" sir", 1)]
+    pieces = [TextPiece(" yes", 1), TextPiece(" sir", 1)]
     first, second = words_of(pieces, path, [0.9, 0.9], STEADY, start=RATE, lead=800, language="en", final=False)
-    assert (first.start, first.end) == (RATE, RATE + 10 * FRAME - 800)
-    assert (second.start, second.end) == (first.end, RATE + 50 * FRAME - 800)
+    assert (first.start, first.end) == (RATE, RATE + 10 * ENCODER_FRAME - 800)
+    assert (second.start, second.end) == (first.end, RATE + 50 * ENCODER_FRAME - 800)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_word_that_the_attention_stepped_over_gets_a_part_of_its_neighbour() -
 def alignments(draw: st.DrawFn) -> tuple[list[str], list[float], Samples]:
     pieces = draw(st.lists(st.sampled_from([" a", " bc", ",", ".", " ¿", "-d", " &", "的"]), min_size=1, max_size=12))
     steps = draw(st.lists(st.integers(0, 20), min_size=len(pieces) + 1, max_size=len(pieces) + 1))
-    begins = [float(total) * FRAME / RATE for total in np.cumsum(steps)]
+    begins = [float(total) * ENCODER_FRAME / RATE for total in np.cumsum(steps)]
     loudness = draw(st.lists(st.sampled_from([0.0, 0.001, 0.1]), min_size=1, max_size=6))
     return pieces, begins, sound(*[(draw(st.floats(0.01, 1.0)), level) for level in loudness])
 
@@ -145,7 +145,7 @@ def alignments(draw: st.DrawFn) -> tuple[list[str], list[float], Samples]:
 def test_words_are_in_order_inside_the_window_and_no_letter_is_lost(
     case: tuple[list[str], list[float], Samples],
     language: str,
-    final: bool,  # noqa: FBT001
+    final: bool,  # noqa: FBT001  hypothesis fills it
 ) -> None:
     pieces, begins, samples = case
     words = heard(pieces, begins, samples, language=language, final=final, start=500)

@@ -1,4 +1,4 @@
-"""Chunks -> Transcript: all of them, each once, nothing outside the recording."""
+"""Tests of assemble.py: a Transcript has all chunks, each once, and nothing outside the recording."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""A file becomes chunks that depend on its audio alone, so that who was stopped goes on where he was."""
+"""Tests of batch.py: chunks of a file depend on its audio alone, so that a stopped job can continue."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,12 +25,12 @@ MINUTES = 4
 
 
 class Small(ScriptedEngine):
-    most = 2
+    max_batch = 2
 
 
 @dataclass
 class Recognition:
-    """A scheduler that answers while it is open, and notes what it was asked."""
+    """A scheduler that answers while it is open, and counts its requests."""
 
     scheduler: Scheduler
     asked: int = 0
@@ -38,13 +38,13 @@ class Recognition:
     most: int = 0
     languages: list[int] = field(default_factory=list)
     open: asyncio.Event = field(default_factory=asyncio.Event)
-    full: asyncio.Event = field(default_factory=asyncio.Event)  # as much waits as may
+    full: asyncio.Event = field(default_factory=asyncio.Event)  # set when the most requests wait
 
     async def hear(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> Heard:
         self.asked += 1
         self.waiting += 1
         self.most = max(self.most, self.waiting)
-        if self.waiting == BATCHES_AHEAD * Small.most:
+        if self.waiting == BATCHES_AHEAD * Small.max_batch:
             self.full.set()
         try:
             await self.open.wait()
@@ -66,7 +66,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cut_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A WAV file whose header promises twice as much; it ends where a decode job does."""
+    """Return a WAV file whose header states twice its length. It ends at the end of a decode job."""
     path = tmp_path_factory.mktemp("files") / "cut.wav"
     soundfile.write(path, np.zeros(MINUTES * 60 * RATE, np.int16), RATE)
     data = path.read_bytes()
@@ -75,7 +75,7 @@ def cut_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def use(body: Callable[[Batch, Recognition], object], *, held: bool = False) -> None:
-    """Run *body* with a batch whose model answers at once, or, *held*, once the recognition is opened."""
+    """Run *body* with a batch whose model answers at once; if *held*, only after recognition.open is set."""
 
     async def main() -> None:
         recognition = Recognition(Scheduler(Small()))
@@ -83,7 +83,7 @@ def use(body: Callable[[Batch, Recognition], object], *, held: bool = False) -> 
             recognition.open.set()
         with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
             batch = Batch(engine=Small(), recognition=recognition, voice=None, isolation=isolation, threads=threads)
-            await body(batch, recognition)  # type: ignore[misc]
+            await body(batch, recognition)  # type: ignore[misc]  # any coroutine
         recognition.scheduler.close()
 
     asyncio.run(main())
@@ -132,11 +132,11 @@ def test_a_file_has_at_most_two_batches_in_the_schedulers_hands(whole: Path) -> 
     async def body(batch: Batch, recognition: Recognition) -> None:
         making = asyncio.create_task(chunks_of(batch, whole, language="en"))
         await recognition.full.wait()
-        await asyncio.sleep(0.2)  # for what should not come
-        assert recognition.asked == BATCHES_AHEAD * Small.most
+        await asyncio.sleep(0.2)  # time for what should not happen
+        assert recognition.asked == BATCHES_AHEAD * Small.max_batch
         recognition.open.set()
         await making
-        assert (recognition.asked, recognition.most) == (2 * MINUTES, BATCHES_AHEAD * Small.most)
+        assert (recognition.asked, recognition.most) == (2 * MINUTES, BATCHES_AHEAD * Small.max_batch)
 
     use(body, held=True)
 

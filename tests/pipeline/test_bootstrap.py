@@ -1,4 +1,4 @@
-"""What is set up for CTranslate2, seen from inside a process of its own, and how its threads are treated."""
+"""Tests of bootstrap.py in separate processes: what it sets up for CTranslate2, and the priority of its threads."""
 
 import os
 import platform
@@ -10,9 +10,9 @@ import pytest
 
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.bootstrap import (
-    MOST_REPLICAS,
-    MOST_THREADS,
-    polite_threads,
+    MAX_REPLICAS,
+    MAX_THREADS,
+    lower_thread_priority,
     replica_count,
     thread_count,
 )
@@ -39,7 +39,7 @@ def test_what_the_user_chose_is_left() -> None:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator is set up")
 def test_large_buffers_come_from_memory_that_is_kept() -> None:
-    """Not from a mapping of their own, which would be given back and faulted in again at every call."""
+    """A mapping of its own would be returned and faulted in again in every call."""
     mapped = (
         "import ctypes\n"
         "libc = ctypes.CDLL(None)\n"
@@ -61,13 +61,13 @@ def test_preparing_again_does_nothing_more() -> None:
         ((1, 99), 75, 1, 1),
         ((2, 99), 75, 1, 2),
         ((4, 99), 145, 1, 4),
-        ((16, 99), 75, 1, MOST_REPLICAS),
+        ((16, 99), 75, 1, MAX_REPLICAS),
         ((2, 99), 484, 1, 2),
         ((6, 99), 484, 2, 3),
         ((4, 99), 1530, 3, 1),
         ((16, 99), 1530, 4, 4),
         ((6, 99), 3090, 5, 1),
-        ((64, 99), 3090, MOST_THREADS, MOST_REPLICAS),
+        ((64, 99), 3090, MAX_THREADS, MAX_REPLICAS),
         ((64, 3), 3090, 2, 1),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_thread_of_python_is_never_slowed() -> None:
         if sys.platform == "linux":
             levels.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
-    with polite_threads():
+    with lower_thread_priority():
         thread = threading.Thread(target=work)
         thread.start()
     stop.set()

@@ -1,4 +1,4 @@
-"""Speech without words: what is found, and what is left alone."""
+"""Tests of coverage.py: which speech without words is found, and which is left alone."""
 
 from hypothesis import given
 from hypothesis import strategies as st

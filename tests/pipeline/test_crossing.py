@@ -1,3 +1,5 @@
+"""Tests of crossing.py: messages between server and decoder survive the way, and broken ones are refused."""
+
 import numpy as np
 import orjson
 import pytest
@@ -8,13 +10,13 @@ from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, NoAudioStrea
 from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.crossing import (
     HEAD,
-    MOST_BYTES,
+    MAX_BYTES,
+    DecodeOrder,
     Done,
     Failed,
     Garbled,
     Message,
     Opened,
-    Order,
     length_of,
     packed,
     unpacked,
@@ -57,15 +59,15 @@ def test_the_length_error_arrives_with_its_numbers() -> None:
 
 
 def test_orders_are_read_as_written() -> None:
-    for limits in (DecodeLimits(), DecodeLimits(longest_s=1800.5, most_channels=2)):
-        order = Order(limits=limits, live=True, stall_s=0.5)
-        assert Order.read(orjson.loads(order.written())["start"]) == order
+    for limits in (DecodeLimits(), DecodeLimits(longest_s=1800.5, max_channels=2)):
+        order = DecodeOrder(limits=limits, live=True, stall_s=0.5)
+        assert DecodeOrder.read(orjson.loads(order.written())["start"]) == order
 
 
 @given(head=st.binary(min_size=HEAD.size, max_size=HEAD.size))
 def test_a_head_that_promises_too_much_is_garbled(head: bytes) -> None:
     kind, length = HEAD.unpack(head)
-    if kind in (b"O", b"S", b"D", b"F") and length <= MOST_BYTES:
+    if kind in (b"O", b"S", b"D", b"F") and length <= MAX_BYTES:
         assert length_of(head) == (kind, length)
     else:
         with pytest.raises(Garbled):

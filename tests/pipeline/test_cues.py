@@ -1,4 +1,4 @@
-"""Subtitles: every word once, in order, on a screen of two lines that nobody has to hurry to read."""
+"""Tests of cues.py: every word is shown once, in order, in two lines that can be read in time."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ MS = RATE // 1000
 
 
 def spoken(text: str, *, start_ms: int = 0, ms_per_letter: int = 70, gap_ms: int = 50) -> list[Word]:
-    """The words of *text* at an even pace."""
+    """Return the words of *text* at an even pace."""
     words = []
     for token in text.split():
         end_ms = start_ms + len(token) * ms_per_letter
@@ -53,7 +53,7 @@ TEXT = st.text(
 
 @st.composite
 def heard(draw: st.DrawFn) -> list[Word]:
-    """Words in the order of their starts, as any recogniser may time them: overlapping, without length, far apart."""
+    """Make words in the order of their starts, with any times: overlapping, without length, far apart."""
     words = []
     start = 0
     for text, spaced in draw(st.lists(st.tuples(TEXT, st.booleans()), max_size=40)):
@@ -83,7 +83,7 @@ def test_cues_never_overlap_and_never_go_back(words):
 @given(heard())
 def test_no_letter_is_lost_added_or_moved(words):
     def letters(text: str) -> str:
-        # Dashes are left out because "-->" has to lose one; what cannot be written is white or a control character.
+        # Without dashes, because "-->" must lose one, and without control characters, which cannot be written.
         return "".join(c for c in text if not (c == "-" or c.isspace() or c < " " or "\x7f" <= c <= "\x9f"))
 
     assert letters(texts(cues(words, 3600 * RATE))) == letters("".join(word.text for word in words))
@@ -118,7 +118,7 @@ def test_a_cue_is_shown_past_its_last_word_only_while_the_recording_lasts(words,
     last = max((word.end for word in words), default=0)
     duration = last + more
     found = cues(words, duration)
-    bumped = len(words)  # words at one instant get a millisecond each
+    bumped = len(words)  # words with equal times get a millisecond each
     assert all(cue.end_ms <= milliseconds(duration) + bumped for cue in found)
 
 

@@ -1,3 +1,5 @@
+"""Tests of decode.py: any container and codec gives the right samples, and broken files a named error."""
+
 import io
 import os
 import shutil
@@ -25,7 +27,7 @@ from pipeline.errors import (
     PipelineError,
     UndecodableAudio,
 )
-from pipeline.ingest.containers import DEMUXERS, FORMATS, DecodeLimits, Probe
+from pipeline.ingest.containers import DEMUXERS, INPUT_FORMATS, DecodeLimits, Probe
 from pipeline.ingest.decode import FILLED, SKIPPED, TRUNCATED, missing_demuxers, recording
 from tests.pipeline.sounds import CLIP, encoded, film, read, tone
 
@@ -49,7 +51,7 @@ def refusal(data: bytes, limits: DecodeLimits = ANY) -> type[PipelineError]:
 
 
 def wav(data: bytes, *, rate: int = RATE, channels: int = 1, kind: int = 1, bits: int = 16) -> bytes:
-    """A WAV file with any header, also one that no encoder would write."""
+    """Return a WAV file with any header, even one that no encoder would write."""
     frame = channels * bits // 8
     head = struct.pack(
         "<4sIHHIIHH4sI", b"fmt ", 16, kind, channels, rate, rate * frame, frame, bits, b"data", len(data)
@@ -58,13 +60,13 @@ def wav(data: bytes, *, rate: int = RATE, channels: int = 1, kind: int = 1, bits
 
 
 def envelope(samples: Samples) -> Samples:
-    """Loudness in steps of 10 ms."""
+    """Return the loudness in steps of 10 ms."""
     steps = len(samples) // 160
     return np.sqrt(np.mean(np.square(samples[: steps * 160]).reshape(steps, 160), axis=1))
 
 
 def likeness(samples: Samples, original: Samples, lag: int) -> float:
-    """Correlation of the two envelopes when the first is *lag* steps of 10 ms late."""
+    """Return the correlation of both envelopes if the first is *lag* steps of 10 ms late."""
     one, other = envelope(samples)[max(lag, 0) :], envelope(original)[max(-lag, 0) :]
     length = min(len(one), len(other))
     return float(np.corrcoef(one[:length], other[:length])[0, 1])
@@ -77,7 +79,7 @@ def clip() -> Samples:
 
 Made: TypeAlias = tuple[str, str, int, str, int]
 
-LOSSLESS = [  # container, codec, sample format where the encoder's own choice is not exact
+LOSSLESS = [  # container, codec, and the sample format if the encoder's own choice is not exact
     ("wav", "pcm_s16le", None),
     ("wav", "pcm_s24le", None),
     ("wav", "pcm_f32le", None),
@@ -95,7 +97,7 @@ LOSSLESS = [  # container, codec, sample format where the encoder's own choice i
     ("wv", "wavpack", "s16p"),
 ]
 
-LOSSY = [  # container, codec, rate, layout, ms of the encoder's delay and padding that the container has no note of
+LOSSY = [  # container, codec, rate, layout, ms of the encoder's delay and padding if the container does not record it
     ("mp3", "libmp3lame", 44100, "stereo", 0),
     ("mp2", "mp2", 48000, "mono", 60),
     ("wav", "pcm_mulaw", 8000, "mono", 0),
@@ -134,7 +136,7 @@ LOSSY = [  # container, codec, rate, layout, ms of the encoder's delay and paddi
 
 
 def test_there_are_48_extensions_and_the_installed_ffmpeg_reads_each_of_them() -> None:
-    assert len(FORMATS) == len({kind.extension for kind in FORMATS}) == 48
+    assert len(INPUT_FORMATS) == len({kind.extension for kind in INPUT_FORMATS}) == 48
     assert missing_demuxers() == []
     for demuxer in DEMUXERS:
         assert av.ContainerFormat(demuxer, "r").is_input
@@ -154,7 +156,7 @@ def test_a_lossless_file_gives_every_sample(
 
 @pytest.mark.parametrize("made", LOSSY, ids=lambda made: f"{made[0]}-{made[1]}")
 def test_a_lossy_file_gives_the_same_sound_at_the_same_time(clip: Samples, made: Made) -> None:
-    """Where the container keeps no record of what the encoder put around the sound, that comes out too."""
+    """If the container does not record the encoder's padding, the padding is part of the result."""
     container, codec, rate, layout, extra_ms = made
     bit_rate = 128_000 if codec.startswith("wma") else None
     samples, notes = decoded(encoded(clip, container, codec, rate=rate, layout=layout, bit_rate=bit_rate))
@@ -212,7 +214,7 @@ def test_samples_that_are_no_numbers_or_out_of_range_are_made_harmless() -> None
 
 
 def test_frames_may_change_rate_and_layout_on_the_way(clip: Samples) -> None:
-    """Two MP3 files in one: what a radio recorder, or a careless join, leaves."""
+    """Two MP3 files in one, as radio recorders and simple joins make them."""
     first = encoded(clip, "mp3", "libmp3lame", rate=44100, layout="stereo")
     second = encoded(clip, "mp3", "libmp3lame", rate=22050)
     samples, _ = decoded(first + second)
@@ -277,7 +279,7 @@ def test_a_file_that_is_cut_off_gives_what_it_holds_and_says_so(container: str, 
 
 def test_a_stream_that_was_piped_states_no_length_and_is_not_called_cut_off(clip: Samples) -> None:
     whole = encoded(clip, "wav", "pcm_s16le")
-    for size in (b"\xff\xff\xff\xff", b"\x24\xf0\xff\x7f"):  # ffmpeg's and sox's way to say that they do not know
+    for size in (b"\xff\xff\xff\xff", b"\x24\xf0\xff\x7f"):  # with which ffmpeg and sox say that the size is unknown
         piped = whole[:4] + size + whole[8:]
         samples, notes = decoded(piped)
         assert (len(samples), notes) == (len(clip), ())
@@ -345,7 +347,7 @@ def test_more_channels_streams_or_rate_than_allowed_are_refused() -> None:
     assert refusal(wav(bytes(96_000), rate=768_000)) is InvalidAudio
     assert refusal(wav(bytes(96_000), rate=1)) is InvalidAudio  # would grow 16,000-fold
     tracks = encoded(tone(1.0), "matroska", "pcm_s16le", film=True)
-    assert refusal(tracks, DecodeLimits(most_streams=1)) is InvalidAudio
+    assert refusal(tracks, DecodeLimits(max_streams=1)) is InvalidAudio
 
 
 def test_the_probe_says_what_the_header_does(clip: Samples) -> None:
@@ -357,14 +359,14 @@ def test_the_probe_says_what_the_header_does(clip: Samples) -> None:
     assert probed(encoded(clip, "mp3", "libmp3lame")).duration_stated
     adts = probed(encoded(clip, "adts", "aac"))
     assert adts.duration_s is not None
-    assert not adts.duration_stated  # extrapolated from a bit rate: no ground to refuse a file
+    assert not adts.duration_stated  # guessed from a bit rate, so it is no reason to refuse a file
     with_film = probed(encoded(clip, "matroska", "libopus", rate=48000, film=True))
     assert with_film.duration_s == pytest.approx(len(clip) / RATE, abs=0.1)
     assert not with_film.duration_stated
 
 
 def test_a_file_that_points_far_beyond_its_end_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    """The operating system refuses such a seek; an exception in the middle of FFmpeg's reading would be our fault."""
+    """The operating system refuses such a seek. That must not raise an exception inside FFmpeg's reading."""
     data = encoded(tone(1.0), "w64", "pcm_s16le")
     start = data.index(b"data")
     path = tmp_path / "sound"
@@ -400,7 +402,7 @@ def test_tags_in_any_bytes_do_not_disturb() -> None:
     ],
 )
 def test_a_growing_stream_is_heard_while_it_grows(clip: Samples, container: str, codec: str) -> None:
-    """Half of the bytes are there and the writer pauses: what they hold is out, all but the last moment."""
+    """When half of the bytes have come and the writer pauses, nearly all of their audio is decoded."""
     data = encoded(clip, container, codec, rate=48000, layout="stereo")
     inner, outer = os.pipe()
     more, first, rest = threading.Event(), [], []

@@ -1,4 +1,4 @@
-"""Where a model is computed: on a GPU only where there are one and CUDA's libraries."""
+"""Tests of the choice of device: a GPU is used only if there are one and CUDA's libraries."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The four files: what they look like to the byte, and that they say the same."""
+"""Tests of formats.py: the exact bytes of the four output files, and that all have the same words."""
 
 import re
 from html import unescape
@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from pipeline.audio import RATE, seconds
 from pipeline.documents.cues import cues, milliseconds
-from pipeline.documents.formats import FORMATS, Heading, srt, txt, vtt
+from pipeline.documents.formats import OUTPUT_FORMATS, Heading, srt, txt, vtt
 from pipeline.documents.schema import service_v1_schema
 from pipeline.words import Segment, Transcript, Word
 
@@ -95,7 +95,7 @@ GOLDEN_JSON = {
 
 
 def render(name: str, transcript: Transcript, heading: Heading = HEADING) -> bytes:
-    return FORMATS[name].render(transcript, heading)
+    return OUTPUT_FORMATS[name].render(transcript, heading)
 
 
 def test_srt_to_the_byte():
@@ -141,7 +141,7 @@ def test_a_silent_file_is_empty_in_every_format():
 
 
 def test_every_format_names_its_type_and_extension():
-    assert {name: (kind.media_type, kind.extension) for name, kind in FORMATS.items()} == {
+    assert {name: (kind.media_type, kind.extension) for name, kind in OUTPUT_FORMATS.items()} == {
         "json": ("application/json", "json"),
         "srt": ("application/x-subrip; charset=utf-8", "srt"),
         "vtt": ("text/vtt; charset=utf-8", "vtt"),
@@ -164,7 +164,7 @@ def test_the_schema_refuses_what_is_not_service_v1(member, value):
     assert not SCHEMA.is_valid({**GOLDEN_JSON, member: value})
 
 
-# What holds for every transcript
+# For every transcript
 
 WORD_TEXT = st.text(
     st.one_of(st.sampled_from("ab.,?-><&"), st.characters(exclude_categories=["C", "Z"])), min_size=1, max_size=30
@@ -173,7 +173,7 @@ WORD_TEXT = st.text(
 
 @st.composite
 def transcripts(draw: st.DrawFn) -> Transcript:
-    """Transcripts in the shape assemble() promises: words in order, inside the duration."""
+    """Make transcripts as assemble() returns them: words in order, inside the duration."""
     segments = []
     start = end = 0
     for texts in draw(st.lists(st.lists(WORD_TEXT, min_size=1, max_size=12), max_size=5)):
@@ -195,7 +195,7 @@ def clock_ms(text: str) -> int:
 
 
 def parsed_srt(data: bytes) -> list[tuple[int, int, str]]:
-    """What a player reads: blocks apart by a blank line, a counter, a time line, text."""
+    """Read SRT as players do: blocks with a counter, a line of times and text, separated by blank lines."""
     blocks = [block for block in data.decode().split("\n\n") if block]
     read = []
     for number, block in enumerate(blocks, start=1):
@@ -244,7 +244,7 @@ def test_all_four_files_hold_the_same_words(transcript):
 @settings(max_examples=200)
 @given(transcripts())
 def test_every_word_is_on_the_screen_when_it_begins(transcript):
-    """To the millisecond, but for cues pushed apart because many words share one instant."""
+    """Exact to the millisecond, except for words with equal times, whose cues are moved apart."""
     said = [(milliseconds(word.start), word.text) for word in transcript.words]
     for start_ms, end_ms, text in parsed_srt(srt(transcript)):
         shown, said = said[: len(text.split())], said[len(text.split()) :]

@@ -1,3 +1,5 @@
+"""Tests of framer.py: samples in pieces of any size become the same windows."""
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

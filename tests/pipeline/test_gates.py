@@ -1,3 +1,5 @@
+"""Tests of gates.py: which answers count as no speech or as repetition, and what is left of repeated text."""
+
 import pytest
 
 from pipeline.recognition.engines.gates import compression_ratio, failed_gate, without_echo

@@ -1,4 +1,4 @@
-"""Downloads: from a hub that answers, is silent, or does not know the model."""
+"""Tests of downloads: from a hub that answers, one that is silent, and one that does not know the model."""
 
 import logging
 import socket
@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import hub as hubs
-from pipeline.recognition.engines.hub import Download, cached
+from pipeline.recognition.engines.hub import ModelDownload, find_cached
 from tests.hubs import hub, put_into_cache
 
 REPOSITORY = "somebody/whisper-of-mine"
@@ -31,29 +31,29 @@ def _hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def downloaded(cache_dir: Path, repository: str = REPOSITORY, *, wait_s: float = 60.0) -> Path:
-    return Download(model="mine", repository=repository, cache_dir=cache_dir, wait_s=wait_s).run()
+    return ModelDownload(model="mine", repository=repository, cache_dir=cache_dir, wait_s=wait_s).run()
 
 
 def test_a_download_lands_in_the_cache_and_is_found_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert cached(REPOSITORY, tmp_path) is None
+    assert find_cached(REPOSITORY, tmp_path) is None
     with caplog.at_level(logging.INFO, logger=hubs.__name__):
         folder = downloaded(tmp_path)
     assert {path.name for path in folder.iterdir()} == set(FILES) - {"README.md"}
     assert (folder / "model.bin").read_bytes() == FILES["model.bin"]
     assert "downloading Whisper model" in caplog.messages
-    assert cached(REPOSITORY, tmp_path) == folder
+    assert find_cached(REPOSITORY, tmp_path) == folder
 
 
 @pytest.mark.parametrize("missing", ["model.bin", "tokenizer.json"])
 def test_a_download_that_broke_off_is_not_taken_for_a_model(tmp_path: Path, missing: str) -> None:
     put_into_cache(tmp_path, REPOSITORY, {name: data for name, data in FILES.items() if name != missing})
-    assert cached(REPOSITORY, tmp_path) is None
+    assert find_cached(REPOSITORY, tmp_path) is None
     assert (downloaded(tmp_path) / missing).read_bytes() == FILES[missing]
 
 
 def test_whoever_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    Download(
+    ModelDownload(
         model="mine",
         repository=REPOSITORY,
         cache_dir=tmp_path,
@@ -67,13 +67,13 @@ def test_whoever_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
 
 
 def test_a_download_that_takes_too_long_says_how_far_it_came(tmp_path: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="came in time; starting again goes on from there"):
+    with pytest.raises(ModelUnavailable, match="came in time; the next attempt continues from there"):
         downloaded(tmp_path, wait_s=0.0)
 
 
 @pytest.mark.parametrize("repository", ["somebody/else", "some body/else"])
 def test_a_model_that_the_hub_does_not_have_is_refused(tmp_path: Path, repository: str) -> None:
-    assert cached(repository, tmp_path) is None
+    assert find_cached(repository, tmp_path) is None
     with pytest.raises(ModelUnavailable, match="could not be downloaded"):
         downloaded(tmp_path, repository)
 

@@ -1,3 +1,5 @@
+"""Tests of isolation.py with real processes: limits, hanging and crashing decoders, damaged files, memory."""
+
 import asyncio
 import errno
 import os
@@ -45,7 +47,7 @@ def isolation() -> Iterator[Isolation]:
 
 @pytest.fixture(scope="module")
 def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A minute of speech: far more than the pipe holds."""
+    """Return a minute of speech, far more than the pipe holds."""
     path = tmp_path_factory.mktemp("sounds") / "long"
     path.write_bytes(encoded(np.tile(read(CLIP), 5), "flac", "flac"))
     return path
@@ -147,7 +149,7 @@ def test_a_decoder_that_stands_still_is_ended(isolation: Isolation, long_file: P
 
 
 def test_a_reader_that_takes_its_time_is_no_stall(long_file: Path) -> None:
-    """The watch runs only while audio is waited for."""
+    """Time counts only while the server waits for audio."""
     with Isolation(stall_s=2.0) as isolation, isolation.decoding(long_file, HALF_AN_HOUR) as audio:
         chunks = iter(audio)
         heard = len(next(chunks))
@@ -156,7 +158,7 @@ def test_a_reader_that_takes_its_time_is_no_stall(long_file: Path) -> None:
 
 
 def test_a_decoder_that_turns_in_circles_is_ended_also_in_a_live_stream(tmp_path: Path) -> None:
-    """Some FLAC and then zeros for ever: the decoder looks for a frame as long as there are bytes."""
+    """Some FLAC and then endless zeros: the decoder looks for a frame as long as bytes come."""
     beginning = encoded(read(CLIP), "flac", "flac")[:20_000]
     endless = tmp_path / "endless"
     endless.write_bytes(beginning)
@@ -232,7 +234,7 @@ def test_when_the_forking_process_dies_its_decoders_do_and_the_next_file_gets_a_
 
 
 def test_where_no_process_can_be_had_the_answer_says_so_and_nothing_is_left_open() -> None:
-    """The limit of processes does not bind root, so the forking process is given a fork that fails."""
+    """Limits of processes do not apply to root, so the forking process gets a fork() that fails."""
     script = """
         import errno, os, socket, sys
         from pipeline.ingest import cell
@@ -298,14 +300,14 @@ def test_many_threads_decode_at_once_beside_a_running_event_loop(isolation: Isol
 
 
 def test_a_confined_process_can_open_and_write_nothing(tmp_path: Path) -> None:
-    """What a decoder could do if a file took it over: no file, no connection, no growing of a file it holds."""
+    """If a file takes control of the decoder, it can open no file or connection, and write to none."""
     script = """
         import os, resource, socket, sys
         from pipeline.ingest import cell
         from pipeline.ingest.containers import DecodeLimits
-        from pipeline.ingest.crossing import Order
+        from pipeline.ingest.crossing import DecodeOrder
         held = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
-        cell._confine(Order(limits=DecodeLimits(longest_s=10), live=False, stall_s=1), os.getppid())
+        cell._confine(DecodeOrder(limits=DecodeLimits(longest_s=10), live=False, stall_s=1), os.getppid())
         for attempt in (lambda: open("/etc/hostname"), lambda: socket.socket(), lambda: os.pipe(),
                         lambda: os.write(held, b"x")):
             try:
@@ -357,7 +359,7 @@ KINDS = [
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
-    """Some bytes changed, most of them in the header, and sometimes the end cut off."""
+    """Change some bytes, most of them in the header, and sometimes cut the end off."""
     broken = bytearray(data)
     for _ in range(chance.choice((1, 3, 10, 100))):
         place = chance.randrange(min(len(broken), chance.choice((64, 400, len(broken)))))
@@ -369,7 +371,7 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
 def test_a_damaged_file_is_heard_or_refused_and_nothing_else(
     isolation: Isolation, tmp_path: Path, container: str, codec: str
 ) -> None:
-    """Never a fault of ours: of 6,000 files damaged like this, one in a hundred found one when this was written."""
+    """No damaged file may cause an internal error. When this was written, one in a hundred did."""
     data = encoded(read(CLIP)[: 2 * RATE], container, codec, rate=48000)
     chance, path = random.Random(container), tmp_path / "damaged"
     for _ in range(8):
@@ -382,7 +384,7 @@ def test_a_damaged_file_is_heard_or_refused_and_nothing_else(
 
 
 def test_a_film_with_its_pictures_and_subtitles_finds_everything_loaded(isolation: Isolation, tmp_path: Path) -> None:
-    """A confined process cannot load what PyAV loads only when it meets it."""
+    """A confined process cannot load the modules that PyAV loads at the first film or subtitle."""
     path = tmp_path / "film"
     path.write_bytes(encoded(read(CLIP), "matroska", "aac", rate=48000, film=True))
     assert isolation.probe(path, HALF_AN_HOUR).codec == "aac"
@@ -396,7 +398,7 @@ import resource, sys
 from pathlib import Path
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.packing import Job
+from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
 
 def loud(windows):
@@ -413,14 +415,14 @@ def chunks(audio):
 
 peaks = []
 with Isolation() as isolation, isolation.decoding(Path(sys.argv[1]), DecodeLimits(longest_s=7200)) as audio:
-    jobs = sum(isinstance(item, Job) for item in speech_jobs(chunks(audio), loud))
+    jobs = sum(isinstance(item, DecodeJob) for item in speech_jobs(chunks(audio), loud))
     print(peaks[-1], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, jobs)
 """
 
 
 @needs_proc
 def test_an_hour_takes_no_more_memory_than_five_minutes(tmp_path: Path) -> None:
-    """Peak resident memory of the decoding process and of the one that packs its audio into jobs."""
+    """Compares the peak memory of the decoding process and of the one that packs its audio into jobs."""
     minute = np.concatenate([read(CLIP), np.zeros(60 * RATE - len(read(CLIP)), np.float32)])
     found = []
     for minutes in (5, 60):

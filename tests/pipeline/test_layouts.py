@@ -1,4 +1,4 @@
-"""The engine on models laid out like each kind of published Whisper: English only, 99 languages, 100 with 128 mels."""
+"""Tests of the engine on models with the layouts of all published ones: English only, 99 and 100 languages."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,14 +14,14 @@ from tests.pipeline.layouts import make_model
 from tests.pipeline.sounds import SPEECH, read
 
 bootstrap.prepare()
-from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  (after prepare(), as load() does)
+from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  after prepare(), as in load.py
 
 
 @dataclass(frozen=True)
 class Layout:
     name: str
     multilingual: bool
-    languages: int  # that have a token, also in a model that knows only one
+    languages: int  # with a token, even in a model of one language
     mels: int
     nothing: str
 
@@ -35,7 +35,7 @@ LAYOUTS = [
 
 @pytest.fixture(scope="module", params=LAYOUTS, ids=lambda layout: layout.name)
 def layout(request: pytest.FixtureRequest) -> Layout:
-    return request.param  # type: ignore[no-any-return]
+    return request.param  # type: ignore[no-any-return]  # pytest gives Any
 
 
 @pytest.fixture(scope="module")

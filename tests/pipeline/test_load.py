@@ -1,4 +1,4 @@
-"""Which engine the settings give, and what is remembered of a model."""
+"""Tests of load.py: which engine the settings give, and what is remembered about a model."""
 
 import asyncio
 import hashlib
@@ -18,7 +18,7 @@ from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines import windows as fits
 from pipeline.recognition.engines.load import EngineSettings, Fitting, Loaded, at_once, choose, load
-from pipeline.recognition.engines.models import KNOWN, pull
+from pipeline.recognition.engines.models import PUBLISHED, pull
 from pipeline.recognition.engines.windows import FULL, Fit, Trial
 from tests.hubs import put_into_cache
 from tests.pipeline.sounds import SPEECH
@@ -40,12 +40,12 @@ QUICK = Fit(7, 10, 14)
 def windows(cache: Path, model: str = MODEL, *, wanted: Any = "auto") -> tuple[Fit, Fitting | None]:
     loaded = choose(EngineSettings(engine="whisper", model=model, windows=wanted, cache_dir=cache))
     loaded.engine.close()
-    return loaded.engine.fit, loaded.unfitted  # type: ignore[attr-defined]
+    return loaded.engine.fit, loaded.unfitted  # type: ignore[attr-defined]  # a WhisperEngine
 
 
 @pytest.fixture
 def strange(tmp_path: Path) -> str:
-    """A model that nobody knows: the test model with a byte more."""
+    """Return an unknown model: the test model with one more byte."""
     folder = tmp_path / "strange"
     shutil.copytree(MODEL, folder)
     with (folder / "model.bin").open("ab") as weights:
@@ -54,15 +54,15 @@ def strange(tmp_path: Path) -> str:
 
 
 def measuring(monkeypatch: pytest.MonkeyPatch, found: Fit) -> list[Heard]:
-    """Stands in for what takes minutes: hears one request, and finds *found*."""
+    """Replace the measurement, which takes minutes, by one that recognises one request and returns *found*."""
     heard: list[Heard] = []
 
-    async def fitting(hear: Any, clips: Any) -> tuple[Fit, list[Trial]]:
+    async def find_fit(hear: Any, clips: Any) -> tuple[Fit, list[Trial]]:
         request = DecodeRequest(samples=clips[0].samples[: position(2)], start=0, language=clips[0].language)
         heard.append(await hear(Fit(20, 20, 19), request))
         return found, [Trial("final", found, {"people": 1}, {"people": 100})]
 
-    monkeypatch.setattr(loading, "fitting", fitting)
+    monkeypatch.setattr(loading, "find_fit", find_fit)
     return heard
 
 
@@ -74,12 +74,12 @@ def test_known_models_need_no_measuring(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["tiny.en", MODEL])
 def test_a_model_of_the_same_size_as_a_known_one_is_not_taken_for_it(tmp_path: Path, model: str) -> None:
-    [known] = [fit for digest, (_, fit) in fits.KNOWN.items() if digest == digest_of(model)]
-    assert loading._known(folder_of(model)) == known
+    [known] = [fit for digest, (_, fit) in fits.KNOWN_FITS.items() if digest == digest_of(model)]
+    assert loading._find_known_fit(folder_of(model)) == known
     weights = bytearray((folder_of(model) / "model.bin").read_bytes())
     weights[-1] ^= 1
     (tmp_path / "model.bin").write_bytes(weights)
-    assert loading._known(tmp_path) is None
+    assert loading._find_known_fit(tmp_path) is None
 
 
 def test_windows_can_be_given(tmp_path: Path, strange: str) -> None:
@@ -92,10 +92,10 @@ def test_an_unknown_model_hears_in_full_windows_until_it_was_measured_once(
 ) -> None:
     heard = measuring(monkeypatch, QUICK)
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
-    assert loaded.engine.fit == FULL  # type: ignore[attr-defined]
+    assert loaded.engine.fit == FULL  # type: ignore[attr-defined]  # a WhisperEngine
     assert loaded.unfitted is not None
     assert asyncio.run(loaded.unfitted.run(at_once)) == QUICK
-    assert (len(heard), loaded.engine.fit) == (1, QUICK)  # type: ignore[attr-defined]
+    assert (len(heard), loaded.engine.fit) == (1, QUICK)  # type: ignore[attr-defined]  # a WhisperEngine
     loaded.engine.close()
     assert windows(tmp_path, strange) == (QUICK, None)
 
@@ -116,7 +116,7 @@ def test_notes_that_cannot_be_read_are_made_again(
 
 @pytest.mark.parametrize("noted", ["short 3", "7 10", "7 10 140", "6 10 14", "7 10 1", 3, None])
 def test_a_note_that_is_no_fit_counts_as_none(noted: object) -> None:
-    assert loading._parsed(noted) is None
+    assert loading._parse_fit(noted) is None
 
 
 def test_notes_that_cannot_be_written_are_no_reason_to_fail(
@@ -128,7 +128,7 @@ def test_notes_that_cannot_be_written_are_no_reason_to_fail(
     assert loaded.unfitted is not None
     assert asyncio.run(loaded.unfitted.run(at_once)) == QUICK
     loaded.engine.close()
-    assert "could not note" in caplog.text
+    assert "the measurement cannot be stored" in caplog.text
 
 
 def folder_of(model: str) -> Path:
@@ -144,7 +144,7 @@ def digest_of(model: str) -> str:
 
 @pytest.fixture
 def lonely(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A hub that nobody may speak to: it never answers."""
+    """Set a hub that never answers, so that no test can use it."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -171,7 +171,7 @@ def test_where_none_is_named_the_bundled_model_hears_and_no_hub_is_asked(
 
 def test_a_pulled_model_hears_from_then_on(tmp_path: Path) -> None:
     files = {path.name: path.read_bytes() for path in Path(MODEL).iterdir()}
-    put_into_cache(tmp_path, KNOWN["base"].repository, files)
+    put_into_cache(tmp_path, PUBLISHED["base"].repository, files)
     pull("base", cache_dir=tmp_path, tell=lambda *_: None, every_s=1.0)
     loaded = chosen(tmp_path)
     assert (loaded.engine.model, loaded.bundled, loaded.instead_of) == ("base", False, None)
@@ -199,7 +199,7 @@ def test_a_named_model_that_cannot_be_had_is_replaced_and_told(
 
 
 def test_files_that_are_no_model_are_replaced_too(tmp_path: Path) -> None:
-    put_into_cache(tmp_path, KNOWN["base"].repository, {"model.bin": b"?", "tokenizer.json": b"{}"})
+    put_into_cache(tmp_path, PUBLISHED["base"].repository, {"model.bin": b"?", "tokenizer.json": b"{}"})
     assert chosen(tmp_path).instead_of == "base"
     with pytest.raises(ModelUnavailable, match="could not be loaded"):
         chosen(tmp_path, engine="whisper")

@@ -1,4 +1,4 @@
-"""The features equal those of faster-whisper's own extractor, given the padding that ours adds by itself."""
+"""Tests of mel.py: its features equal those of faster-whisper's extractor with the same padding."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_features_are_those_of_the_padded_audio(mels: int, samples: int, frames:
     audio = noise(samples)
     padded = np.zeros(frames * HOP, np.float32)
     padded[: len(audio)] = audio[: len(padded)]
-    following = audio[len(padded) : len(padded) + HOP]  # the last frame looks beyond its window's end
+    following = audio[len(padded) : len(padded) + HOP]  # the last frame reaches beyond the end of its window
     theirs = THEIRS[mels](np.concatenate([padded, following, np.zeros(HOP, np.float32)]), padding=0)[:, :frames]
     ours = LogMel(THEIRS[mels].mel_filters)(audio, frames)
     assert ours.shape == (mels, frames)

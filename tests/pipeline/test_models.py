@@ -1,4 +1,4 @@
-"""Which model a name stands for, which one is taken where none is named, and that the bundled one is the real one."""
+"""Tests of models.py: names of models, the choice when none is named, and that the bundled one is genuine."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.models import KNOWN, Model, at_hand, automatic, locate, pull
+from pipeline.recognition.engines.models import PUBLISHED, LocalModel, at_hand, automatic, locate, pull
 from tests.hubs import hub, put_into_cache
 from tests.processes import printed
 
@@ -22,23 +22,23 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A hub that has two models."""
-    with hub({KNOWN["small"].repository: FILES, "somebody/whisper-of-mine": FILES}) as address:
+    """Yield a hub with two models."""
+    with hub({PUBLISHED["small"].repository: FILES, "somebody/whisper-of-mine": FILES}) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         yield
 
 
-def located(model: str, cache_dir: Path) -> Model:
+def located(model: str, cache_dir: Path) -> LocalModel:
     return locate(model, cache_dir=cache_dir, download_wait_s=60.0)
 
 
-def pulled(model: str, cache_dir: Path) -> Model:
+def pulled(model: str, cache_dir: Path) -> LocalModel:
     return pull(model, cache_dir=cache_dir, tell=lambda *_: None, every_s=1.0)
 
 
 def in_cache(name: str, cache_dir: Path) -> Path:
-    return put_into_cache(cache_dir, KNOWN[name].repository, FILES)
+    return put_into_cache(cache_dir, PUBLISHED[name].repository, FILES)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def in_cache(name: str, cache_dir: Path) -> Path:
 def test_a_folder_is_taken_as_it_is(tmp_path: Path) -> None:
     for name in ("model.bin", "tokenizer.json"):
         (tmp_path / name).touch()
-    assert located(str(tmp_path), tmp_path / "cache") == Model(tmp_path.name, tmp_path)
+    assert located(str(tmp_path), tmp_path / "cache") == LocalModel(tmp_path.name, tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["model.bin", "tokenizer.json"])
@@ -75,10 +75,10 @@ def test_a_name_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_every_name_stands_for_a_repository_and_its_facts_agree_with_it() -> None:
-    for name, known in KNOWN.items():
+    for name, known in PUBLISHED.items():
         assert known.repository.count("/") == 1
         assert known.languages == 1 or not (name.endswith(".en") or name.startswith("distil")), name
-    assert {"base", "large-v3-turbo"} <= set(KNOWN)
+    assert {"base", "large-v3-turbo"} <= set(PUBLISHED)
 
 
 # --- the bundled one -------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_the_bundled_model_is_openais_tiny_en_byte_for_byte(bundled: Path) -> No
 
 @pytest.mark.usefixtures("no_hub")
 def test_the_bundled_model_is_named_like_any_other(tmp_path: Path, bundled: Path) -> None:
-    assert located("tiny.en", tmp_path) == Model("tiny.en", bundled, bundled=True)
+    assert located("tiny.en", tmp_path) == LocalModel("tiny.en", bundled, bundled=True)
 
 
 def test_other_weights_in_its_place_are_noticed(tmp_path: Path, bundled: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What was said and what was heard are compared by how they sound, not by how they are written."""
+"""Tests of normalising.py: texts that sound the same give the same tokens."""
 
 from itertools import pairwise
 

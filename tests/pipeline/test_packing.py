@@ -1,3 +1,5 @@
+"""Tests of packing.py: decode jobs contain all speech, in order, within their limits."""
+
 from itertools import pairwise
 
 import numpy as np
@@ -6,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, WINDOW, Samples, position
-from pipeline.ingest.packing import Job, Packed, Packer, PackingOptions, Passed, even_jobs
+from pipeline.ingest.packing import DecodeJob, Packed, Packer, PackingOptions, Passed, even_jobs
 from pipeline.ingest.segmenter import SegmenterOptions
 
 RUNS = st.lists(
@@ -24,7 +26,7 @@ OPTIONS = st.builds(
 
 
 def sound(probabilities: list[float], last: int = WINDOW) -> Samples:
-    """Audio whose samples are all different, so that a job shows where it was cut."""
+    """Return audio whose samples are all different, so that a job shows where it was cut."""
     count = (len(probabilities) - 1) * WINDOW + last
     return np.linspace(0.1, 0.9, count, dtype=np.float32)
 
@@ -36,8 +38,8 @@ def packed(audio: Samples, probabilities: list[float], options: PackingOptions) 
     return items + packer.end()
 
 
-def jobs_in(items: list[Packed]) -> list[Job]:
-    return [item for item in items if isinstance(item, Job)]
+def jobs_in(items: list[Packed]) -> list[DecodeJob]:
+    return [item for item in items if isinstance(item, DecodeJob)]
 
 
 @settings(max_examples=60)
@@ -49,7 +51,7 @@ def test_jobs_are_the_audio_they_say_in_order_and_within_the_limit(
     end = 0
     items = packed(audio, probabilities, options)
     for item in items:
-        if isinstance(item, Job):
+        if isinstance(item, DecodeJob):
             assert item.start >= end
             assert 0 < len(item.samples) <= options.longest
             assert np.array_equal(item.samples, audio[item.start : item.end])
@@ -63,14 +65,14 @@ def test_jobs_are_the_audio_they_say_in_order_and_within_the_limit(
 @settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS)
 def test_all_speech_is_inside_a_job(probabilities: list[float], options: PackingOptions) -> None:
-    """Two windows in a row are speech by the default options; a cut may fall between windows, never beside them."""
+    """Three windows in a row are speech by the default options. A cut may fall between windows, never beside them."""
     jobs = jobs_in(packed(sound(probabilities), probabilities, options))
     covered = np.zeros(len(probabilities) * WINDOW, bool)
     for job in jobs:
         covered[job.start : job.end] = True
-    for first in range(len(probabilities) - 1):
-        if min(probabilities[first : first + 2]) >= 0.5:
-            assert covered[first * WINDOW : (first + 2) * WINDOW].all()
+    for first in range(len(probabilities) - 2):
+        if min(probabilities[first : first + 3]) >= 0.5:
+            assert covered[first * WINDOW : (first + 3) * WINDOW].all()
 
 
 @settings(max_examples=40)
@@ -81,7 +83,7 @@ def test_no_more_is_held_than_one_job_and_what_may_become_speech(
     audio, packer = sound(probabilities), Packer(options)
     for number, speech in enumerate(probabilities):
         packer.receive(audio[number * WINDOW : (number + 1) * WINDOW], speech)
-        slack = options.segmenter.pad + options.segmenter.least + 3 * WINDOW
+        slack = options.segmenter.pad + options.segmenter.min_speech + 3 * WINDOW
         assert len(packer._held._windows) * WINDOW <= options.longest + slack
 
 
@@ -91,7 +93,7 @@ def test_a_job_is_short_only_where_a_long_pause_or_the_end_follows(
     probabilities: list[float], options: PackingOptions
 ) -> None:
     jobs = jobs_in(packed(sound(probabilities), probabilities, options))
-    margin = options.segmenter.pad + options.segmenter.least + 2 * WINDOW
+    margin = options.segmenter.pad + options.segmenter.min_speech + 2 * WINDOW
     for job, following in pairwise(jobs):
         filled = len(job.samples) >= min(options.target, options.longest // 2)
         assert filled or following.start - job.end >= options.pause - margin

@@ -1,4 +1,4 @@
-"""Where the words of one decode job are parted into segments."""
+"""Tests of phrases.py: where the words of one decode job are cut into segments."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from pipeline.words import Word
 
 
 def heard(*words: tuple[str, float]) -> Heard:
-    """Words of a tenth of a second, each so many seconds after the one before."""
+    """Return words of a tenth of a second, each so many seconds after the one before."""
     at, placed = 0, []
     for text, pause_s in words:
         start = at + position(pause_s)
@@ -30,7 +30,7 @@ def heard(*words: tuple[str, float]) -> Heard:
 def test_a_pause_parts_words_where_it_is_long_or_stands_behind_a_sentence(
     before: str,
     pause_s: float,
-    parted: bool,  # noqa: FBT001
+    parted: bool,  # noqa: FBT001  a column of the table
 ) -> None:
     assert len(phrases(heard((before, 0.0), ("next", pause_s)))) == 1 + parted
 

@@ -1,3 +1,5 @@
+"""Tests of prompts.py: windows hold their samples, and answers get the tokens that their window allows."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ from pipeline.recognition.engines.prompts import (
     window_for,
 )
 
-POSITIONS = 448  # of Whisper's decoder
+POSITIONS = 448  # positions of Whisper's decoder
 
 
 @given(st.integers(1, LONGEST_JOB))
@@ -25,10 +27,10 @@ def test_a_window_holds_the_audio_and_is_the_shortest_with_room_for_silence(samp
 
 
 @given(st.sampled_from(WINDOWS_S), st.integers(0, HINT_TOKENS), st.booleans())
-def test_every_answer_has_the_room_its_shape_grants(window_s: int, prefix: int, final: bool) -> None:  # noqa: FBT001
+def test_every_answer_has_the_room_its_shape_grants(window_s: int, prefix: int, final: bool) -> None:  # noqa: FBT001  hypothesis fills it
     shape = Shape(window_s, prefix, final)
     prompt = prefix + 5
-    length = max_length(prompt, shape.most_tokens)
+    length = max_length(prompt, shape.max_tokens)
     assert length <= POSITIONS
-    assert min(length // 2, length - prompt) >= shape.most_tokens  # CTranslate2's two caps
-    assert shape.most_tokens >= min(8 * window_s, 224)
+    assert min(length // 2, length - prompt) >= shape.max_tokens  # CTranslate2's two limits
+    assert shape.max_tokens >= min(8 * window_s, 224)

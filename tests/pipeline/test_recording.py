@@ -1,4 +1,4 @@
-"""Recordings: whatever pieces came, the FLAC holds them all."""
+"""Tests of recording.py: the FLAC file has all samples, in whatever pieces they came."""
 
 import io
 
@@ -43,9 +43,9 @@ def test_loud_samples_are_cut_off():
 
 
 def test_a_full_disk_is_an_os_error(monkeypatch):
-    with open("/dev/full", "r+b", buffering=0) as full:  # noqa: PTH123  a device that is always full
+    with open("/dev/full", "r+b", buffering=0) as full:  # noqa: PTH123  a device, not a file
         monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: full)
-        with pytest.raises(OSError, match=r".+"), Recording() as recording:  # noqa: PT012  it may be noticed late
+        with pytest.raises(OSError, match=r".+"), Recording() as recording:  # noqa: PT012  the error may come from either line
             for _ in range(100):
                 recording.write(np.random.default_rng(1).uniform(-1, 1, RATE).astype(np.float32))
             recording.finish()

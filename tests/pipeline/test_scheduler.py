@@ -1,4 +1,4 @@
-"""Whose window is heard next, with whom, and what happens when the model fails, hangs or has too much to do."""
+"""Tests of scheduler.py: which windows are recognised next and together, and failing, hanging and busy models."""
 
 import asyncio
 import threading
@@ -16,13 +16,13 @@ from pipeline.recognition.scheduler import Overloaded, Scheduler, Urgency
 
 @dataclass
 class Model:
-    """An engine whose calls wait until they are let go; it notes who shared which call."""
+    """An engine whose calls wait until they are released. It records the requests of each call."""
 
-    most: int = 4
+    max_batch: int = 4
     name: str = "script"
     model: str = "script"
     languages: frozenset[str] = frozenset({"en"})
-    job: int = RATE
+    longest_job: int = RATE
     replicas: int = 1
     replicas_amid_speech: int = 1
     fail: Callable[[], Exception | None] = lambda: None
@@ -47,7 +47,7 @@ class Model:
 
 
 class Clock:
-    """Stands in for the time module."""
+    """Replaces the time module."""
 
     now = 1000.0
 
@@ -60,7 +60,7 @@ clock = Clock()
 
 @pytest.fixture
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scheduler's time stands still until *clock* is moved."""
+    """Stop the scheduler's time; it moves only with *clock*."""
     monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
 
 
@@ -79,12 +79,12 @@ async def asked(
 
 
 def run(body: Callable[[Model, Scheduler], object], **settings: object) -> Model:
-    model = Model(**settings)  # type: ignore[arg-type]
+    model = Model(**settings)  # type: ignore[arg-type]  # settings of several types
 
     async def whole() -> None:
         scheduler = Scheduler(model)
         try:
-            await body(model, scheduler)  # type: ignore[misc]
+            await body(model, scheduler)  # type: ignore[misc]  # any coroutine
         finally:
             for _ in range(100):
                 model.gate.release()
@@ -127,7 +127,7 @@ def test_live_goes_before_files_and_finals_before_partials() -> None:
         assert counts[Urgency.PARTIAL].waited_s >= counts[Urgency.FINAL].waited_s > 0
         assert done.calls == len(tasks)
 
-    assert run(body, most=1).calls == [[0], [3], [2], [1]]
+    assert run(body, max_batch=1).calls == [[0], [3], [2], [1]]
 
 
 def test_a_long_file_does_not_hold_up_a_short_one() -> None:
@@ -137,7 +137,7 @@ def test_a_long_file_does_not_hold_up_a_short_one() -> None:
         model.gate.release(5)
         await asyncio.gather(*tasks)
 
-    assert run(body, most=1).calls[1] == [10]
+    assert run(body, max_batch=1).calls[1] == [10]
 
 
 def test_windows_of_other_lengths_do_not_share_a_call() -> None:
@@ -176,7 +176,7 @@ def test_a_cancelled_window_is_never_heard() -> None:
         model.gate.release(2)
         await asyncio.gather(first, third)
 
-    assert run(body, most=1).calls == [[0], [2]]
+    assert run(body, max_batch=1).calls == [[0], [2]]
 
 
 def test_an_error_reaches_those_who_shared_the_call_and_nobody_else() -> None:
@@ -189,7 +189,7 @@ def test_an_error_reaches_those_who_shared_the_call_and_nobody_else() -> None:
         assert [isinstance(answer, EngineFailed) for answer in answers] == [False, True, True, False]
         assert scheduler.statistics().failures == 1
 
-    run(body, most=2, fail=lambda: next(errors))
+    run(body, max_batch=2, fail=lambda: next(errors))
 
 
 def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
@@ -203,17 +203,17 @@ def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
             await scheduler.hear(window(2), tenant="a")
         with pytest.raises(Overloaded):
             scheduler.admit()
-        scheduler._longest_call_s = 60.0  # only the hang was to be noticed soon
+        scheduler._longest_call_s = 60.0  # later calls may take longer than the one that hangs
         model.gate.release(2)
-        while not scheduler.healthy:  # noqa: ASYNC110  it tells nobody
+        while not scheduler.healthy:  # noqa: ASYNC110  no event tells of it
             await asyncio.sleep(0.01)
         assert (await scheduler.hear(window(3), tenant="a")).avg_logprob == -3
 
-    run(body, most=1)
+    run(body, max_batch=1)
 
 
 class Speakers:
-    """Live sessions that ask again as soon as they are answered, of a model that hears one at a time."""
+    """Live sessions that send a request after each answer, to a model that takes one at a time."""
 
     def __init__(self, model: Model, scheduler: Scheduler, count: int) -> None:
         self._model, self._scheduler, self._count = model, scheduler, count
@@ -244,7 +244,7 @@ def test_a_model_that_is_behind_takes_no_more_sessions_until_nobody_waits() -> N
         await speakers.fall_silent()
         scheduler.admit()
 
-    run(body, most=1)
+    run(body, max_batch=1)
 
 
 @pytest.mark.usefixtures("by_hand")
@@ -257,7 +257,7 @@ def test_sessions_that_wait_a_little_leave_room_for_more_but_not_for_many() -> N
             scheduler.admit(3.0)
         await speakers.fall_silent()
 
-    run(body, most=1)
+    run(body, max_batch=1)
 
 
 @pytest.mark.usefixtures("by_hand")
@@ -268,14 +268,14 @@ def test_partials_that_starve_behind_finals_keep_new_sessions_out() -> None:
             finals = await asked(scheduler, (number, "b", Urgency.FINAL))
             clock.now += 0.4
             model.gate.release()
-            while len(model.calls) < number:  # noqa: ASYNC110  it tells nobody that the next call has begun
+            while len(model.calls) < number:  # noqa: ASYNC110  no event tells of a new call
                 await asyncio.sleep(0.001)
         with pytest.raises(Overloaded):
             scheduler.admit()
         model.gate.release(2)
         await asyncio.gather(*starving, *finals)
 
-    run(body, most=1)
+    run(body, max_batch=1)
 
 
 @pytest.mark.usefixtures("by_hand")
@@ -290,7 +290,7 @@ def test_one_good_moment_is_not_yet_room_for_more() -> None:
         scheduler.admit()
         await speakers.fall_silent()
 
-    run(body, most=1)
+    run(body, max_batch=1)
 
 
 @pytest.mark.usefixtures("by_hand")
@@ -307,7 +307,7 @@ def test_a_file_that_keeps_the_model_busy_does_not_keep_sessions_out() -> None:
             scheduler.admit()
         await asyncio.gather(*tasks)
 
-    run(body, most=1)
+    run(body, max_batch=1)
 
 
 @pytest.mark.usefixtures("by_hand")
@@ -326,7 +326,7 @@ def test_the_utilisation_rises_with_work_and_falls_with_rest() -> None:
 def test_a_files_calls_are_short_while_people_speak() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         async def calls(*orders: tuple[int, str, Urgency]) -> list[int]:
-            """How many windows each call took."""
+            """Return how many windows each call had."""
             before = len(model.calls)
             tasks = await asked(scheduler, *orders)  # the first call has begun, the others wait
             model.gate.release(len(tasks))
@@ -347,7 +347,7 @@ def test_a_files_calls_are_short_while_people_speak() -> None:
         clock.now += 60.0
         assert await calls(*files) == [1, 4, 4]
         window_s = 1.0
-        assert (await calls(*files, *files, *files))[5:8] == [2, 2, 2]  # it learned what a window takes
+        assert (await calls(*files, *files, *files))[5:8] == [2, 2, 2]  # it has learned how long a window takes
 
     run(body)
 
@@ -363,7 +363,7 @@ def test_a_file_that_waited_too_long_goes_before_live_windows_once() -> None:
         await asyncio.gather(*tasks)
         assert model.calls == [[0], [1], [3], [4], [2]]
 
-    run(body, most=1)
+    run(body, max_batch=1)
 
 
 def test_more_windows_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,8 +374,8 @@ def test_more_windows_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch)
         model.gate.release(3)
         await asyncio.gather(*tasks)
 
-    monkeypatch.setattr("pipeline.recognition.scheduler.MOST_WAITING", 2)
-    run(body, most=1)
+    monkeypatch.setattr("pipeline.recognition.scheduler.MAX_WAITING", 2)
+    run(body, max_batch=1)
 
 
 def test_the_language_is_asked_of_a_few_windows() -> None:
@@ -383,7 +383,7 @@ def test_the_language_is_asked_of_a_few_windows() -> None:
         windows = [np.zeros(10, np.float32)] * 9
         assert await scheduler.detect_language(windows, tenant="a") == ("en", 0.8)
 
-    run(body, most=4)
+    run(body, max_batch=4)
 
 
 def test_two_replicas_hear_two_windows_at_the_same_time() -> None:
@@ -397,7 +397,7 @@ def test_two_replicas_hear_two_windows_at_the_same_time() -> None:
         assert [-heard.avg_logprob for heard in answers] == [0, 1, 2, 3]
         assert scheduler.statistics().calls == len(tasks)
 
-    run(body, most=1, replicas=2)
+    run(body, max_batch=1, replicas=2)
 
 
 def test_while_people_speak_files_leave_a_core_free() -> None:
@@ -420,7 +420,7 @@ def test_while_people_speak_files_leave_a_core_free() -> None:
         model.gate.release()
         await asyncio.gather(*tasks)
 
-    run(body, most=1, replicas=2)
+    run(body, max_batch=1, replicas=2)
 
 
 @pytest.mark.usefixtures("by_hand")
@@ -438,7 +438,7 @@ def test_the_whole_machine_is_used_again_some_time_after_the_last_word() -> None
         model.gate.release(9)
         await asyncio.gather(*tasks)
 
-    run(body, most=1, replicas=2)
+    run(body, max_batch=1, replicas=2)
 
 
 @pytest.mark.usefixtures("by_hand")
@@ -452,7 +452,7 @@ def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time() -> No
         model.gate.release(5)
         await asyncio.gather(*tasks)
 
-    run(body, most=1, replicas=4, replicas_amid_speech=3)
+    run(body, max_batch=1, replicas=4, replicas_amid_speech=3)
 
 
 def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:
@@ -467,11 +467,11 @@ def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:
         await asyncio.sleep(0.05)
         assert not scheduler.healthy, "the other one still hangs"
         model.gate.release(2)
-        while not scheduler.healthy:  # noqa: ASYNC110  it tells nobody
+        while not scheduler.healthy:  # noqa: ASYNC110  no event tells of it
             await asyncio.sleep(0.01)
         assert (await scheduler.hear(window(5), tenant="a")).avg_logprob == -5
 
-    run(body, most=1, replicas=2)
+    run(body, max_batch=1, replicas=2)
 
 
 def test_other_work_of_the_model_has_its_turn_too() -> None:
@@ -482,12 +482,12 @@ def test_other_work_of_the_model_has_its_turn_too() -> None:
         assert await turn == 1
         await asyncio.gather(*tasks)
 
-    run(body, most=1)
+    run(body, max_batch=1)
 
 
 async def begun(model: Model, calls: int) -> None:
-    """Until so many calls have begun."""
-    while len(model.calls) < calls:  # noqa: ASYNC110  it tells nobody
+    """Wait until so many calls have begun."""
+    while len(model.calls) < calls:  # noqa: ASYNC110  no event tells of it
         await asyncio.sleep(0.001)
 
 
@@ -505,4 +505,4 @@ def test_closing_fails_whoever_waits() -> None:
         with pytest.raises(EngineFailed):
             await scheduler.hear(window(2), tenant="a")
 
-    run(body, most=1)
+    run(body, max_batch=1)

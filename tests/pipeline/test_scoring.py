@@ -1,3 +1,5 @@
+"""Tests of scoring.py: word errors and the pairs of equal words."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""The engine without a model: words by the clock."""
+"""Tests of scripted.py: the engine without a model says its words at fixed times."""
 
 import numpy as np
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, RATE
 from pipeline.recognition.engine import DecodeRequest
-from pipeline.recognition.engines.scripted import LENGTH, STEP, TEXT, ScriptedEngine
+from pipeline.recognition.engines.scripted import SCRIPT, WORD_LENGTH, WORD_STEP, ScriptedEngine
 from pipeline.words import Word
 
 windows = st.tuples(st.integers(0, 60 * RATE), st.integers(1, LONGEST_JOB))
@@ -27,6 +27,10 @@ def test_what_lies_wholly_in_two_windows_is_the_same_in_both(one: tuple[int, int
 @given(windows)
 def test_every_word_that_fits_is_said_and_no_other(window: tuple[int, int]) -> None:
     start, end = window[0], sum(window)
-    numbers = [number for number in range(end // STEP + 1) if start <= number * STEP and number * STEP + LENGTH <= end]
-    assert [word.start for word in heard(*window)] == [number * STEP for number in numbers]
-    assert [word.text for word in heard(*window)] == [TEXT[number % len(TEXT)] for number in numbers]
+    numbers = [
+        number
+        for number in range(end // WORD_STEP + 1)
+        if start <= number * WORD_STEP and number * WORD_STEP + WORD_LENGTH <= end
+    ]
+    assert [word.start for word in heard(*window)] == [number * WORD_STEP for number in numbers]
+    assert [word.text for word in heard(*window)] == [SCRIPT[number % len(SCRIPT)] for number in numbers]

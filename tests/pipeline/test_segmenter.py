@@ -1,3 +1,5 @@
+"""Tests of segmenter.py: spans of speech begin and end where the probabilities say."""
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ OPTIONS = st.builds(
     SegmenterOptions,
     enter=st.sampled_from((0.5, 0.6)),
     leave=st.sampled_from((0.2, 0.35, 0.5)),
-    least=st.integers(0, 6 * WINDOW),
+    min_speech=st.integers(0, 6 * WINDOW),
     silence=st.integers(4000, 9000),
     pad=st.integers(0, 4000),
 )
@@ -47,7 +49,7 @@ def test_spans_are_in_order_apart_and_inside_the_stream(
 @given(probabilities=RUNS, options=OPTIONS)
 def test_every_long_enough_sound_is_inside_a_span(probabilities: list[float], options: SegmenterOptions) -> None:
     found = spans(probabilities, options)
-    need = max(1, -(-options.least // WINDOW))
+    need = max(1, -(-options.min_speech // WINDOW))
     for first in range(len(probabilities) - need + 1):
         if min(probabilities[first : first + need]) >= options.enter:
             start, end = first * WINDOW, (first + need) * WINDOW
@@ -73,7 +75,7 @@ def test_a_span_is_widened_on_both_sides_and_ends_after_the_silence() -> None:
         for event in segmenter.receive(speech):
             seen[number + 1] = event
     assert seen == {
-        23: SpeechStarted(20 * WINDOW - options.pad),  # heard for three windows
+        23: SpeechStarted(20 * WINDOW - options.pad),  # speech for three windows
         40: SpeechEnded(30 * WINDOW + options.pad),
     }
 

@@ -1,4 +1,4 @@
-"""Sessions in virtual time, with a listener that takes its time and a voice detector that knows who speaks when."""
+"""Tests of session.py in virtual time, with a listener of known speed and a detector that knows the speech."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -18,7 +18,7 @@ from pipeline.events import Partial, SegmentClosed, SpeechEnded, Warned, WordsCo
 from pipeline.ingest.framer import Windows
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore, StreamOptions
-from pipeline.session import ENOUGH_WAITING, MOST_UNREAD, Happened, Session, _Promised
+from pipeline.session import ENOUGH_BUFFERED, MAX_UNREAD, Happened, Session, _Promised
 from pipeline.words import Word, written
 
 
@@ -36,7 +36,7 @@ LENGTH = position(12.345)
 
 
 class Voice:
-    """Knows by counting windows where *words* are."""
+    """Detects speech where *words* are, by counting windows."""
 
     def __init__(self, words: tuple[Word, ...]) -> None:
         self._words = words
@@ -49,7 +49,7 @@ class Voice:
 
 
 class Listener:
-    """Hears *words* where the window holds them, after as many seconds as *takes* says for one call after the other."""
+    """Recognises those of *words* that are in the window. *takes* has the seconds that each call takes."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Listener:
         fails: Iterable[bool] = (False,),
         queue_s: float = 0.0,
     ) -> None:
-        self._queue_s = queue_s  # before it begins, and asks for what is newest then
+        self._queue_s = queue_s  # before each call begins, which then asks for a newer window
         self._words = words
         self._takes = cycle(takes)
         self._fails = cycle(fails)
@@ -86,7 +86,7 @@ class Listener:
 async def streamed(
     feed: Callable[[Session], Coroutine[Any, Any, None]], listener: Listener, *, words: tuple[Word, ...] = SPOKEN
 ) -> tuple[Session, list[Happened]]:
-    """A whole session: what *feed* does, then the end."""
+    """Run a whole session: *feed*, then the end."""
     session = Session(StreamCore(StreamOptions()), vad=Voice(words), listener=listener, tenant="acct")
     happened: list[Happened] = []
 
@@ -106,7 +106,7 @@ def committed(happened: Iterable[Happened]) -> tuple[Word, ...]:
 
 
 def at_once(*sizes: int) -> Callable[[Session], Coroutine[Any, Any, None]]:
-    """All the audio, as fast as it is taken, in pieces of these sizes and the rest in pieces of a second."""
+    """Feed all audio as fast as possible, in pieces of these sizes and then of one second."""
 
     async def feed(session: Session) -> None:
         left = LENGTH
@@ -244,7 +244,7 @@ def test_a_sender_faster_than_the_listener_is_made_to_wait():
     async def feed(session: Session) -> None:
         for _ in range(40):
             await session.feed(np.zeros(RATE, np.float32))
-            assert session.statistics().waiting <= ENOUGH_WAITING
+            assert session.statistics().waiting <= ENOUGH_BUFFERED
 
     async def main() -> None:
         words = talk(90)
@@ -278,7 +278,7 @@ def test_a_reader_that_stops_reading_stops_the_intake_not_the_memory():
                 while True:
                     await session.feed(np.zeros(RATE, np.float32))
         unread = session.statistics().unread
-        assert MOST_UNREAD <= unread <= MOST_UNREAD + 5
+        assert MAX_UNREAD <= unread <= MAX_UNREAD + 5
         reader = session.events()
         for _ in range(unread):
             await anext(reader)
@@ -292,7 +292,7 @@ def test_a_reader_that_stops_reading_stops_the_intake_not_the_memory():
 
 
 class Flicker:
-    """Somebody who says something short every two seconds."""
+    """Detects a short word every two seconds."""
 
     def __init__(self) -> None:
         self._pattern = cycle([0.9] * 4 + [0.0] * 58)

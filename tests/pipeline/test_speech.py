@@ -1,4 +1,4 @@
-"""From a recording's samples to decode jobs, on the real clips and the real voice detector."""
+"""Tests of speech.py: decode jobs of the real clips with the real voice detector."""
 
 from itertools import pairwise
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, Samples, position
-from pipeline.ingest.packing import Job, Packed, PackingOptions, Passed
+from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from tests.pipeline.sounds import CLIPS, SPEECH, read
@@ -26,8 +26,8 @@ def packed(samples: Samples, detector: VoiceDetector, options: PackingOptions | 
     return list(speech_jobs([samples], detector.stream(), options))
 
 
-def jobs_in(items: list[Packed]) -> list[Job]:
-    return [item for item in items if isinstance(item, Job)]
+def jobs_in(items: list[Packed]) -> list[DecodeJob]:
+    return [item for item in items if isinstance(item, DecodeJob)]
 
 
 @pytest.mark.parametrize("clip", SPOKEN, ids=lambda clip: str(clip["file"]))

@@ -1,4 +1,4 @@
-"""Checkpoints: what is read back is what was written, or a clear error."""
+"""Tests of stored.py: a checkpoint gives back what was written, or a clear error."""
 
 import math
 from dataclasses import replace
@@ -90,7 +90,7 @@ def test_cut_off_bytes_are_damaged(length):
     ],
 )
 def test_a_value_of_the_wrong_kind_is_damaged_or_of_the_right_kind(path, value):
-    """Some of these values are right at some of these places; then they come back as they are."""
+    """If the value happens to be valid at its place, it is read back unchanged."""
     document = [orjson.loads(stored(PLAIN))]
     place, last = document, 0
     for step in path:

@@ -1,4 +1,4 @@
-"""StreamCore against listeners that are perfect, slow, failing, mad or silent."""
+"""Tests of StreamCore with perfect, slow, failing, random and silent listeners."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -36,24 +36,24 @@ def heard(words: tuple[Word, ...] = (), *, rejected: str | None = None) -> Heard
 
 
 def spoken(*words: tuple[str, float, float]) -> tuple[Word, ...]:
-    """Words from (text, start, end) in seconds."""
+    """Return words of (text, start, end) in seconds."""
     return tuple(Word(text, position(start), position(end), 0.9) for text, start, end in words)
 
 
 def talk(count: int, *, start: float = 0.5, each: float = 0.4, gap: float = 0.0) -> tuple[Word, ...]:
-    """*count* words, all different, evenly spaced."""
+    """Return *count* different words, evenly spaced."""
     return spoken(*((f"w{n}", start + n * (each + gap), start + n * (each + gap) + each) for n in range(count)))
 
 
 def voice(words: tuple[Word, ...], end: int) -> Iterator[float]:
-    """The speech probability of every frame up to *end* when *words* are said."""
+    """Return the speech probability of every frame up to *end* if *words* are spoken."""
     for frame in range(end // WINDOW):
         start, stop = frame * WINDOW, (frame + 1) * WINDOW
         yield 0.95 if any(word.start < stop and word.end > start for word in words) else 0.02
 
 
 def perfect(words: tuple[Word, ...]) -> Listener:
-    """Hears every word whose middle lies in the window; of a word that is not over yet, its beginning."""
+    """Recognise every word whose middle is in the window, or its beginning if it is not over yet."""
 
     def listen(request: DecodeRequest) -> Heard:
         end = request.start + len(request.samples)
@@ -90,8 +90,8 @@ def stream(
     finalize_at: frozenset[int] = frozenset(),
     patient: bool = False,
 ) -> Run:
-    """Run a whole stream. Each answer arrives after so many frames of audio; the sender waits where the core is full,
-    and a *patient* one where it is behind. A listener that gives None failed.
+    """Run a whole stream. Each answer comes after so many frames of audio. The sender waits while the core is full,
+    and a *patient* one also while it is behind. An answer of None is a failure.
     """
     core = StreamCore(options or StreamOptions())
     run, waits = Run(core, [], []), cycle(delays)
@@ -134,7 +134,7 @@ def stream(
 
 
 def assert_well_formed(run: Run) -> None:
-    """What every reader may rely on, whatever the listener says."""
+    """Check what readers may rely on, whatever the listener says."""
     count, segment, current, open_turn, last_end = 0, 0, [], False, 0
     for event in run.events:
         match event:
@@ -170,7 +170,7 @@ def assert_well_formed(run: Run) -> None:
 
 @st.composite
 def speeches(draw: st.DrawFn) -> tuple[Word, ...]:
-    """What somebody might say: words of 0.15 to 0.7 s with pauses from none to two seconds, some words repeated."""
+    """Make speech: words of 0.15 to 0.7 s, pauses of up to two seconds, some words repeated."""
     words, at = [], draw(st.integers(0, position(1)))
     for _ in range(draw(st.integers(1, 60))):
         length = draw(st.integers(position(0.15), position(0.7)))
@@ -195,7 +195,7 @@ def test_a_perfect_listener_loses_and_repeats_nothing_however_slow(words, delays
 @settings(max_examples=40)
 @given(words=speeches(), delays=ANY_DELAYS, finalize_at=st.frozensets(st.integers(0, 1500), max_size=2))
 def test_a_sender_that_waits_gets_the_same_words_whatever_the_delays(words, delays, finalize_at):
-    """Half-heard, misheard and doubtful words included: the listener errs the same way on the same window."""
+    """Half, wrong and doubtful words are included. The listener gives the same answer to the same window."""
 
     def listen(request: DecodeRequest) -> Heard:
         said = perfect(words)(request).words
@@ -213,7 +213,7 @@ def test_a_sender_that_waits_gets_the_same_words_whatever_the_delays(words, dela
 @settings(max_examples=60)
 @given(words=speeches(), delays=ANY_DELAYS, data=st.data())
 def test_a_mad_listener_gets_well_formed_events(words, delays, data):
-    """Random words at random times: out of order, outside the window, of no length, rejected, empty, or failed."""
+    """The listener says random words at random times: out of order, outside the window, of no length, or fails."""
     times = st.integers(0, position(60))
     word = st.builds(Word, st.sampled_from(("a", "b", "?")), times, times, st.floats(0, 1))
     answers = data.draw(st.lists(st.lists(word, max_size=8) | st.none() | st.just("gate"), min_size=1, max_size=8))
@@ -266,7 +266,7 @@ def test_a_word_is_final_within_two_seconds_while_the_speaker_goes_on():
 
 def test_words_are_shown_before_they_are_final_and_a_wrong_one_is_taken_back():
     words = talk(6)
-    guesses = iter([spoken(("w0", 0.5, 0.9)), spoken(("v0", 0.5, 0.9)), (), ()])  # nothing is asked for again at once
+    guesses = iter([spoken(("w0", 0.5, 0.9)), spoken(("v0", 0.5, 0.9)), (), ()])  # nothing is requested again at once
     run = stream(voice(words, position(4)), lambda _: heard(next(guesses, words)))
     partials = [event.text for event in run.only(Partial)]
     assert partials[:3] == ["w0", "v0", ""]
@@ -283,7 +283,7 @@ def test_the_final_is_asked_for_in_the_pause_and_published_when_the_pause_is_lon
 
 
 def test_a_final_asked_for_in_a_pause_is_dropped_when_the_speaker_goes_on():
-    words = (*talk(4), *talk(4, start=2.4))  # the pause between them is 0.3 s: worth a final, too short to end the turn
+    words = (*talk(4), *talk(4, start=2.4))  # a pause of 0.3 s between them requests a final, but does not end the turn
     run = stream(voice(words, position(5)), perfect(words))
     assert len([request for request in run.requests if request.final]) == 2
     assert len(run.only(SegmentClosed)) == 1
@@ -308,7 +308,7 @@ def test_a_click_is_not_speech():
 
 def test_words_where_nobody_spoke_are_not_believed():
     words = talk(4)
-    ghosts = spoken(("thank", 2.15, 2.3), ("you", 2.3, 2.4))  # voice ends at 2.1, the window at 2.3 and later
+    ghosts = spoken(("thank", 2.15, 2.3), ("you", 2.3, 2.4))  # speech ends at 2.1 s, the window at 2.3 s or later
 
     def listen(request: DecodeRequest) -> Heard:
         end = request.start + len(request.samples)
@@ -451,7 +451,7 @@ def test_a_turn_without_words_is_not_heard_twice_where_nothing_came_before_it():
 
 
 def test_a_turn_is_heard_alone_once_the_listener_stops_before_it():
-    """A Whisper may take the sentence before a pause for all that was said."""
+    """Whisper may stop after the sentence before a pause."""
     first = talk(5)
     second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(8, start=3.5)))
 

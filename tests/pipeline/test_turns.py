@@ -1,3 +1,5 @@
+"""Tests of turns.py: where the turns of a live stream begin and end."""
+
 from itertools import pairwise
 
 from hypothesis import given

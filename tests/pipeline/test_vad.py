@@ -1,3 +1,5 @@
+"""Tests of vad.py: it agrees with silero-vad's plain model, and streams do not affect each other."""
+
 import threading
 from pathlib import Path
 
@@ -29,9 +31,9 @@ def windows_of(path: Path) -> Windows:
 
 
 def one_by_one(windows: Windows) -> list[float]:
-    """What silero-vad's plain model says, called as its authors do: one window, two states and the rate a time.
+    """Return the probabilities of silero-vad's plain model, called as its authors do, one window at a time.
 
-    After a second of silence, as every stream begins here.
+    It starts after a second of silence, as every stream does here.
     """
     windows = np.concatenate([np.zeros((CALM, WINDOW), np.float32), windows])
     session = onnxruntime.InferenceSession(str(model_path().with_name("silero_vad.onnx")))
@@ -82,7 +84,7 @@ def test_streams_of_one_detector_do_not_hear_each_other(detector: VoiceDetector)
 
 def test_speech_is_told_from_silence_noise_and_music(detector: VoiceDetector) -> None:
     assert np.mean(np.array(detector.stream()(windows_of(CLIP))) > 0.5) > 0.6
-    for name in ("silence", "noise", "music"):  # the first chord may be a voice for a moment, too short for a word
+    for name in ("silence", "noise", "music"):  # the first chord may count as speech, but too briefly for a word
         speech = detector.stream()(windows_of(SPEECH / "other" / f"{name}.flac"))
         assert max(speech[3:]) < 0.35
 
@@ -106,7 +108,7 @@ def test_a_missing_model_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_recording_that_begins_amid_speech_is_heard_from_its_first_word(detector: VoiceDetector) -> None:
-    """Cut inside its first words and sent through a telephone's band; without a calm start it is silence."""
+    """The clip is cut in its first words and limited to telephone frequencies."""
     samples = read(SPEECH / "human" / "two_cities.flac")[round(0.9 * RATE) : round(5.3 * RATE)]
     spectrum = np.fft.rfft(samples)
     hertz = np.fft.rfftfreq(len(samples), 1 / RATE)

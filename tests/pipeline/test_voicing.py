@@ -1,3 +1,5 @@
+"""Tests of voicing.py: word times are corrected by the speech, and words without speech are dropped."""
+
 from itertools import pairwise
 
 from hypothesis import given
@@ -11,55 +13,55 @@ START = 10 * WINDOW
 
 
 def voicing(pattern: str) -> Voicing:
-    """One character a frame: # is voice, . is silence. The first frame is number 10 of the stream."""
+    """Return a Voicing of a pattern in which # is a frame of speech and . one of silence. It starts at frame 10."""
     return Voicing(START, [mark == "#" for mark in pattern])
 
 
 def words(*spans: tuple[str, float, float]) -> list[Word]:
-    """Words from (text, first frame, frame after the last) counted like the characters of the pattern."""
+    """Return words of (text, first frame, frame after the last), counted like the characters of the pattern."""
     return [Word(text, round(START + start * WINDOW), round(START + end * WINDOW), 0.9) for text, start, end in spans]
 
 
 def test_words_in_speech_stay_where_they_are():
     said = words(("and", 0, 4), ("so", 4, 4), ("my", 4, 8))
-    assert voicing("########").placed(said) == said
+    assert voicing("########").place(said) == said
 
 
 def test_a_word_loses_the_silence_at_its_ends():
-    assert voicing("...####...").placed(words(("hello", 0, 10))) == words(("hello", 3, 7))
+    assert voicing("...####...").place(words(("hello", 0, 10))) == words(("hello", 3, 7))
 
 
 def test_a_word_lasts_until_its_sound_ends_but_not_into_the_next_word():
-    assert voicing("########..").placed(words(("see", 0, 5))) == words(("see", 0, 8))
-    assert voicing("########..").placed(words(("you", 0, 3), ("there", 4, 6))) == words(("you", 0, 4), ("there", 4, 8))
+    assert voicing("########..").place(words(("see", 0, 5))) == words(("see", 0, 8))
+    assert voicing("########..").place(words(("you", 0, 3), ("there", 4, 6))) == words(("you", 0, 4), ("there", 4, 8))
 
 
 def test_where_the_sound_has_not_ended_yet_a_word_is_not_drawn_out():
-    assert voicing("##########").placed(words(("and", 0, 5))) == words(("and", 0, 5))
+    assert voicing("##########").place(words(("and", 0, 5))) == words(("and", 0, 5))
 
 
 def test_a_word_in_a_pause_between_words_is_dropped():
     said = words(("one", 0, 4), ("thank", 6, 7), ("two", 9, 12))
-    assert voicing("####.....###").placed(said) == [said[0], said[2]]
+    assert voicing("####.....###").place(said) == [said[0], said[2]]
 
 
 def test_a_word_after_the_last_sound_is_dropped():
     said = words(("one", 0, 4), ("thank", 6, 7), ("you", 7, 8))
-    assert voicing("####......").placed(said) == said[:1]
+    assert voicing("####......").place(said) == said[:1]
 
 
 def test_a_word_that_shrank_to_nothing_at_the_edge_is_found_where_the_voice_is():
-    """A single short word: its alignment collapsed at the start of the window, before it was spoken."""
-    assert voicing("......#####..").placed(words(("Signal", 0, 1))) == words(("Signal", 6, 11))
+    """The times of a single short word fell together at the start of the window, before it was spoken."""
+    assert voicing("......#####..").place(words(("Signal", 0, 1))) == words(("Signal", 6, 11))
 
 
 def test_a_word_whose_place_is_silence_gets_the_voice_that_nobody_claims():
     said = words(("seven", 0, 4), ("Signal", 5, 6))
-    assert voicing("####....####..").placed(said) == words(("seven", 0, 4), ("Signal", 8, 12))
+    assert voicing("####....####..").place(said) == words(("seven", 0, 4), ("Signal", 8, 12))
 
 
 def test_words_squeezed_before_a_word_that_claims_the_silence_share_its_voice():
-    placed = voicing("....########..").placed(words(("an", 0, 1), ("apple", 1, 9)))
+    placed = voicing("....########..").place(words(("an", 0, 1), ("apple", 1, 9)))
     assert [word.text for word in placed] == ["an", "apple"]
     assert placed[0].start == START + 4 * WINDOW
     assert placed[0].end == placed[1].start
@@ -67,11 +69,11 @@ def test_words_squeezed_before_a_word_that_claims_the_silence_share_its_voice():
 
 
 def test_without_any_voice_no_word_is_believed():
-    assert voicing("..........").placed(words(("thank", 0, 4), ("you", 4, 9))) == []
+    assert voicing("..........").place(words(("thank", 0, 4), ("you", 4, 9))) == []
 
 
 def test_one_frame_of_voice_is_too_little_for_words_in_silence():
-    assert voicing(".....#....").placed(words(("thank", 0, 1), ("you", 1, 2))) == []
+    assert voicing(".....#....").place(words(("thank", 0, 1), ("you", 1, 2))) == []
 
 
 SPANS = st.lists(st.tuples(st.sampled_from(("a", "to", "banana")), st.integers(0, 40), st.integers(0, 8)), max_size=8)
@@ -84,7 +86,7 @@ def test_placed_words_are_spoken_ones_in_order_and_do_not_start_to_overlap(patte
         start = min(at + skip % 5, len(pattern))
         at = min(start + length, len(pattern))
         said += words((text, start, at))
-    placed = voicing(pattern).placed(said)
+    placed = voicing(pattern).place(said)
     left = iter(said)
     assert all(any(word.text == other.text for other in left) for word in placed), "no word is new, none changes place"
     assert all(START <= word.start <= word.end <= START + len(pattern) * WINDOW for word in placed)
@@ -99,4 +101,4 @@ def test_placed_words_are_spoken_ones_in_order_and_do_not_start_to_overlap(patte
 )
 def test_mad_times_are_survived(times, pattern):
     said = [Word("a", start, end, 0.5) for start, end in times]
-    assert len(voicing(pattern).placed(said)) <= len(said)
+    assert len(voicing(pattern).place(said)) <= len(said)

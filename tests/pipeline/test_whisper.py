@@ -1,4 +1,4 @@
-"""The Whisper engine on a real, very small model: what it hears, when, and that company changes nothing."""
+"""Tests of the Whisper engine on a real but very small model: words, times, and requests that share a call."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,23 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, RATE, Samples, position
-from pipeline.batch import packing
+from pipeline.batch import packing_options
 from pipeline.errors import EngineFailed, ModelUnavailable
-from pipeline.ingest.packing import Job
+from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.windows import FULL, KNOWN, Fit
+from pipeline.recognition.engines.windows import FULL, KNOWN_FITS, Fit
 from pipeline.recognition.scoring import matches, spoken, word_errors
 from pipeline.words import Word, written
 from tests.pipeline.sounds import CLIPS, SPEECH, read
 
 bootstrap.prepare()
-from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  (after prepare(), as load() does)
+from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  after prepare(), as in load.py
 
 MODEL = SPEECH / "tiny-whisper"
-SHORT = next(fit for size, fit in KNOWN.values() if size == (MODEL / "model.bin").stat().st_size)
+SHORT = next(fit for size, fit in KNOWN_FITS.values() if size == (MODEL / "model.bin").stat().st_size)
 TOGETHER = 8  # requests in one call
 KNOWN = [clip for clip in CLIPS if clip["file"].startswith("espeak/") and clip["seconds"] < 15]
 OTHER = [clip for clip in CLIPS if clip["file"].startswith("other/")]
@@ -44,13 +44,13 @@ def engine() -> Iterator[WhisperEngine]:
 
 @pytest.fixture(scope="module")
 def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
-    """The decode jobs of each known clip, as a file's are."""
-    detector, options = VoiceDetector(), packing(engine)
+    """Return the decode jobs of each known clip, as a file has them."""
+    detector, options = VoiceDetector(), packing_options(engine)
     return {
         clip["file"]: [
             DecodeRequest(samples=item.samples, start=item.start)
             for item in speech_jobs([read(SPEECH / clip["file"])], detector.stream(), options)
-            if isinstance(item, Job)
+            if isinstance(item, DecodeJob)
         ]
         for clip in KNOWN
     }
@@ -58,7 +58,7 @@ def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
 
 @pytest.fixture(scope="module")
 def alone(engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]]) -> dict[str, list[Heard]]:
-    """What each job says when it has the call for itself."""
+    """Return the answer to each job alone in a call."""
     return {name: [engine.hear([request])[0] for request in requests] for name, requests in jobs.items()}
 
 
@@ -75,7 +75,7 @@ def request(samples: Samples, **settings: Any) -> DecodeRequest:
 
 
 def same(one: Heard, two: Heard) -> bool:
-    """Equal in all but rounding: CTranslate2 pads token lists of one alignment call, and adds in another order."""
+    """Return whether both are equal except for rounding: a call pads token lists, and adds in another order."""
 
     def bare(heard: Heard) -> Heard:
         words = tuple(replace(word, probability=0.0) for word in heard.words)
@@ -133,7 +133,7 @@ def test_words_are_in_order_inside_their_window_with_some_length(
 def test_company_in_a_call_changes_nothing(
     engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[Heard]]
 ) -> None:
-    """English and Spanish, with and without a language given, in one call and in any order."""
+    """English and Spanish, with and without a given language, in one call and in any order."""
     pairs = [(job, heard) for name in jobs for job, heard in zip(jobs[name], alone[name], strict=True)]
     by_bucket: dict[Any, list[tuple[DecodeRequest, Heard]]] = {}
     for index, (job, heard) in enumerate(pairs):
@@ -145,7 +145,7 @@ def test_company_in_a_call_changes_nothing(
             group = members[first : first + TOGETHER]
             for heard, (job, expected) in zip(engine.hear([job for job, _ in group]), group, strict=True):
                 if job.language is not None:
-                    heard = replace(heard, language_probability=expected.language_probability)  # noqa: PLW2901
+                    heard = replace(heard, language_probability=expected.language_probability)  # noqa: PLW2901  the compared copy
                 assert same(heard, expected)
 
 
@@ -205,18 +205,18 @@ def test_the_least_windows_of_partials_and_finals_are_the_fits(
 ) -> None:
     def window_s(seconds: float, *, final: bool) -> int:
         shape = engine.bucket(request(np.zeros(round(seconds * RATE), np.float32), final=final))
-        return shape.window_s  # type: ignore[attr-defined, no-any-return]
+        return shape.window_s  # type: ignore[attr-defined, no-any-return]  # a bucket is a Shape
 
     monkeypatch.setattr(engine, "fit", Fit(10, 15, 19))
     assert [window_s(seconds, final=False) for seconds in (1, 9, 9.1, 14.1, 29.9)] == [10, 10, 15, 20, 30]
     assert [window_s(seconds, final=True) for seconds in (1, 9, 14, 19, 19.1)] == [15, 15, 15, 20, 30]
-    assert engine.job == 19 * RATE
+    assert engine.longest_job == 19 * RATE
 
 
 def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(
     engine: WhisperEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were put together when both fitted into the same window."""
+    """They were grouped when both fitted into the same window."""
     samples = clip("espeak/en_07.flac")
     short, long = request(samples[: 2 * RATE]), request(samples)
     monkeypatch.setattr(engine, "fit", FULL)
@@ -228,7 +228,7 @@ def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(
 
 
 def test_a_doubtful_final_is_heard_anew(engine: WhisperEngine) -> None:
-    """Cut at this sample, the first word is taken for another; a longer look a moment later hears it right."""
+    """If it is cut at this sample, the first word is wrong; the second look, a moment later, gets it right."""
     rest = clip("espeak/es_11.flac")[round(6.721 * RATE) : round(8.14 * RATE)]
     (heard,) = engine.hear([request(rest, language="es")])
     assert written(heard.words) == "¿Es frío esta noche?"
@@ -283,7 +283,12 @@ def test_several_threads_may_ask_at_the_same_time(
 
 
 def test_it_says_what_it_is(engine: WhisperEngine) -> None:
-    assert (engine.name, engine.model, engine.most, engine.job) == ("whisper", "tiny-whisper", 1, SHORT.job)
+    assert (engine.name, engine.model, engine.max_batch, engine.longest_job) == (
+        "whisper",
+        "tiny-whisper",
+        1,
+        SHORT.longest_job,
+    )
     assert {"en", "es"} <= engine.languages
     assert "ja" not in engine.languages
 

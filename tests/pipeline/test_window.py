@@ -1,14 +1,16 @@
+"""Tests of window.py: which frames it holds, returns and forgets."""
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, WINDOW
-from pipeline.recognition.window import MOST_FRAMES, Window
+from pipeline.recognition.window import MAX_FRAMES, Window
 
 
 def frame(number: int) -> np.ndarray:
-    """A frame whose samples say where they belong in the stream."""
+    """Return a frame whose samples tell its place in the stream."""
     return np.arange(number * WINDOW, (number + 1) * WINDOW, dtype=np.float32)
 
 
@@ -53,7 +55,7 @@ def test_samples_and_voice_between_two_positions_are_whole_frames():
 
 def test_a_full_window_holds_one_decode_job_and_refuses_more():
     window = Window()
-    for number in range(MOST_FRAMES):
+    for number in range(MAX_FRAMES):
         assert not window.full
         window.append(frame(number), speech=0.0)
     assert window.full

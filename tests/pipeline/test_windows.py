@@ -1,4 +1,4 @@
-"""Choosing windows for a model, by scripts of what it would hear in each."""
+"""Tests of windows.py: which windows are chosen for models that lose known words in each."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from pipeline.audio import RATE
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines import windows as fitted
 from pipeline.recognition.engines.prompts import WINDOWS_S
-from pipeline.recognition.engines.windows import FULL, JOBS_S, Clip, Fit, Trial, bundled_speech, fitting
+from pipeline.recognition.engines.windows import FULL, JOBS_S, Clip, Fit, Trial, bundled_speech, find_fit
 from pipeline.words import Word
 
-TEXT = "the captain wanted twenty ticket at seven and nobody remembered the green harbor light".split()  # noqa: SIM905
+TEXT = "the captain wanted twenty ticket at seven and nobody remembered the green harbor light".split()  # noqa: SIM905  a list of words would be hard to read
 WORD_S = 0.5
 
 
 def clip(voice: str, number: int) -> Clip:
-    """TEXT, at a constant pace, with a pause after every fourth word. Each sample tells which word it belongs to."""
+    """Return a clip of TEXT at a constant pace, with a pause after every fourth word. Each sample tells its word."""
     words = tuple((text, at * WORD_S, (at + 0.9) * WORD_S) for at, text in enumerate(TEXT))
     samples = np.repeat(np.arange(1, len(TEXT) + 1, dtype=np.float32) / 100, round(WORD_S * RATE))
     samples[: number + 1] = 0.001
@@ -31,13 +31,13 @@ CLIPS = [clip(voice, number) for voice in ("one", "two") for number in range(5)]
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script reads the samples: they must not be changed."""
+    """Keep the samples unchanged, because Script reads them."""
     for condition in ("_noisy", "_by_telephone"):
         monkeypatch.setattr(fitted, condition, lambda clip: clip)
 
 
 class Script:
-    """A model that loses a share of its words, by the window, by the length of the audio in seconds and by final."""
+    """A model that loses a share of its words, which depends on the window, the length of the audio and *final*."""
 
     def __init__(self, lost: Callable[[int, float, bool], float]) -> None:
         self.lost = lost
@@ -54,7 +54,7 @@ class Script:
 
 
 def fit(lost: Callable[[int, float, bool], float], **settings: float) -> tuple[Fit, list[Trial]]:
-    return asyncio.run(fitting(Script(lost), CLIPS, **settings))
+    return asyncio.run(find_fit(Script(lost), CLIPS, **settings))
 
 
 def test_the_shortest_windows_are_used_when_they_lose_nothing() -> None:
@@ -64,7 +64,7 @@ def test_the_shortest_windows_are_used_when_they_lose_nothing() -> None:
 
 
 def test_windows_that_are_shorter_than_full_ones_may_be_better() -> None:
-    """Then the shortest are taken that are no worse than those."""
+    """Then the shortest windows that are no worse than these are chosen."""
     lost = {30: 0.9, 20: 0.9, 15: 0.3, 10: 0.3, 7: 0.9, 5: 0.9}
     found, _ = fit(lambda window, _length, _final: lost[window])
     assert (found.partial_s, found.final_s) == (10, 10)
@@ -75,21 +75,21 @@ def test_a_model_that_needs_full_windows_keeps_them() -> None:
     assert found == FULL
 
 
-@pytest.mark.parametrize("least_s", [7, 10, 15, 20])
-def test_partials_and_finals_each_have_their_least_window(least_s: int) -> None:
-    partials, _ = fit(lambda window, _length, final: 0.9 if window < least_s and not final else 0.0)
-    assert (partials.partial_s, partials.final_s) == (least_s, WINDOWS_S[0])
-    finals, _ = fit(lambda window, _length, final: 0.9 if window < least_s and final else 0.0)
-    assert (finals.partial_s, finals.final_s) == (WINDOWS_S[0], least_s)
-    assert finals.job_s >= least_s - 1, "a shorter job is heard in the same window"
+@pytest.mark.parametrize("min_s", [7, 10, 15, 20])
+def test_partials_and_finals_each_have_their_least_window(min_s: int) -> None:
+    partials, _ = fit(lambda window, _length, final: 0.9 if window < min_s and not final else 0.0)
+    assert (partials.partial_s, partials.final_s) == (min_s, WINDOWS_S[0])
+    finals, _ = fit(lambda window, _length, final: 0.9 if window < min_s and final else 0.0)
+    assert (finals.partial_s, finals.final_s) == (WINDOWS_S[0], min_s)
+    assert finals.job_s >= min_s - 1, "a shorter job is heard in the same window"
 
 
 @pytest.mark.parametrize(("heard_s", "job_s"), [(0, 4), (4.5, 9), (9.5, 14), (14.5, 19), (19.5, 28)])
 def test_jobs_are_longer_when_short_ones_lose_words(
     heard_s: float, job_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Utterances alone lose as many in full windows, so they say nothing against short ones."""
-    monkeypatch.setattr(fitted, "TOLERATED", 0.05)  # what is left over at the end is short, too
+    """Utterances alone lose as many words in full windows, so short windows are not worse."""
+    monkeypatch.setattr(fitted, "TOLERATED", 0.05)  # the last job is short too
     found, _ = fit(lambda _window, length, final: 0.3 if final and length < heard_s else 0.0)
     assert found == Fit(WINDOWS_S[0], WINDOWS_S[0], job_s)
 
@@ -109,14 +109,14 @@ def test_a_voice_that_the_model_does_not_know_has_no_say() -> None:
 
 
 def test_when_time_is_over_what_is_not_known_stays_at_full_windows() -> None:
-    assert fit(lambda _window, _length, _final: 0.0, most_s=-1.0)[0] == FULL
+    assert fit(lambda _window, _length, _final: 0.0, max_s=-1.0)[0] == FULL
 
 
 def test_a_worse_window_is_given_up_before_everything_was_heard() -> None:
     script = Script(lambda window, _length, _final: 0.0 if window == 30 else 0.9)
-    asyncio.run(fitting(script, CLIPS))
+    asyncio.run(find_fit(script, CLIPS))
     full = Script(lambda _window, _length, _final: 0.1)
-    asyncio.run(fitting(full, CLIPS))
+    asyncio.run(find_fit(full, CLIPS))
     assert len(script.lengths) < len(full.lengths)
 
 

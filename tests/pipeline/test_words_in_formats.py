@@ -1,4 +1,4 @@
-"""One clip in many containers and codecs, through the whole batch pipeline on a real model: the same words in each."""
+"""One clip in many containers and codecs gives the same words through the whole batch pipeline."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ ENCODINGS = {
 
 
 class Ears:
-    """The batch pipeline on the small real model."""
+    """The batch pipeline with the small real model."""
 
     def __init__(self) -> None:
         self.engine = load(EngineSettings(engine="whisper", model=str(SPEECH / "tiny-whisper")))

@@ -1,4 +1,4 @@
-"""Every answer that a test gets is held against the server's own description: status, code, media type and schema."""
+"""Checks every answer that a test gets against the server's OpenAPI document: status, code, media type, schema."""
 
 import re
 from typing import Any
@@ -7,11 +7,11 @@ import httpx
 from jsonschema import Draft202012Validator
 
 PROBLEM = "application/problem+json"
-EVERYWHERE = frozenset({"not_found", "method_not_allowed"})  # problems of paths and methods that are not described
+EVERYWHERE = frozenset({"not_found", "method_not_allowed"})  # codes for paths and methods that are not described
 
 
 class Description:
-    """An OpenAPI document as a judge of answers. Use *check* as a response hook of a client."""
+    """Checks answers against an OpenAPI document. Use *check* as a response hook of a client."""
 
     def __init__(self, document: dict[str, Any], *, base_url: str) -> None:
         self.document = document

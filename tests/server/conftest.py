@@ -1,4 +1,4 @@
-"""Servers that tests share, started once for all that need them: processes, and some in this one."""
+"""Servers that many tests share. Each is started once, some as processes and some in this process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,27 +13,27 @@ from tests.server.talking import HASTY, IMPATIENT, Caller
 
 @pytest.fixture(scope="session", params=sorted(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> Backend:
-    """Each storage backend in turn: what a test with it says holds for all of them."""
+    """Return each storage backend in turn, so that a test holds for all of them."""
     return BACKENDS[request.param]
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with the small real Whisper model."""
+    """Yield a server with the small real Whisper model."""
     with running(tmp_path_factory.mktemp("data")) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def bundled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with the model that comes with the installation."""
+    """Yield a server with the model of the installation."""
     with running(tmp_path_factory.mktemp("bundled"), ENGINE="auto", WHISPER_MODEL="tiny.en") as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with the scripted engine, a free plan that takes one mebibyte, and impatient webhooks."""
+    """Yield a server with the scripted engine, a free plan that takes one mebibyte, and short waits for webhooks."""
     folder = tmp_path_factory.mktemp("small")
     limits = _changed((ROOT / "server" / "limits.toml").read_text(), folder)
     with running(folder / "data", ENGINE="scripted", LIMITS_FILE=str(limits)) as started:
@@ -42,21 +42,21 @@ def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server in this process, whose live sessions hear the scripted engine."""
+    """Yield a server in this process, whose live sessions use the scripted engine."""
     with served(tmp_path_factory.mktemp("live")) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def hasty_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The same, but it looks often."""
+    """Yield the same server with short polling intervals."""
     with served(tmp_path_factory.mktemp("hasty"), live=HASTY) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def impatient_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The same, and a second without a sign of life ends a session."""
+    """Yield the same server, on which a session ends after a second without its writer."""
     with served(tmp_path_factory.mktemp("impatient"), live=IMPATIENT) as started:
         yield started
 

@@ -1,4 +1,4 @@
-"""Scripted peers on loopback: servers that the service calls, and a client without manners."""
+"""Scripted servers on loopback that the service calls, and a client that may break the rules of HTTP."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from typing import Self, TypeAlias
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it came."""
+    """A request as it was received."""
 
     method: str
     target: str
@@ -23,7 +23,7 @@ Script: TypeAlias = Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class Peer:
-    """A server whose every answer is what *script* writes."""
+    """A server that answers every request as *script* writes."""
 
     script: Script
     url: str = ""
@@ -44,7 +44,7 @@ class Peer:
             await self.script(self.asked[-1], writer)
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the caller has left: some scripts are made for that
+            pass  # the caller has left, which some scripts want
         finally:
             self.connections -= 1
             writer.close()
@@ -66,7 +66,7 @@ def answer(status: int = 200, body: bytes = b"", **headers: str) -> bytes:
 
 
 def saying(*answers: bytes) -> Script:
-    """One after the other; the last for ever."""
+    """Answer with one text after the other, and with the last one from then on."""
     left = list(answers)
 
     async def script(_asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -76,7 +76,7 @@ def saying(*answers: bytes) -> Script:
 
 
 def holding(go: asyncio.Event) -> Script:
-    """Accept and read, but answer only once *go* is set."""
+    """Accept and read, but answer only when *go* is set."""
 
     async def script(_asked: Asked, writer: asyncio.StreamWriter) -> None:
         await go.wait()
@@ -91,7 +91,7 @@ async def silence(_asked: Asked, _writer: asyncio.StreamWriter) -> None:
 
 
 class RawClient:
-    """A connection on which a test says what it likes, byte by byte."""
+    """A connection on which a test sends any bytes."""
 
     def __init__(self, base: str, *, timeout_s: float = 10.0) -> None:
         host, port = base.removeprefix("http://").rsplit(":", 1)
@@ -108,7 +108,7 @@ class RawClient:
         self._socket.sendall(data.encode("latin-1") if isinstance(data, str) else data)
 
     def answer(self) -> tuple[int, Mapping[str, str], bytes]:
-        """The next answer's status, headers (names in lower case) and body."""
+        """Return the next answer's status, headers (names in lower case) and body."""
         while b"\r\n\r\n" not in self._read:
             self._receive()
         head, _, self._read = self._read.partition(b"\r\n\r\n")
@@ -120,7 +120,7 @@ class RawClient:
         return int(first.split(" ")[1]), headers, body
 
     def closed(self) -> bool:
-        """Waits for the server to end the connection."""
+        """Return whether the server ends the connection."""
         return self._socket.recv(1) == b""
 
     def _receive(self) -> None:

@@ -1,4 +1,4 @@
-"""A webhook receiver and file host on loopback, for tests: it keeps what it gets and answers as it is told."""
+"""A webhook receiver and a file server on loopback. They keep what they receive and answer as they are told."""
 
 import contextlib
 import threading
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Got:
-    """One request as it came."""
+    """One request as it was received."""
 
     method: str
     path: str
@@ -30,7 +30,7 @@ class Receiver:
         return f"http://127.0.0.1:{self.port}"
 
     def wait_for(self, count: int, *, max_s: float = 15) -> list[Got]:
-        """The requests so far, once there are *count*."""
+        """Wait for *count* requests and return all so far."""
         until = time.monotonic() + max_s
         while len(self.got) < count and time.monotonic() < until:
             time.sleep(0.05)
@@ -54,7 +54,7 @@ def receiver() -> Iterator[Receiver]:
                 self.end_headers()
                 self.wfile.write(body)
 
-        do_GET = do_POST = _take  # noqa: N815  the names that http.server looks for
+        do_GET = do_POST = _take  # noqa: N815  http.server calls these names
 
         def log_message(self, *_: object) -> None:
             pass
@@ -74,7 +74,7 @@ def receiver() -> Iterator[Receiver]:
 
 @contextlib.contextmanager
 def hosting(folder: Path) -> Iterator[str]:
-    """The address of a web server with the files of *folder*; 404 for others."""
+    """Yield the address of a web server with the files of *folder*."""
 
     def answer(got: Got) -> tuple[int, dict[str, str], bytes]:
         file = folder / Path(got.path).name

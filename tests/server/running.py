@@ -1,4 +1,4 @@
-"""A real server process for black-box tests: started with its own data folder, spoken to over loopback."""
+"""Starts real server processes for black-box tests, each with its own data folder on loopback."""
 
 import contextlib
 import io
@@ -25,7 +25,7 @@ START_S = 60
 
 
 def long_recording(times: int) -> bytes:
-    """A few minutes of speech: one long clip, several times over."""
+    """Return a few minutes of speech: one long clip, several times."""
     samples, rate = soundfile.read(SPEECH / "espeak" / "en_long.flac", dtype="int16")
     out = io.BytesIO()
     soundfile.write(out, np.tile(samples, times), rate, format="FLAC")
@@ -33,7 +33,7 @@ def long_recording(times: int) -> bytes:
 
 
 def environment(data_dir: Path, **variables: str) -> dict[str, str]:
-    """What a server process is started with; *variables* are written without their prefix."""
+    """Return the environment of a server process. *variables* have no prefix."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("SCRIBEWIRE_")}
     ours = {
         "DATA_DIR": str(data_dir),
@@ -49,7 +49,7 @@ def environment(data_dir: Path, **variables: str) -> dict[str, str]:
 
 @dataclass
 class Server:
-    """One started process. Its log is gathered line by line."""
+    """A server process. Its log is collected line by line."""
 
     data_dir: Path
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -86,11 +86,11 @@ class Server:
         ready.set()
 
     def kill(self) -> None:
-        """SIGKILL, as when the machine dies."""
+        """End the process with SIGKILL, as if the machine had died."""
         self._signal(signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM, and wait; the exit status."""
+        """Send SIGTERM, wait, and return the exit status."""
         return self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> int:
@@ -103,7 +103,7 @@ class Server:
         return self.process.wait(60)
 
     def cli(self, *words: str) -> str:
-        """Run `scribewire` on this server's data folder; what it printed."""
+        """Run `scribewire` on this server's data folder and return what it prints."""
         done = subprocess.run(
             [sys.executable, "-m", "server", *words],
             cwd=ROOT,
@@ -120,7 +120,7 @@ class Server:
         return str(made["key"])
 
     def client(self, key: str | None, *, sandbox: bool = False) -> httpx.Client:
-        """A client with that key; it is closed with the server."""
+        """Return a client with this key. It is closed with the server."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         client = httpx.Client(base_url=self.base + ("/sandbox" if sandbox else ""), headers=headers, timeout=90)
         self.clients.append(client)
@@ -128,7 +128,7 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, for a server that has to come back on the same one."""
+    """Return a free port, for a server that must restart on the same one."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
@@ -144,7 +144,7 @@ def running(data_dir: Path, **variables: str) -> Iterator[Server]:
 
 
 def until_over(client: httpx.Client, job_id: str, *, max_s: float = 60) -> dict[str, object]:
-    """The job record once it is terminal."""
+    """Wait until the job is over and return its record."""
     until = time.monotonic() + max_s
     while time.monotonic() < until:
         record: dict[str, object] = client.get(f"/v1/jobs/{job_id}", params={"wait": 10}).json()

@@ -1,5 +1,6 @@
-"""The whole app in this process: real storage, real uvicorn on a loopback port, and a recogniser that says what it is
-told. Tests talk to it over HTTP from their own thread and may look into its storage.
+"""Runs the whole app in this process: real storage and uvicorn on loopback, with a scripted recogniser.
+
+Tests talk to it over HTTP from their own thread, and may look into its storage.
 """
 
 import asyncio
@@ -48,19 +49,19 @@ Script: TypeAlias = Callable[[Path, BatchOptions, Sequence[Chunk]], AsyncGenerat
 """What a recogniser does with a file: (path, options, chunks that are already safe) -> the chunks behind them."""
 
 LIMITS = read_limits(Config.from_env({}))
-TLS = ssl.create_default_context()  # never used on loopback, but every client would make its own
+TLS = ssl.create_default_context()  # never used on loopback, but otherwise every client would make its own
 
 
 @functools.cache
 def isolation() -> Isolation:
-    """The one decoder of this process: starting it costs a second."""
+    """Return the one decoder of this process, because starting it takes a second."""
     decoder = Isolation()
     atexit.register(decoder.close)
     return decoder
 
 
 def until(look: Callable[[], T | None], *, max_s: float = 30) -> T:
-    """What *look* gives, once that is true; asked a few times a second, as a patient client does."""
+    """Call *look* a few times a second until its result is true, and return that."""
     end = time.monotonic() + max_s
     while not (seen := look()):
         if time.monotonic() > end:
@@ -70,7 +71,7 @@ def until(look: Callable[[], T | None], *, max_s: float = 30) -> T:
 
 
 def wav(duration_s: float = 1.0) -> bytes:
-    """A silent recording, small and valid."""
+    """Return a small valid recording of silence."""
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
         file.setnchannels(1)
@@ -81,7 +82,7 @@ def wav(duration_s: float = 1.0) -> bytes:
 
 
 def chunk(index: int, *texts: str) -> Chunk:
-    """Chunk number *index* of a file whose chunks are all a second long; its *texts* are one segment."""
+    """Return chunk *index* of a file whose chunks are a second long. Its *texts* are one segment."""
     start = index * RATE
     step = RATE // max(1, len(texts))
     words = tuple(Word(text, start + place * step, start + (place + 1) * step, 0.9) for place, text in enumerate(texts))
@@ -97,13 +98,13 @@ def chunk(index: int, *texts: str) -> Chunk:
 
 
 class ScriptedBatch:
-    """pipeline.batch.Batch as the worker sees it. A job's `prompt` picks one of *scripts*; without: HEARD."""
+    """Replaces pipeline.batch.Batch. The `prompt` of a job picks one of *scripts*; without one it says HEARD."""
 
     HEARD = ("so", "my", "fellow")
     engine_name = "scripted"
     model_name = "test"
 
-    known: ClassVar[Mapping[str, Script]] = {}  # to a server from its start, when jobs of the last one wait for it
+    known: ClassVar[Mapping[str, Script]] = {}  # for a server that has jobs waiting when it starts
 
     def __init__(self) -> None:
         self.scripts: dict[str, Script] = dict(self.known)
@@ -121,13 +122,13 @@ class ScriptedBatch:
 
 
 def config(**variables: str) -> Config:
-    """Settings as the environment would give them; names without their prefix."""
+    """Return settings as the environment gives them. Names have no prefix."""
     return Config.from_env({PREFIX + name: value for name, value in variables.items()})
 
 
 @dataclass
 class Served:
-    """A server at work in a thread of this process."""
+    """A server that runs in a thread of this process."""
 
     base: str
     storage: Storage
@@ -137,7 +138,7 @@ class Served:
     loop: asyncio.AbstractEventLoop = field(repr=False)
 
     def wait(self, work: Coroutine[Any, Any, T], *, max_s: float = 20) -> T:
-        """The result of *work*, done in the server's loop."""
+        """Run *work* in the server's event loop and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(max_s)
 
     def call(self, act: Callable[[], T]) -> T:
@@ -147,7 +148,7 @@ class Served:
         return self.wait(acted())
 
     def key(self, plan: str = "pro", environment: str = "production", **limits: object) -> str:
-        """A key of a new account."""
+        """Make a new account and return its key."""
         _, issued = self.wait(
             open_account(self.storage.accounts, plan=plan, environment=environment, name=None, limits=limits)
         )
@@ -158,7 +159,7 @@ class Served:
         return Description(httpx.get(f"{self.base}/openapi.json").json(), base_url=self.base)
 
     def client(self, key: str | None = None, *, sandbox: bool = False) -> httpx.Client:
-        """Raises when an answer is not as the server describes it."""
+        """Return a client that raises an error if an answer is not as the server describes it."""
         return httpx.Client(
             base_url=self.base + ("/sandbox" if sandbox else ""),
             headers={"Authorization": f"Bearer {key}"} if key else {},
@@ -168,7 +169,7 @@ class Served:
         )
 
     def new_client(self, plan: str = "pro", *, sandbox: bool = False, **limits: object) -> httpx.Client:
-        """A client of a new account."""
+        """Return a client of a new account."""
         return self.client(self.key(plan, "sandbox" if sandbox else "production", **limits), sandbox=sandbox)
 
 
@@ -178,10 +179,10 @@ def served(
     *,
     limits: Limits = LIMITS,
     live: LiveRules = LIVE_RULES,
-    headroom: Headroom | None = None,  # None: the scheduler's
+    headroom: Headroom | None = None,  # None: that of the scheduler
     **variables: str,
 ) -> Iterator[Served]:
-    """The server with its storage in *folder*; *variables* as in config()."""
+    """Run a server with its storage in *folder*; *variables* are as in config()."""
     started = threading.Event()
     out: list[Served] = []
     failed: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""What the tests of storage share: a clock that stands still, a store on real files, jobs to put into it."""
+"""What the tests of storage share: a clock that stands still, a store on real files, and jobs to put into it."""
 
 import asyncio
 import functools
@@ -28,7 +28,7 @@ _numbers = count(1)
 
 
 class ManualClock:
-    """Milliseconds that pass only when told to."""
+    """A clock that moves only when a test says so."""
 
     def __init__(self, now: int = NOON) -> None:
         self.now = now
@@ -41,7 +41,7 @@ class ManualClock:
 
 
 class FileClock:
-    """A ManualClock that several processes read."""
+    """A ManualClock that several processes can read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -59,7 +59,7 @@ class FileClock:
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """The coroutine function *test* as a plain test, in an event loop of its own."""
+    """Make a plain test of the coroutine function *test*, with its own event loop."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -70,7 +70,7 @@ def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to store things. The contract tests run with each of BACKENDS."""
+    """A storage backend. The contract tests run with each of BACKENDS."""
 
     open: Callable[..., Storage]
 
@@ -149,7 +149,7 @@ async def checkpoint(storage: Storage, lease: Lease, index: int = 0, progress: f
 
 
 async def refusals(storage: Storage, lease: Lease) -> list[bool]:
-    """Try every write a worker can make; True for each that was refused."""
+    """Try every write of a worker. Return for each whether it was refused."""
     return [
         not await checkpoint(storage, lease, index=7),
         await storage.jobs.log(lease, [WORD]) is None,

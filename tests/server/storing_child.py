@@ -1,4 +1,4 @@
-"""The other process of test_storage_processes.py: tells what it did in JSON lines, waits for lines it is sent."""
+"""The other process of test_storage_processes.py: it reports in lines of JSON, and waits for lines."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ async def told() -> str:
 
 
 async def be_late(storage: Storage) -> None:
-    """Claim a job, begin it, and when told to try every write; which were refused."""
+    """Claim a job, begin it, and when told so try every write; say which were refused."""
     lease = await claim(storage, "late")
     await checkpoint(storage, lease)
     tell(lease.job.id)
@@ -35,7 +35,7 @@ async def be_late(storage: Storage) -> None:
 
 
 async def work(storage: Storage) -> None:
-    """Do all jobs there are, a line for every step."""
+    """Do all jobs, with a line for every step."""
     while lease := await storage.jobs.claim("worker", environments=["production"], lease_s=30.0):
         tell("claimed")
         for index in range(len(lease.chunks), 3):
@@ -46,7 +46,7 @@ async def work(storage: Storage) -> None:
 
 
 async def submit_for_ever(storage: Storage) -> None:
-    """A line for each accepted job, from eight clients at once."""
+    """Submit jobs from eight clients at once, with a line for each accepted job."""
 
     def job_id() -> str:
         return new_id(Prefix.JOB, ms=0, chance=os.urandom(CHANCE_BYTES))
@@ -59,7 +59,7 @@ async def submit_for_ever(storage: Storage) -> None:
 
 
 async def fill_the_disk(storage: Storage) -> None:
-    """Until nothing goes in any more; what was acknowledged, and what was found after room was made."""
+    """Write until nothing fits any more; say what was acknowledged, and what is found after some space is freed."""
     async with storage.blobs.create("job_1/source") as sink:
         await sink.write(b"x" * 100_000)
     accepted = []

@@ -1,6 +1,6 @@
-"""Live clients: a key's HTTP, a writer's WebSocket, readers of events; and audio whose words are known.
+"""Live clients for tests: HTTP requests, a writer's WebSocket, and readers of events.
 
-The scripted engine says word number n of its text from 0.4 n s on, whatever the audio holds, so silence is enough.
+The scripted engine says word number n of its text at 0.4 n s, whatever the audio is, so silence is enough.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from pipeline.recognition.engines.scripted import TEXT
+from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.session import LiveRules
 from tests.server.running import Server
 from tests.server.serving import Served
@@ -31,19 +31,19 @@ Frame = Mapping[str, Any]
 
 
 def silence(duration_s: float) -> bytes:
-    """In the default encoding."""
+    """Return silence in the default encoding."""
     return bytes(2 * round(16_000 * duration_s))
 
 
 def spoken(duration_s: float) -> list[str]:
-    """What the scripted engine says in so much audio: every word that fits into it."""
+    """Return every word that the scripted engine says in so much audio."""
     count = int((duration_s - 0.32 + 1e-9) / 0.4) + 1
-    return [TEXT[number % len(TEXT)] for number in range(count)]
+    return [SCRIPT[number % len(SCRIPT)] for number in range(count)]
 
 
 @dataclass
 class Caller:
-    """Somebody with a key."""
+    """A client with an API key."""
 
     served: Served | Server
     secret: str
@@ -56,7 +56,7 @@ class Caller:
         return httpx.AsyncClient(base_url=self.served.base, headers=self.headers, timeout=30)
 
     async def start(self, **order: object) -> dict[str, Any]:
-        """A new session's record."""
+        """Start a session and return its record."""
         async with self.client() as client:
             answer = await client.post("/v1/live", json=order)
             assert answer.status_code == 201, answer.text
@@ -74,7 +74,7 @@ class Caller:
             return str(answer.json()["token"])
 
     async def events(self, job_id: str, *, after: int = 0) -> list[tuple[int | None, str, Frame]]:
-        """What Server-Sent Events say until the stream ends: (id, event, data)."""
+        """Yield Server-Sent Events as (id, event, data) until the stream ends."""
         return [event async for event in self.sse(job_id, after=after)]
 
     async def sse(self, job_id: str, *, after: int = 0) -> AsyncIterator[tuple[int | None, str, Frame]]:
@@ -95,13 +95,13 @@ class Caller:
                     seen = {}
 
     def socket(self, record: Mapping[str, Any], path: str = "audio") -> str:
-        """The address of the session's WebSocket, to be opened with the key."""
+        """Return the address of the session's WebSocket."""
         return f"ws{self.served.base.removeprefix('http')}/v1/jobs/{record['job_id']}/{path}"
 
 
 @dataclass
 class Talk:
-    """One WebSocket and all that came over it."""
+    """A WebSocket, and everything that came over it."""
 
     socket: ClientConnection
     frames: list[Frame] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Talk:
         return frame
 
     async def until(self, holds: Callable[[Frame], bool] | str) -> Frame:
-        """The first frame from now on that *holds*, or has that type."""
+        """Return the next frame that *holds*, or that has this type."""
         while True:
             frame = await self.next()
             if frame["type"] == holds if isinstance(holds, str) else holds(frame):
@@ -127,7 +127,7 @@ class Talk:
         await self.socket.send(json.dumps({"type": kind}))
 
     async def to_the_end(self) -> tuple[int, str]:
-        """Everything that still comes; how it was closed."""
+        """Receive everything that still comes, and return how the connection was closed."""
         try:
             while True:
                 await self.next()
@@ -146,13 +146,13 @@ class Talk:
 
 @asynccontextmanager
 async def talking(url: str, headers: Mapping[str, str] | None = None, **more: Any) -> AsyncIterator[Talk]:
-    # With a bounded queue a client that stops reading cannot even close: it would wait ten seconds for the answer.
+    # With a bounded queue a client that has stopped reading would wait ten seconds for the answer to its close.
     async with connect(url, additional_headers=headers, proxy=None, **{"max_queue": None, **more}) as socket:
         yield Talk(socket)
 
 
 async def dropped(talk: Talk, chance: random.Random) -> None:
-    """The connection ends in one of the ways in which connections end."""
+    """End the connection in one of the ways in which connections end."""
     match chance.randrange(3):
         case 0:
             talk.socket.transport.abort()
@@ -165,7 +165,7 @@ async def dropped(talk: Talk, chance: random.Random) -> None:
 
 
 async def written(url: str, audio: bytes, chance: random.Random, *, drops: int) -> None:
-    """Send *audio*, losing the connection *drops* times at random moments and coming back each time."""
+    """Send *audio*, and lose the connection *drops* times at random moments, with a new one each time."""
     moments = sorted(chance.randrange(len(audio)) for _ in range(drops))
     while True:
         with suppress(ConnectionClosed):
@@ -188,12 +188,12 @@ async def written(url: str, audio: bytes, chance: random.Random, *, drops: int) 
 
 
 def durable(frames: Iterable[Frame]) -> list[Frame]:
-    """The events among *frames*; of the last one without the record, whose links are signed anew every time."""
+    """Return the events in *frames*. The last one is without its record, whose links are signed anew every time."""
     return [{name: frame[name] for name in frame if name != "data"} for frame in frames if "seq" in frame]
 
 
 async def refused(talk: Talk, code: int, name: str) -> None:
-    """The last frame is an error of that name, then comes the close of that code."""
+    """Check that the last frame is an error with this name, followed by a close with this code."""
     closed, reason = await talk.to_the_end()
     last = talk.frames[-1]
     assert last["type"] == "error"
@@ -203,7 +203,7 @@ async def refused(talk: Talk, code: int, name: str) -> None:
 
 
 async def received(me: Caller, record: Mapping[str, Any], count: int) -> None:
-    """So many bytes are in the session's hands."""
+    """Wait until the session has received so many bytes."""
     async with asyncio.timeout(10):
         while (await me.job(record["job_id"]))["live"]["received_bytes"] != count:  # noqa: ASYNC110  over HTTP
             await asyncio.sleep(0.01)

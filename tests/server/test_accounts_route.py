@@ -1,4 +1,4 @@
-"""Keys, usage, tokens and webhook secrets: what an account does with itself."""
+"""Tests of keys, usage, tokens and webhook secrets over HTTP."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ def client(server):
 
 @pytest.fixture
 def stranger(server):
-    """A client without a key, at an address of its own."""
+    """Return a client without a key, at an address of its own."""
     with server.client() as stranger:
         stranger.headers["X-Forwarded-For"] = f"2001:db8:{next(ADDRESSES):x}::1"
         yield stranger
@@ -134,7 +134,7 @@ def test_the_operator_decides_who_may_sign_up(tmp_path, mode):
         guess = stranger.post("/v1/keys", json={}, headers={"Authorization": "Bearer let-me-out"})
         assert (guess.status_code, code(guess)) == (401, "invalid_key")
         with it.new_client() as owner:
-            assert owner.post("/v1/keys", json={}).status_code == 201  # who is in may bring another
+            assert owner.post("/v1/keys", json={}).status_code == 201  # with a key another one can be made
 
 
 # --- ending keys -----------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_usage_tells_limits_and_what_is_left(client):
     rows = {row["name"]: row for row in shown["usage"]}
     assert (rows["transcriptions"]["used"], rows["transcriptions"]["remaining"]) == (1, 4)
     assert (rows["audio_seconds"]["limit"], rows["audio_seconds"]["remaining"]) == (None, None)
-    assert rows["audio_seconds"]["used"] == 1  # as long as was heard, whatever the file said
+    assert rows["audio_seconds"]["used"] == 1  # the decoded length counts, not the stated one
     assert parse_iso(rows["estimates"]["resets_at"]) % 86_400_000 == 0
 
 

@@ -1,4 +1,4 @@
-"""Who is asking: an address that nobody can forge, folded to what one client has."""
+"""Tests of addresses.py: the address of a client cannot be forged, and is shortened to what one client has."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
@@ -16,14 +16,14 @@ NO_PROXIES = ()
     ("peer", "forwarded_for", "client"),
     [
         ("203.0.113.9", [], "203.0.113.9"),
-        ("203.0.113.9", ["198.51.100.1"], "203.0.113.9"),  # not our proxy: it may say what it likes
+        ("203.0.113.9", ["198.51.100.1"], "203.0.113.9"),  # not a trusted proxy, so its header does not count
         ("10.0.0.1", [], "10.0.0.1"),
         ("10.0.0.1", [""], "10.0.0.1"),
         ("10.0.0.1", ["198.51.100.1"], "198.51.100.1"),
         ("10.0.0.1", ["1.1.1.1, 198.51.100.1"], "198.51.100.1"),  # the left one came from the client
         ("10.0.0.1", ["1.1.1.1", "198.51.100.1"], "198.51.100.1"),
         ("10.0.0.1", ["198.51.100.1, 10.0.0.2", "10.0.0.3"], "198.51.100.1"),
-        ("10.0.0.1", ["10.0.0.2"], "10.0.0.2"),  # a client inside
+        ("10.0.0.1", ["10.0.0.2"], "10.0.0.2"),  # a client in the operator's network
         ("10.0.0.1", ["198.51.100.1,, "], "198.51.100.1"),
         ("10.0.0.1", ["198.51.100.1:4711"], "198.51.100.1"),
         ("10.0.0.1", ["[2001:db8::1]:4711"], "2001:db8::1"),
@@ -56,7 +56,7 @@ HEADERS = st.lists(st.text(st.characters(max_codepoint=255)) | st.text("01234567
 
 @given(HEADERS, st.ip_addresses().filter(lambda ip: not any(ip in network for network in PROXIES)))
 def test_nothing_a_client_sends_changes_what_our_proxy_saw(forged, seen):
-    """The proxy appends the peer it saw; everything left of it is the client's own."""
+    """The proxy appends the address of its peer. Everything to the left of it comes from the client."""
     if isinstance(seen, IPv6Address) and seen.ipv4_mapped:
         seen = seen.ipv4_mapped
     assert client_address("10.0.0.1", [*forged, str(seen)], PROXIES) == seen

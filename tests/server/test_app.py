@@ -1,4 +1,4 @@
-"""The app as a whole: what belongs to no single part. Health, the index, the sandbox, shutdown, memory, any input."""
+"""Tests of the app as a whole: health, index, sandbox, uploads, memory, any input, and shutdown."""
 
 import asyncio
 import os
@@ -156,7 +156,7 @@ def test_slow_is_answered_before_it_is_done(server):
 
 
 def resident_bytes() -> int:
-    """What this process, server and test together, has in memory now."""
+    """Return the resident memory of this process, which is server and test together."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -201,8 +201,8 @@ def test_too_many_bytes_are_413_whether_declared_or_not_and_leave_nothing(server
 
 
 async def leftovers(server: Served) -> list[str]:
-    """Bytes in the data folder that no job knows of."""
-    folder = server.storage.blobs._incoming  # type: ignore[attr-defined]  # the embedded store's
+    """Return the bytes in the data folder that belong to no job."""
+    folder = server.storage.blobs._incoming  # type: ignore[attr-defined]  # of the embedded store
     prefixes = [prefix for prefix, _ in await server.storage.blobs.prefixes()]
     strangers = [prefix for prefix in prefixes if await server.storage.jobs.get(prefix) is None]
     return [*strangers, *(path.name for path in folder.iterdir())]
@@ -253,7 +253,7 @@ NAMES = st.sampled_from(
     st.binary(max_size=60),
 )
 def test_any_request_gets_a_documented_answer(open_door, method, path, query, headers, body):  # noqa: PLR0917  given() fills them
-    """The client holds every answer against the description; what is no problem+json must be a success."""
+    """The client checks every answer against the description. Any other than problem+json must be a success."""
     raw = [(name.encode(), value.strip().encode("latin-1")) for name, value in headers.items()]
     response = open_door.request(method, f"{path}?{query}", headers=raw, content=body)
     assert response.status_code < 500
@@ -263,7 +263,7 @@ def test_any_request_gets_a_documented_answer(open_door, method, path, query, he
 
 @pytest.fixture(scope="module")
 def open_door(tmp_path_factory) -> Iterator[httpx.Client]:
-    """A client with a key of a server that limits next to nothing."""
+    """Yield a client of a server with hardly any limits."""
     limits = replace(LIMITS, keyless=replace(LIMITS.keyless, requests_per_minute=10_000, signups_per_day=10_000))
     with served(tmp_path_factory.mktemp("open"), limits=limits) as it, it.new_client("enterprise") as client:
         yield client

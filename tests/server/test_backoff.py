@@ -1,4 +1,4 @@
-"""When a webhook is tried again."""
+"""Tests of backoff.py: when a webhook is sent again."""
 
 from email.utils import formatdate
 

@@ -1,4 +1,4 @@
-"""A request body -> fields and one durable file, in any chunking; and nothing on the disk of what was refused."""
+"""Tests of bodies.py: a body in any pieces gives fields and one file; a refused one leaves nothing on the disk."""
 
 import asyncio
 import hashlib
@@ -37,7 +37,7 @@ def form(*parts: bytes) -> bytes:
 
 
 def request(pieces: Iterable[bytes], content_type: str, *, leaves: bool = False, silent: bool = False) -> Request:
-    """A request whose body arrives in *pieces*; at their end the client *leaves*, falls *silent*, or is done."""
+    """Return a request whose body comes in *pieces*. After them the client *leaves*, is *silent*, or has finished."""
     waiting = iter(pieces)
 
     async def receive() -> dict[str, Any]:
@@ -83,7 +83,7 @@ async def stored_bytes(blobs: FileBlobs, blob: str) -> bytes:
 
 
 def left_behind(folder: Path) -> list[str]:
-    """Every file of the blob store, finished or not."""
+    """Return every file of the blob store, finished or not."""
     return [str(path) for part in ("blobs", "incoming") for path in (folder / part).rglob("*")]
 
 
@@ -275,7 +275,7 @@ async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(
 
 @in_a_loop
 async def test_memory_does_not_grow_with_the_file(tmp_path):
-    """64 MB arrive in pieces as uvicorn gives them; what is held is a piece and what waits to be written."""
+    """64 MB come in pieces as uvicorn gives them. Memory holds one piece and what is not written yet."""
     async with kept(tmp_path) as blobs:
         piece = bytes(65_536)
 

@@ -1,4 +1,4 @@
-"""How many live sessions a machine carries: measured, noted, and held to."""
+"""Tests of capacity.py: how many live sessions a machine can carry is measured, stored and enforced."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import pytest
 from pipeline.audio import LONGEST_JOB, RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from server.capacity import FILE_NAME, Capacity, measure, sessions_of, write
+from server.capacity import CAPACITY_FILE, Capacity, measure, sessions_of, write
 from tests.server.running import Server, running
 from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, silence, talking
@@ -23,14 +23,14 @@ SPEECH = np.zeros(RATE, np.float32)
 
 @dataclass
 class Slow:
-    """An engine whose calls take a known time, however many share them."""
+    """An engine whose calls take a fixed time, however many requests are in them."""
 
     call_s: float
-    most: int
+    max_batch: int
     name: str = "slow"
     model: str = "slow"
     languages: frozenset[str] = frozenset({"en"})
-    job: int = LONGEST_JOB
+    longest_job: int = LONGEST_JOB
     replicas: int = 1
     replicas_amid_speech: int = 1
 
@@ -41,7 +41,7 @@ class Slow:
         time.sleep(self.call_s)
         return [Heard((), "en", 1.0, 0.0, 0.0) for _ in requests]
 
-    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  the role's name
+    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  Engine gives the name
         return "en", 1.0
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Slow:
 
 
 def test_sessions_are_as_many_as_one_call_a_second_each_leaves_room_for() -> None:
-    found = measure(Slow(call_s=0.1, most=8), SPEECH)
+    found = measure(Slow(call_s=0.1, max_batch=8), SPEECH)
     assert 20 <= found.sessions <= 68, "8 windows in 0.1 s, at 85 %: 68, less what sleeping overslept"
     assert found.alone_ms >= 100
 
@@ -65,7 +65,7 @@ def test_what_was_measured_counts_for_the_same_model_only(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"sessions": 3}', '{"engine": "scripted", "more": 1}'])
 def test_a_note_that_is_none_counts_as_not_measured(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE_NAME).write_text(text)
+    (tmp_path / CAPACITY_FILE).write_text(text)
     assert sessions_of(ScriptedEngine(), tmp_path) is None
 
 
@@ -74,7 +74,7 @@ def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_pat
     assert "ok bundled model tiny.en, as published" in said
     assert re.search(r'ok engine whisper, model tiny.en \(English only\), heard "The quick brown fox', said)
     assert "models pull base` brings a model with fewer errors" in said
-    noted = json.loads((tmp_path / FILE_NAME).read_text())
+    noted = json.loads((tmp_path / CAPACITY_FILE).read_text())
     assert f"ok live sessions {noted['sessions']}:" in said
     write(Capacity("scripted", "scripted", 1, 1.0, 2.0), tmp_path)
     with running(tmp_path, ENGINE="scripted") as server:

@@ -1,4 +1,4 @@
-"""Our own client against a real server, through a wire that is cut again and again."""
+"""Tests of the Python client with a real server, over a connection that breaks again and again."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ FRAME = 3200  # bytes: 0.1 s
 
 
 class Wire:
-    """A port that leads to the server until it is cut; new connections lead there again."""
+    """A port that leads to the server. cut() breaks all connections; new ones work again."""
 
     def __init__(self, target: str) -> None:
         self._host, self._port = urlsplit(target).hostname, urlsplit(target).port
@@ -55,7 +55,7 @@ class Wire:
 
 
 async def speak(stream: LiveStream, wire: Wire | None, *, speed: float = 4) -> list[dict[str, object]]:
-    """Send the clip faster than real time, cutting the wire now and then; everything the session said."""
+    """Send the clip faster than real time, cut the wire from time to time, and return all events of the session."""
     samples, _ = soundfile.read(CLIP, dtype="int16")
     data = np.asarray(samples).astype("<i2").tobytes()
     heard: list[dict[str, object]] = []

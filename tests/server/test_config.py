@@ -1,4 +1,4 @@
-"""Settings: what each variable takes, and the one sentence that refuses a bad one."""
+"""Tests of config.py: what each variable takes, and the sentence that refuses an invalid one."""
 
 from dataclasses import fields
 from ipaddress import ip_network

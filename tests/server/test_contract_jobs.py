@@ -1,4 +1,4 @@
-"""Sources, limits, jobs, events, webhooks, idempotency and transport, tried from outside on real servers."""
+"""Black-box tests of sources, limits, jobs, events, webhooks and idempotency on real servers."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def sandbox(server: Server) -> httpx.Client:
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that reaches the public internet only, as it comes."""
+    """Yield a server with default settings, which calls public addresses only."""
     folder = tmp_path_factory.mktemp("strict")
     with running(folder, ENGINE="scripted", EGRESS_ALLOW_CIDRS="", ALLOW_HTTP_SOURCES="0") as started:
         yield started
@@ -121,7 +121,7 @@ def test_request_31_of_a_minute_is_refused(small_server: Server) -> None:
     assert [answer.status_code for answer in answers] == [200] * 30 + [429]
     problem(answers[-1], 429, "rate_limited")
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
-    remaining = [int(re.search(r'"minute";r=(\d+)', answer.headers["ratelimit"])[1]) for answer in answers[:30]]  # type: ignore[index]
+    remaining = [int(re.search(r'"minute";r=(\d+)', answer.headers["ratelimit"])[1]) for answer in answers[:30]]  # type: ignore[index]  # any JSON
     assert remaining == list(range(29, -1, -1))
     assert all(int(answer.headers["x-ratelimit-reset"]) > time.time() for answer in answers)
     assert '"minute";q=30;w=60' in answers[0].headers["ratelimit-policy"]
@@ -141,7 +141,7 @@ def test_keyless_estimates_are_three_a_day_and_an_error_costs_none(tmp_path_fact
         assert ask(good).json()["usage"]["remaining"] == 1
         assert ask({"prompt": "x", "models": ["gpt-5-mini", "nope"]}).json()["unknown_models"] == ["nope"]
         refused = ask(good, **{"X-Forwarded-For": "203.0.113.9"})
-        assert problem(refused, 429, "quota_exceeded")["resets_at"].endswith("T00:00:00.000Z")  # type: ignore[attr-defined]
+        assert problem(refused, 429, "quota_exceeded")["resets_at"].endswith("T00:00:00.000Z")  # type: ignore[attr-defined]  # any JSON
         text = httpx.post(server.base + "/v1/estimate/free", content=b"x", headers={"Content-Type": "text/plain"})
         problem(text, 415, "unsupported_media_type")
 
@@ -158,7 +158,7 @@ def test_a_keyed_estimate_counts_against_the_plan(pro: httpx.Client, small_serve
     assert used() == before + 2
     [single], [double] = one["models"], two["models"]
     assert single["multiplied_usd"] == single["cost_usd"]
-    from decimal import Decimal  # noqa: PLC0415
+    from decimal import Decimal  # noqa: PLC0415  only this test needs it
 
     assert Decimal(double["multiplied_usd"]["expected"]) == 2 * Decimal(single["multiplied_usd"]["expected"])
     listed = pro.get("/v1/estimate/models").json()["data"]
@@ -305,7 +305,7 @@ def test_a_webhook_comes_once_signed_and_small(small_server: Server, hook: Recei
 def delivery_of(
     client: httpx.Client, job_id: str, *, state: str | None = None, attempts: int = 0
 ) -> dict[str, Any] | None:
-    """The job's one delivery, once it is in *state* and was tried so often."""
+    """Wait until the job's only delivery is in *state* after so many attempts, and return it."""
     [delivery] = client.get(f"/v1/jobs/{job_id}/deliveries").json()["data"]
     there = state in (None, delivery["state"]) and len(delivery["attempts"]) >= attempts
     return delivery if there else None

@@ -1,4 +1,4 @@
-"""The real openai client against a real server."""
+"""Tests of the real openai client with a real server."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ def client(server: Server) -> Iterator[openai.OpenAI]:
 
 
 def cue_text(subtitles: str) -> str:
-    """The words of all cues, without their numbers and times."""
+    """Return the words of all cues, without their numbers and times."""
     lines = [line for line in subtitles.splitlines() if line and not line.isdecimal() and "-->" not in line]
     return " ".join(lines)
 

@@ -27,7 +27,7 @@ def heard(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def the_same(record: dict[str, Any]) -> dict[str, Any]:
-    """What another record has to say. Who shares a call with whom changes the last digit of probabilities."""
+    """Return what two records must have in common. Requests in the same call change the last digit of probabilities."""
     words = [{**word, "probability": pytest.approx(word["probability"], abs=0.002)} for word in record["words"]]
     return {**heard(record), "words": words}
 

@@ -1,4 +1,4 @@
-"""Transcribing, refusing and downloading, tried from outside on a real server with a real model."""
+"""Black-box tests of transcribing, refusing and downloading, on a real server with a real model."""
 
 import http.client
 import io
@@ -46,13 +46,13 @@ def pro(server: Server) -> httpx.Client:
 
 @pytest.fixture(scope="module")
 def done(pro: httpx.Client) -> dict[str, object]:
-    """A finished job with every output and its words."""
+    """Return a finished job with every output and its words."""
     answer = post(pro, output_formats="json,srt,vtt,txt", word_timestamps="true")
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
 
-# --- who is asking ---------------------------------------------------------------------------------------
+# --- authentication ---------------------------------------------------------------------------------------
 
 
 def test_without_a_key_the_answer_is_401_and_names_no_error(server: Server) -> None:
@@ -171,7 +171,7 @@ def test_statuses_only_move_along_and_progress_never_falls(pro: httpx.Client) ->
     assert last["created_at"] <= last["started_at"] <= last["finished_at"]
 
 
-# --- what is wrong with it -------------------------------------------------------------------------------
+# --- faults -------------------------------------------------------------------------------
 
 
 def test_the_source_must_be_given_once_and_hold_bytes(pro: httpx.Client) -> None:
@@ -182,14 +182,14 @@ def test_the_source_must_be_given_once_and_hold_bytes(pro: httpx.Client) -> None
 
 def test_wrong_members_are_named(pro: httpx.Client) -> None:
     body = problem(post(pro, output_formats="doc"), 422, "invalid_parameter")
-    assert body["errors"][0]["param"] == "output_formats"  # type: ignore[index]
+    assert body["errors"][0]["param"] == "output_formats"  # type: ignore[index]  # any JSON
     problem(post(pro, word_timestamps="maybe"), 422, "invalid_parameter")
     problem(post(pro, webhook_events="job.completed"), 422, "invalid_parameter")
     problem(post(pro, webhook_url="https://x.test/", webhook_events="job.started"), 422, "invalid_parameter")
 
 
 def silent_video() -> bytes:
-    """An MP4 with a picture track and no sound, made with the decoder's own library."""
+    """Return an MP4 with a picture track and no sound."""
     out = io.BytesIO()
     with av.open(out, "w", format="mp4") as container:
         stream = container.add_stream("mpeg4", rate=10)
@@ -240,7 +240,7 @@ def test_a_body_declared_over_the_cap_is_413(server: Server) -> None:
 
 
 def test_a_chunked_body_is_cut_off_when_it_crosses_the_cap(small_server: Server) -> None:
-    """The same rule on a server whose free plan takes one mebibyte, so that the test need not send 600."""
+    """The free plan of this server takes one mebibyte, so that the test need not send 600."""
 
     def endless() -> Iterator[bytes]:
         yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
@@ -256,7 +256,7 @@ def test_a_chunked_body_is_cut_off_when_it_crosses_the_cap(small_server: Server)
 
 
 def silent_flac(seconds: int, claimed: int | None = None) -> bytes:
-    """Silence as FLAC; *claimed* seconds are what its header says."""
+    """Return silence as FLAC. *claimed* seconds are in its header."""
     out = io.BytesIO()
     soundfile.write(out, np.zeros(8000 * seconds, np.int16), 8000, format="FLAC")
     data = bytearray(out.getvalue())
@@ -292,7 +292,7 @@ def test_a_playlist_or_a_session_description_is_no_audio_and_reaches_nobody(pro:
 
 
 def test_a_signed_link_works_without_a_key_until_it_is_changed(done: dict[str, object]) -> None:
-    link = done["formats"]["srt"]  # type: ignore[index]
+    link = done["formats"]["srt"]  # type: ignore[index]  # any JSON
     assert httpx.get(link).status_code == 200
     parts = urlsplit(link)
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
@@ -310,7 +310,7 @@ def test_a_link_expires(pro: httpx.Client, done: dict[str, object]) -> None:
 
 
 def test_downloads_know_head_ranges_and_entity_tags(done: dict[str, object]) -> None:
-    link = done["formats"]["json"]  # type: ignore[index]
+    link = done["formats"]["json"]  # type: ignore[index]  # any JSON
     whole, head = httpx.get(link), httpx.head(link)
     varying = {"date", "x-request-id"}
     assert {n: v for n, v in whole.headers.items() if n not in varying} == {
@@ -327,7 +327,7 @@ def test_downloads_know_head_ranges_and_entity_tags(done: dict[str, object]) -> 
 
 
 def test_the_json_output_is_service_v1(server: Server, done: dict[str, object]) -> None:
-    document = httpx.get(done["formats"]["json"]).json()  # type: ignore[index]
+    document = httpx.get(done["formats"]["json"]).json()  # type: ignore[index]  # any JSON
     jsonschema.validate(document, httpx.get(server.base + "/schemas/service_v1.json").json())
     starts = [word["start"] for word in document["words"]]
     assert starts == sorted(starts)
@@ -336,7 +336,7 @@ def test_the_json_output_is_service_v1(server: Server, done: dict[str, object]) 
 
 def test_subtitles_are_well_formed(done: dict[str, object]) -> None:
     formats = done["formats"]
-    blocks = httpx.get(formats["srt"]).text.strip().split("\n\n")  # type: ignore[index]
+    blocks = httpx.get(formats["srt"]).text.strip().split("\n\n")  # type: ignore[index]  # any JSON
     line = re.compile(r"(\d{2,}):(\d\d):(\d\d),(\d{3}) --> (\d{2,}):(\d\d):(\d\d),(\d{3})")
     for number, block in enumerate(blocks, 1):
         first, times, *_ = block.split("\n")
@@ -344,7 +344,7 @@ def test_subtitles_are_well_formed(done: dict[str, object]) -> None:
         assert first == str(number)
         assert found is not None
         assert found.groups()[:4] < found.groups()[4:]
-    vtt = httpx.get(formats["vtt"]).text  # type: ignore[index]
+    vtt = httpx.get(formats["vtt"]).text  # type: ignore[index]  # any JSON
     assert vtt.startswith("WEBVTT\n\n")
     assert not re.search(r"&(?!amp;|lt;|gt;)|<", vtt)
 

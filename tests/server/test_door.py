@@ -1,4 +1,4 @@
-"""Who may come in, and in which order that is judged: key, environment, rate, size, kind; all before the body."""
+"""Tests of door.py: key, environment, rate, size and media type are checked in this order, before the body."""
 
 import json
 import re
@@ -97,7 +97,7 @@ def test_the_sandbox_has_a_host_of_its_own_too(server):
 
 
 def test_the_checks_come_in_their_order(server):
-    """Each request is wrong in every later way as well."""
+    """Each request also breaks all later rules."""
     small = server.key("free", requests_per_minute=1)
     wrong = {"Content-Type": "text/plain", "Content-Length": str(FREE_MOST * 2)}
 
@@ -166,7 +166,7 @@ def test_downloads_health_and_options_cost_nothing(server):
 
 
 def test_without_a_key_an_address_is_counted_and_cannot_be_forged_away(server):
-    """The test's server trusts 127.0.0.0/8 as its proxies: the rightmost stranger of X-Forwarded-For is the client."""
+    """The server trusts 127.0.0.0/8 as proxies: the last other address in X-Forwarded-For is the client."""
 
     def ask(*hops: str) -> int:
         forwarded = {"Content-Type": "application/json", "X-Forwarded-For": ", ".join(hops)}
@@ -174,7 +174,7 @@ def test_without_a_key_an_address_is_counted_and_cannot_be_forged_away(server):
 
     client = server.client()
     assert [ask("203.0.113.9") for _ in range(31)] == [400] * 30 + [429]
-    assert ask("198.51.100.7", "203.0.113.9") == 429  # what the client itself put on the left is not believed
+    assert ask("198.51.100.7", "203.0.113.9") == 429  # what the client itself adds on the left does not count
     assert ask("203.0.113.10") == 400
     assert [ask(f"2001:db8:1:2::{n:x}") for n in range(31)][-1] == 429  # one household
     assert ask("2001:db8:1:3::1") == 400

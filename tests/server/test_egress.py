@@ -1,4 +1,4 @@
-"""The one way out: where it may lead is judged in test_targets; here is what is really connected to and sent."""
+"""Tests of guard.py: to which addresses the service connects, and what it sends. test_targets.py has the rules."""
 
 import asyncio
 import socket
@@ -25,11 +25,11 @@ async def get(egress: Egress, url: str) -> httpx.Response:
 
 
 class Names(dict[str, list[str]]):
-    """Names and their addresses, as the system's resolver answers. *looked_up* tells what it was asked."""
+    """A resolver with fixed names and addresses. *looked_up* has the names that it was asked for."""
 
     def __init__(self) -> None:
         self.looked_up: list[str] = []
-        self.afterwards: dict[str, list[str]] = {}  # what a name is from the second look on
+        self.afterwards: dict[str, list[str]] = {}  # the addresses from the second lookup on
 
     def getaddrinfo(self, host: str, port: int, **_: object) -> list[tuple[object, ...]]:
         addresses = self[host] if host not in self.looked_up else self.afterwards.get(host, self[host])
@@ -41,7 +41,7 @@ class Names(dict[str, list[str]]):
 
 @pytest.fixture
 def names(monkeypatch):
-    """The resolver of the egress, for these tests."""
+    """Replace the resolver of the egress in a test."""
     names = Names()
     monkeypatch.setattr(egress_module.socket, "getaddrinfo", names.getaddrinfo)
     return names
@@ -61,7 +61,7 @@ async def test_the_connection_goes_to_the_judged_address_with_the_name_in_host()
 
 
 def test_a_name_is_resolved_once_for_judging_and_connecting(names):
-    """A name server that answers otherwise the second time (DNS rebinding) is not asked a second time."""
+    """A name server that gives another answer the second time (DNS rebinding) is asked only once."""
 
     async def main() -> None:
         async with peer(saying(answer())) as inside:

@@ -1,4 +1,4 @@
-"""Estimates over HTTP: who counts as one, when a day ends, what costs nothing, and that a flood waits for itself."""
+"""Tests of estimates over HTTP: who counts as one client, when a day ends, what is free, and many at once."""
 
 import threading
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def test_a_million_spaces_and_special_tokens_are_only_text(behind_a_proxy: Serve
 def test_a_flood_of_estimates_holds_up_no_transcription(
     behind_a_proxy: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forty at once from as many addresses: one is counted, as many wait as may, and an upload passes them all."""
+    """With forty estimates from as many addresses, one is computed, some wait, and an upload passes all of them."""
     counted, statuses = threading.Event(), []
     estimate = Estimator.estimate
 

@@ -1,4 +1,4 @@
-"""GET /v1/jobs/{id}/events: replay from any point, then the tail; who may read, how many, and when it is over."""
+"""Tests of GET /v1/jobs/{id}/events: replay from any point and the tail, who may read, how many, and its end."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ async def gate(*_: object) -> AsyncGenerator[Chunk]:
 
 @pytest.fixture
 def held(client):
-    """A job in work that goes on when OPEN is set."""
+    """Make a running job that continues when OPEN is set."""
     OPEN.clear()
     record = submit(client, prompt="gate", wait="0", word_timestamps="true")
     while client.get(f"/v1/jobs/{record['job_id']}").json()["progress"] == 0:
@@ -68,7 +68,7 @@ def submit(client: httpx.Client, **data: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Told:
-    """One event as an EventSource sees it."""
+    """One event as an EventSource reads it."""
 
     id: int | None
     event: str
@@ -83,7 +83,7 @@ def following(client: httpx.Client, job_id: str, *, after: object = None, **quer
 
 
 def blocks(response: httpx.Response) -> Iterator[list[str]]:
-    """The lines of one event or comment at a time."""
+    """Yield the lines of each event or comment."""
     lines: list[str] = []
     for line in response.iter_lines():
         if line:
@@ -107,7 +107,7 @@ def all_of(client: httpx.Client, job_id: str, **options: Any) -> list[Told]:
 
 
 def unsigned(events: list[Told]) -> list[Told]:
-    """The same without the links of the last one, which are signed anew for every reader."""
+    """Return the events without the links in the last one, which are signed anew for every reader."""
     return [replace(event, data={}) if event.event == "job.completed" else event for event in events]
 
 
@@ -172,7 +172,7 @@ def test_readers_that_break_off_anywhere_miss_and_repeat_nothing(client, held):
             for lines in blocks(response):
                 if event := told(lines):
                     got.append(event)
-                    break  # hang up after one
+                    break  # leave after one event
                 if lines == [": keep-alive"]:
                     OPEN.set()
     assert unsigned(got) == unsigned(all_of(client, job_id))

@@ -1,4 +1,4 @@
-"""Audio by address: what is kept, what is refused, and what a job is told of it."""
+"""Tests of fetch.py: which audio is downloaded, what is refused, and how the job fails."""
 
 import asyncio
 from collections.abc import AsyncIterator

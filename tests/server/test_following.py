@@ -1,4 +1,4 @@
-"""A reader's view of a job: the log once and in order, and partials only in their places."""
+"""Tests of following.py: a reader gets the log once and in order, and partials only at their places."""
 
 import asyncio
 import random

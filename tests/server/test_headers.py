@@ -1,4 +1,4 @@
-"""Request headers and file names: any text gives a value or the one named error."""
+"""Tests of headers.py: any header or file name gives a value or the one named error."""
 
 import pytest
 from hypothesis import given

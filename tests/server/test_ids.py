@@ -1,4 +1,4 @@
-"""Names that sort by time and cannot be guessed."""
+"""Tests of ids.py: ids sort by time and cannot be guessed."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.model.ids import CHANCE_BYTES, LATEST_MS, Prefix, is_id, new_id, ulid
+from server.model.ids import ALPHABET, CHANCE_BYTES, LATEST_MS, Prefix, new_id, ulid
 
 MS = st.integers(0, LATEST_MS)
 CHANCE = st.binary(min_size=CHANCE_BYTES, max_size=CHANCE_BYTES)
@@ -24,9 +24,7 @@ def test_a_job_id_is_of_the_shape_that_the_schema_wants():
 
 @given(st.sampled_from(Prefix), MS, CHANCE)
 def test_every_id_made_is_one(prefix, ms, chance):
-    made = new_id(prefix, ms=ms, chance=chance)
-    assert is_id(prefix, made)
-    assert all(not is_id(other, made) for other in Prefix if other is not prefix)
+    assert re.fullmatch(f"{prefix}_[0-7][{ALPHABET}]{{25}}", new_id(prefix, ms=ms, chance=chance))
 
 
 @given(MS, MS, CHANCE, CHANCE)
@@ -38,30 +36,6 @@ def test_ids_sort_as_their_instants_do(one, other, chance, other_chance):
 @given(MS, CHANCE, MS, CHANCE)
 def test_different_chance_or_time_gives_a_different_id(ms, chance, other_ms, other_chance):
     assert (ulid(ms, chance) == ulid(other_ms, other_chance)) == ((ms, chance) == (other_ms, other_chance))
-
-
-@given(st.text())
-def test_other_text_is_no_id(text):
-    assert not is_id(Prefix.JOB, text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "job_",
-        "job",
-        "job_" + "0" * 25,
-        "job_" + "0" * 27,
-        "job_8" + "0" * 25,
-        "job_" + "0" * 25 + "U",
-        "job_" + "0" * 25 + "a",
-        "job_" + "0" * 26 + "\n",
-        "JOB_" + "0" * 26,
-    ],
-)
-def test_a_near_miss_is_no_id(text):
-    assert not is_id(Prefix.JOB, text)
 
 
 @pytest.mark.parametrize(("ms", "chance"), [(-1, bytes(10)), (LATEST_MS + 1, bytes(10)), (0, bytes(9)), (0, bytes(11))])

@@ -40,7 +40,7 @@ GATES: dict[str, threading.Event] = {}
 
 
 async def gate(_path: object, options: object, _done: object) -> AsyncGenerator[Chunk]:
-    """One chunk, and the second once the account's gate is open."""
+    """Yield one chunk, and the second when the account's gate is open."""
     yield chunk(0, "so")
     while not GATES[options.tenant].is_set():  # noqa: ASYNC110  a test's thread opens it
         await asyncio.sleep(0.01)
@@ -54,7 +54,7 @@ async def fail(*_: object) -> AsyncGenerator[Chunk]:
 
 @pytest.fixture
 def held(server, client):
-    """A job in work that goes on when its gate is opened: (record, gate)."""
+    """Make a running job that continues when its gate is opened; return its record and the gate."""
     record = submit(client, prompt="probe", headers=ASYNC)
     account = server.wait(server.storage.jobs.get(record["job_id"])).account
     opened = GATES[account] = threading.Event()
@@ -71,7 +71,7 @@ def submit(client: httpx.Client, *, headers: dict[str, str] | None = None, **dat
 
 
 def when(client: httpx.Client, job_id: str, holds) -> dict:
-    """The job's record, once *holds* is true of it."""
+    """Wait until *holds* is true of the job's record, and return it."""
 
     def look() -> dict | None:
         record = client.get(f"/v1/jobs/{job_id}").json()
@@ -185,7 +185,7 @@ def test_what_cannot_become_words_makes_no_job(server, client, files, data, stat
 
 
 async def incoming(server: Served) -> list[str]:
-    """Prefixes in the blob store that belong to no job."""
+    """Return the prefixes in the blob store that belong to no job."""
     prefixes = [prefix for prefix, _ in await server.storage.blobs.prefixes()]
     return [prefix for prefix in prefixes if await server.storage.jobs.get(prefix) is None]
 
@@ -564,7 +564,7 @@ def test_an_active_job_is_deleted_only_by_force(client, held):
 
 @pytest.fixture(scope="module")
 def finished(server):
-    """A finished job with every output, its owner and its record."""
+    """Return a finished job with every output: its owner's client and its record."""
     with server.new_client() as owner:
         yield owner, submit(owner, output_formats="json,srt,vtt,txt", word_timestamps="true")
 

@@ -1,4 +1,4 @@
-"""API keys that tell on their own whether they were mistyped."""
+"""Tests of keys.py: an API key with a typing error is recognised without the database."""
 
 import base64
 import hashlib
@@ -25,7 +25,7 @@ KEY = make_key("production", bytes(range(32)))
 
 
 def test_a_key_of_known_chance():
-    """Worked out apart from the code: bytes 0..31 as one number, its 30 lowest base62 digits, CRC-32 of what stands."""
+    """Computed without the code: bytes 0..31 as a number, its 30 lowest base62 digits, and the CRC-32 of the text."""
     number, digits = int.from_bytes(bytes(range(32))), ""
     alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
     for _ in range(30):

@@ -1,4 +1,4 @@
-"""Plans, windows and the headers that tell of them."""
+"""Tests of limits.py: plans, time windows, and the headers that report them."""
 
 import re
 from dataclasses import fields

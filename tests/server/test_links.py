@@ -1,4 +1,4 @@
-"""Absolute URLs: from the configured address, signed where they open something without a key."""
+"""Tests of links.py: absolute URLs with the configured address, signed if they need no key."""
 
 from dataclasses import replace
 from urllib.parse import parse_qsl, urlsplit

@@ -1,4 +1,4 @@
-"""Who may write to and read from live sessions, and how the others are told."""
+"""Tests of access to live sessions: who may write and read, and what others are told."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Who is let in, and what becomes of sessions whose process or writer is gone: the desk on real storage."""
+"""Tests of desk.py on real storage: who is admitted, and what happens to sessions whose process or writer is gone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,14 +36,14 @@ RULES = LiveRules(look_s=0.02, stale_s=0.02)
 
 
 class Full:
-    """No room for one more."""
+    """Admits nobody."""
 
     def admit(self, _growth: float) -> None:
         raise PipelineError("busy")
 
 
 class Wary:
-    """Room for twice as much as there was until now."""
+    """Admits sessions until there are twice as many."""
 
     def admit(self, growth: float) -> None:
         if growth > 2:
@@ -52,7 +52,7 @@ class Wary:
 
 @asynccontextmanager
 async def desk(storage: Storage, *, headroom: Headroom | None = None) -> AsyncIterator[Desk]:
-    """A desk at work; closing when the block is left."""
+    """Run a desk until the block is left."""
     closing, scheduler = asyncio.Event(), Scheduler(ScriptedEngine())
     engine = LiveEngine(
         engine="scripted",
@@ -85,11 +85,11 @@ async def desk(storage: Storage, *, headroom: Headroom | None = None) -> AsyncIt
 
 
 def order(**live: object) -> Order:
-    return Order(live=LiveOptions(**live))  # type: ignore[arg-type]
+    return Order(live=LiveOptions(**live))  # type: ignore[arg-type]  # values of several types
 
 
 async def begun(storage: Storage, job_id: str) -> Lease:
-    """A session as a server leaves it that dies: one segment closed, two words of the next committed."""
+    """Make a session as a dead server leaves it: one segment closed, two words of the next committed."""
     lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
     assert lease is not None
     segment = Segment((Word("so", 0, 8000, 0.9), Word("my", 8000, 16_000, 0.9)), -0.1, 0.0)
@@ -227,13 +227,13 @@ async def test_a_desk_that_closes_hands_its_sessions_back_but_finishes_container
                 job = await storage.jobs.get(job_id)
                 assert job is not None
                 await made.open(job)
-        states = [(await storage.jobs.get(job_id)).state for job_id in (raw, container)]  # type: ignore[union-attr]
+        states = [(await storage.jobs.get(job_id)).state for job_id in (raw, container)]  # type: ignore[union-attr]  # the jobs exist
         assert states == [State.QUEUED, State.COMPLETED]
 
 
 @in_a_loop
 async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(tmp_path):
-    """The scripted engine says its words by the clock, so those of the audio heard again would come twice."""
+    """The scripted engine says words at fixed times, so words of audio that is sent again would come twice."""
     async with stored(tmp_path) as storage, desk(storage) as made:
         engine = made._parts.engines["production"]
         settled, origin = position(4.32), position(4.32) - LEAD

@@ -1,4 +1,4 @@
-"""A writer's bytes: taken in any pieces, given up on at any moment, every sample arrives once and in order."""
+"""Tests of intake.py: audio in any pieces, ended at any moment, gives every sample once and in order."""
 
 import asyncio
 import random
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EmptyAudio, UndecodableAudio
-from pipeline.ingest import pcm
+from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES
+from pipeline.ingest.pcm import PcmDecoder
 from server.live.intake import ContainerIntake, RawIntake, bytes_up_to, raw_frame_bytes
 from server.model import bounds
 from server.model.orders import CONTAINER, LiveOptions
@@ -25,7 +26,7 @@ AUDIO = np.random.default_rng(3).integers(-30_000, 30_000, 3 * RATE, dtype=np.in
 
 
 class Ear:
-    """Takes samples at once, then makes its caller wait."""
+    """Takes samples at once, but returns only when it is allowed to."""
 
     def __init__(self, pause_s: float = 0.0) -> None:
         self.heard: list[Samples] = []
@@ -41,12 +42,12 @@ class Ear:
 
 
 def test_what_may_be_ordered_is_what_can_be_decoded():
-    assert (*pcm.ENCODINGS, CONTAINER) == bounds.ENCODINGS
-    assert set(bounds.FRAME_BYTES) == set(pcm.ENCODINGS)
-    assert (bounds.RATES, bounds.CHANNELS) == (pcm.RATES, pcm.CHANNELS)
+    for encoding in set(bounds.ENCODINGS) - {CONTAINER}:
+        samples = PcmDecoder(encoding, rate=RATES[0], channels=CHANNELS[-1]).receive(bytes(80_000))
+        assert len(samples) > 0
 
 
-@given(st.integers(0, 10**9), st.sampled_from(pcm.ENCODINGS), st.integers(8000, 48_000), st.integers(1, 2))
+@given(st.integers(0, 10**9), st.sampled_from([*SAMPLE_BYTES]), st.integers(8000, 48_000), st.integers(1, 2))
 def test_a_place_in_a_stream_is_a_whole_number_of_frames(position, encoding, rate, channels):
     live = LiveOptions(encoding=encoding, sample_rate=rate, channels=channels)
     reached = bytes_up_to(position, live)
@@ -108,7 +109,7 @@ async def test_what_cannot_be_decoded_ends_the_intake_and_frees_its_writer(data,
     await intake.end()
     with pytest.raises(error):
         await running
-    await intake.take(data)  # of no use, and no harm
+    await intake.take(data)  # has no effect
 
 
 @in_a_loop

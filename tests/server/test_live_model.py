@@ -1,4 +1,4 @@
-"""Live sessions with the small test model and with the bundled one, in server processes."""
+"""Tests of live sessions with the small test model and with the bundled one, in server processes."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ from tests.server.running import CLIP, SPEECH, Server
 from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, durable, talking, written
 
-FASTER = 2.0  # than real time, to save the tests' time
+FASTER = 2.0  # times faster than real time, to save time
 
 
 def pcm(clip: Path) -> bytes:
@@ -24,7 +24,7 @@ def pcm(clip: Path) -> bytes:
 
 
 def alike(one: str, other: str) -> float:
-    """The share of the words of *other* that *one* has too, in order."""
+    """Return the share of the words of *other* that *one* has too, in the same order."""
     a, b = one.lower().split(), other.lower().split()
     common = np.zeros((len(a) + 1, len(b) + 1), int)
     for (i, x), (j, y) in itertools.product(enumerate(a, 1), enumerate(b, 1)):
@@ -34,15 +34,15 @@ def alike(one: str, other: str) -> float:
 
 @dataclass(frozen=True)
 class Model:
-    """A server whose recogniser is a real one, and what it knows best."""
+    """A server with a real model, and a clip that the model recognises well."""
 
     server: Server
     clip: Path
-    sure: float  # share of the words that does not depend on when a step of it was heard
+    sure: float  # share of the words that does not depend on the times of the requests
 
     @property
     def audio(self) -> bytes:
-        """In the default encoding."""
+        """Return the clip in the default encoding."""
         return pcm(self.clip)
 
     def caller(self) -> Caller:
@@ -78,7 +78,7 @@ async def test_speech_is_heard_while_it_is_spoken_and_gives_what_the_file_gives(
     assert job["text"].split() == " ".join(frame["text"] for frame in talk.of("segment")).split()
     assert [word["word"] for word in job["words"]] == talk.words
     assert alike(job["text"], file["text"]) >= model.sure - 0.1
-    [events] = [await task for task in late]  # type: ignore[attr-defined]
+    [events] = [await task for task in late]  # type: ignore[attr-defined]  # tasks of several kinds
     assert durable({"type": kind, **data} for number, kind, data in events if number) == durable(talk.frames)
 
 
@@ -98,7 +98,9 @@ async def test_requests_give_what_a_socket_gives(model: Model):
             answer = await client.post(where, content=part, params={"final": number == 2})
             assert answer.status_code == 200
     texts = [(await me.job(record["job_id"]))["text"] for record in (by_socket, by_requests)]
-    assert alike(*texts) >= model.sure  # each step hears as much as had come by then: a doubtful word may differ
+    assert (
+        alike(*texts) >= model.sure
+    )  # each request has the audio that had come by then, so a doubtful word may differ
 
 
 @in_a_loop

@@ -1,4 +1,4 @@
-"""What a session says on the wire, and how the next process finds out from it where to go on."""
+"""Tests of resuming.py: how a new process finds out from the stored events where a session continues."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -93,7 +93,7 @@ def test_only_the_newest_partial_that_no_word_has_overtaken_is_shown():
 
 @st.composite
 def stories(draw: st.DrawFn) -> list[list[Happened]]:
-    """Batches of what a session reports, from its first word to any point of its life."""
+    """Make what a session reports, in batches, from its first word to any later point."""
     at, count, batches = 0, 0, []
     for number, sizes in enumerate(draw(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=4), max_size=5))):
         segment: list[Word] = []
@@ -115,7 +115,7 @@ def stories(draw: st.DrawFn) -> list[list[Happened]]:
 
 
 def kept(batches: Sequence[Sequence[Happened]], origin: Origin, before: Past) -> tuple[list[bytes], list[Event]]:
-    """What is durable of *batches*: chunks and log, behind what was before."""
+    """Return what is stored of *batches*, chunks and log, after what was stored before."""
     chunks, log = list(before.chunks), []
     for batch in batches:
         said = log_batch(batch, origin)
@@ -148,14 +148,14 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     tail = said[len(said) - len(before.open_words) :]
     assert all(abs(a.end - b.end) <= RATE / 1000 for a, b in zip(before.open_words, tail, strict=True))
 
-    # The open words become a segment, and the same may happen to the next process.
+    # The open words become a segment, and the next process may die as well.
     segment = before.last_segment
     if segment is not None:
         chunk = Chunk(len(before.chunks), 0, before.end, segment.end, (segment,), "en", 0.9)
         assert Past((*before.chunks, chunk)).origin == before.origin
         assert segment.avg_logprob <= 0
         before = Past((*before.chunks, chunk))
-    behind = replace(before.origin, position=before.settled)  # a session that goes on tells no word before that
+    behind = replace(before.origin, position=before.settled)  # a session that continues reports no word before that
     chunks, more = kept(second, behind, before)
     again = read_past(chunks, [*log, *more])
     told_then = [one.event for batch in second for one in batch if isinstance(one.event, WordsCommitted)]

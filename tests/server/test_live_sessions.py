@@ -1,4 +1,4 @@
-"""Live sessions over a real server on loopback: how they start, what they say and to whom, how they end."""
+"""Tests of live sessions on a real server on loopback: how they start, what they report to whom, and how they end."""
 
 import asyncio
 import io
@@ -68,7 +68,7 @@ def test_the_same_idempotency_key_gives_the_same_session(live_server):
 
 
 def test_every_answer_is_as_the_description_says(live_server):
-    with live_server.new_client() as client:  # it checks
+    with live_server.new_client() as client:  # it checks every answer
         job_id = client.post("/v1/live", json={"record": True}).json()["job_id"]
         where = f"/v1/jobs/{job_id}"
         for path, status in (("/audio", 200), ("/audio?final=maybe", 422), ("/audio?final=true", 200),
@@ -445,7 +445,7 @@ async def test_the_metrics_page_counts_what_live_sessions_do(live_server):
 
 
 def numbers(page: str) -> dict[str, float]:
-    """The metrics page's lines."""
+    """Return the lines of the metrics page."""
     lines = [line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in lines}
 

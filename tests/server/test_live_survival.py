@@ -1,4 +1,4 @@
-"""Live sessions when something dies: the writer's connection, a reader's, the server."""
+"""Tests of live sessions in which something dies: the connection of the writer or a reader, or the server."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 async def read(url: str, headers: dict[str, str], chance: random.Random, *, leaves: int) -> list[Frame]:
-    """Every event of a WebSocket reader that loses its connection *leaves* times and comes back by the last id."""
+    """Return every event of a reader that loses its WebSocket *leaves* times, and continues after the last id."""
     frames: list[Frame] = []
     while True:
         last = frames[-1]["seq"] if frames else 0
@@ -144,7 +144,7 @@ def test_a_signal_lets_everyone_know_before_the_line_is_cut(tmp_path):
 
 
 def killed(folder: Path, order: dict[str, object], audio: bytes, rest: bytes) -> tuple[dict[str, object], list[Frame]]:
-    """A session whose server is killed behind *audio*; the next server is given *rest* by a writer that kept both."""
+    """Run a session whose server is killed after *audio*. The writer sends the *rest* to the next server."""
 
     async def first(me: Caller) -> tuple[dict[str, object], list[Frame]]:
         record = await me.start(**order)
@@ -159,7 +159,7 @@ def killed(folder: Path, order: dict[str, object], audio: bytes, rest: bytes) ->
 
     async def second(me: Caller, record: dict[str, object], last: int) -> list[Frame]:
         url = f"{me.socket(record)}?last_event_id={last}"
-        async with talking(url, me.headers) as talk:  # at once: no lease of the dead is waited for
+        async with talking(url, me.headers) as talk:  # at once: it does not wait for the lease of the dead process
             at = (await talk.next())["received_bytes"]
             await talk.send((audio + rest)[at:])
             await talk.say("close")

@@ -1,4 +1,4 @@
-"""Writers of live sessions over a real server on loopback: one at a time, coming and going, within limits."""
+"""Tests of writers of live sessions on a real server: one at a time, reconnecting, and within limits."""
 
 import asyncio
 
@@ -92,7 +92,7 @@ async def test_audio_after_the_end_is_4410(me):
         await talk.say("close")
         await talk.socket.send(silence(1))
         code, _ = await talk.to_the_end()
-        assert code in (1000, 4410)  # it may have been over before the audio came
+        assert code in (1000, 4410)  # the session may have ended before the audio came
     await me.job(record["job_id"], wait=10)
     for where, headers in ((record["live"]["ingest_ws"], None), (me.socket(record), me.headers)):
         async with talking(where, headers) as late:

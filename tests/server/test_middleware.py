@@ -1,4 +1,4 @@
-"""What every answer has, whatever gave it; and what a client is owed that is refused while it still sends."""
+"""Tests of middleware.py: what every answer has, and answers to clients that are refused while they send."""
 
 import json
 import re
@@ -182,7 +182,7 @@ def test_downloads_are_sent_as_they_are_stored(server):
 
 
 def test_a_bad_key_is_refused_before_the_upload_and_the_client_can_read_it(server):
-    """The answer is there before a byte of the body is; and is still there for who first sends all of it."""
+    """The answer comes before any byte of the body, and a client that first sends all of it still gets it."""
     with RawClient(server.base) as client:
         client.send(upload_head("sw_live_nonsense", "Content-Length: 20000000"))
         status, headers, body = client.answer()  # nothing of the body was sent

@@ -1,4 +1,4 @@
-"""scribewire models, as a person types it, and what a server then says of the model that it has."""
+"""Tests of `scribewire models`, and of what a server then says about its model."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.recognition.engines.models import KNOWN
+from pipeline.recognition.engines.models import PUBLISHED
 from tests.hubs import hub
 from tests.processes import await_true
 from tests.server.running import CLIP, ROOT, SPEECH, Server, environment, running, until_over
@@ -18,7 +18,7 @@ FILES = {path.name: path.read_bytes() for path in (SPEECH / "tiny-whisper").iter
 
 
 def typed(*words: str, cache: Path, address: str = NOBODY, **variables: str) -> "subprocess.CompletedProcess[str]":
-    """`scribewire models` with *words*, on a machine with that cache and that hub."""
+    """Run `scribewire models` with *words*, with this cache and this hub."""
     settings = {"ENGINE": "auto", "WHISPER_MODEL": "auto", "DEVICE": "cpu", **variables}
     return subprocess.run(
         [sys.executable, "-m", "server", "models", *words],
@@ -32,17 +32,17 @@ def hub_variables(cache: Path, address: str) -> Mapping[str, str]:
 
 
 def rows(printed: str) -> dict[str, list[str]]:
-    """The list: model -> its other columns, and that it is marked."""
+    """Return the list: for each model its other columns, and whether it is marked."""
     lines = [line.split() for line in printed.splitlines()]
     marked = [[*line[1:], "*"] if line[:1] == ["*"] else line for line in lines]
-    return {line[0]: line[1:] for line in marked if line and line[0] in (*KNOWN, "somebody/whisper-of-mine")}
+    return {line[0]: line[1:] for line in marked if line and line[0] in (*PUBLISHED, "somebody/whisper-of-mine")}
 
 
 def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path: Path) -> None:
     done = typed(cache=tmp_path)
     assert done.returncode == 0, done.stderr
     listed = rows(done.stdout)
-    assert list(listed) == list(KNOWN)
+    assert list(listed) == list(PUBLISHED)
     assert listed["tiny.en"] == ["75", "MB", "English", "bundled", "*"]
     assert listed["base"] == ["145", "MB", "99"]
     assert listed["large-v3"] == ["3.1", "GB", "100"]
@@ -70,7 +70,7 @@ def test_the_list_follows_the_settings(tmp_path: Path) -> None:
 
 def test_a_pulled_model_is_listed_and_heard_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "cache"
-    with hub({KNOWN["base"].repository: FILES}) as address:
+    with hub({PUBLISHED["base"].repository: FILES}) as address:
         done = typed("pull", "base", cache=cache, address=address)
     assert done.returncode == 0, done.stderr
     assert "base is in " in done.stdout

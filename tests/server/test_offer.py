@@ -1,4 +1,4 @@
-"""What a model hears, as clients are told it."""
+"""Tests of offers.py: what clients are told about the model and its languages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""OpenAI's streamed answer where it takes long, or where the server stops before it is done."""
+"""Tests of OpenAI's streamed answer when it takes long, or when the server stops before its end."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ GO = threading.Event()
 
 
 async def slow(*_: object) -> AsyncGenerator[Chunk]:
-    """One chunk, and the second once it may come."""
+    """Yield one chunk, and the second when GO is set."""
     yield chunk(0, "so")
     while not GO.is_set():  # noqa: ASYNC110  a test's thread says so
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""/openapi.json: valid, complete, and made of the same table that answers."""
+"""Tests of /openapi.json: it is valid, complete, and made of the same table as the routes."""
 
 import re
 
@@ -58,7 +58,7 @@ def document(server):
 
 
 def operations(document):
-    """(path, method, operation) of the whole document."""
+    """Yield (path, method, operation) of the whole document."""
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             if method in METHODS:
@@ -141,7 +141,7 @@ def test_what_is_described_is_what_is_served(server, document):
 
 def test_it_is_public_and_costs_nothing(server):
     with server.client() as client:
-        for _ in range(31):  # one more than a minute has for who is counted
+        for _ in range(31):  # one more than a plan allows in a minute
             response = client.head("/openapi.json")
             assert response.status_code == 200
         assert "ratelimit" not in response.headers

@@ -1,4 +1,4 @@
-"""The resource of a path: its methods, its errors, and a route on its way out."""
+"""Tests of operation.py: the methods of a resource, its errors, and deprecated routes."""
 
 import asyncio
 from dataclasses import replace
@@ -22,7 +22,7 @@ GOING = Deprecation(
 
 
 class Everybody:
-    """A door that is open."""
+    """A door that lets everyone in."""
 
     async def admit(self, _request: Request, _operation: Operation) -> None: ...
 

@@ -1,4 +1,4 @@
-"""A transcription request -> Order: every member's rule, and all faults said at once."""
+"""Tests of orders.py: every member of a transcription request, and all faults reported at once."""
 
 import orjson
 import pytest
@@ -29,12 +29,12 @@ def asked(
 
 def refused(**options: object) -> Refused:
     with pytest.raises(Refused) as caught:
-        asked(**options)  # type: ignore[arg-type]  # one helper for both
+        asked(**options)  # type: ignore[arg-type]  # options of both kinds
     return caught.value
 
 
 def status(refusal: Refused) -> int:
-    """What HTTP says of it."""
+    """Return its HTTP status."""
     problem = problem_of(refusal)
     assert problem is not None
     return problem.status

@@ -1,4 +1,4 @@
-"""A slow reader of a fast writer keeps its connection; a dead one loses it."""
+"""Tests of websocket.py: a slow reader of a fast writer keeps its connection, and a dead one loses it."""
 
 import asyncio
 import socket
@@ -43,7 +43,7 @@ async def test_a_writer_faster_than_its_reader_is_not_taken_for_dead():
         await send({"type": "websocket.close", "code": 1000})
 
     async with serving(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
-        for _ in range(40):  # takes twenty times the time that a pong may take
+        for _ in range(40):  # takes twenty times as long as a pong may
             await writer.send(bytes(64 * 1024))
         await writer.send("that was all")
         with suppress(ConnectionClosed):
@@ -86,6 +86,6 @@ async def test_a_peer_that_says_nothing_at_all_is_dead():
 
     async with serving(app) as url:
         writer = await connect(url, proxy=None, ping_interval=None, close_timeout=0.1)
-        writer.transport.pause_reading()  # pings arrive, and nobody answers them
+        writer.transport.pause_reading()  # pings arrive, but are not answered
         await asyncio.wait_for(over.wait(), 10)
         writer.transport.abort()

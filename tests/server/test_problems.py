@@ -1,4 +1,4 @@
-"""Errors as HTTP says them: the table, the challenges, and every exception of the project as a Problem."""
+"""Tests of problems.py: the table of errors, challenges, and every exception of the project as a Problem."""
 
 import pytest
 from hypothesis import given, settings

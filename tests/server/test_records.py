@@ -1,4 +1,4 @@
-"""A Job as clients see it: which members there are when, and what is never among them."""
+"""Tests of records.py: which members of a job clients see and when, and which they never see."""
 
 from dataclasses import replace
 
@@ -136,7 +136,7 @@ async def test_an_unreadable_chunk_is_an_error_not_a_shorter_transcript(tmp_path
     async with stored(tmp_path) as storage:
         job_id = await submit(storage, order=Order(word_timestamps=True))
         lease = await claim(storage)
-        await checkpoint(storage, lease)  # "chunk 0": not what a worker stores
+        await checkpoint(storage, lease)  # "chunk 0" is not what a worker stores
         await storage.jobs.finish(lease, completed())
         ended = await storage.jobs.get(job_id)
         assert ended is not None

@@ -1,4 +1,4 @@
-"""The sandbox's scenarios: outcomes to order, as the real ones would be."""
+"""Tests of the sandbox's scenarios: chosen outcomes that look like real ones."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ SPOKEN = [chunk(0, "so", "my"), chunk(1, "fellow")]
 
 
 class Recording:
-    """Two chunks; knows whether it was closed."""
+    """Yields two chunks, and records whether it was closed."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""What the server signed, it believes; nothing else, whatever is tried."""
+"""Tests of signed.py: the server accepts what it has signed, and nothing else."""
 
 import base64
 import hashlib
@@ -33,7 +33,7 @@ OTHERS = SigningKeys({"1": b"another secret", "2": b"one more"}, "2")
 JOB = "job_01JD4W2M8Q7Z5K3N9V6B1XTRGH"
 PATH = f"/v1/jobs/{JOB}/outputs/srt"
 NOW = 1_795_174_200
-ANY_TEXT = st.text(st.characters())  # lone surrogates too
+ANY_TEXT = st.text(st.characters())  # with lone surrogates
 
 
 def check(token: str, *, keys: SigningKeys = KEYS, job_id: str = JOB, scope=Scope.EVENTS, now_s: float = NOW) -> None:
@@ -168,7 +168,7 @@ def test_any_other_text_is_a_bad_signature(path, exp, kid, sig):
 
 
 def test_a_signed_time_that_is_none_is_a_bad_signature():
-    """Even with a right signature: the expiry is read only as plain digits."""
+    """Even with a valid signature the expiry must be plain digits."""
     exp = "soon"
     mac = hmac.new(b"second secret", f"v1\nGET\n{PATH}\n{exp}".encode(), hashlib.sha256).digest()
     with pytest.raises(BadSignature):

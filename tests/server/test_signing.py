@@ -1,4 +1,4 @@
-"""Webhook signatures: the known answer of the standard, its own library's judgement, and no way around them."""
+"""Tests of signing.py: the example of the Standard Webhooks standard, its own library, and forgeries."""
 
 import base64
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from server.accounts.keys import make_webhook_secret
 from server.webhooks.signing import TOLERANCE_S, BadWebhookSignature, signed_headers, verify
 
-# The example of the Standard Webhooks specification, which every implementation repeats.
+# The example of the Standard Webhooks specification.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 MESSAGE_ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
 TIMESTAMP = 1614265330
@@ -38,7 +38,7 @@ def test_the_known_answer_of_the_standard():
 
 @given(SECRETS, st.binary().map(base64.b64encode))
 def test_the_standards_own_library_verifies_ours(secret, body):
-    now = int(datetime.now(UTC).timestamp())  # the library reads the clock itself
+    now = int(datetime.now(UTC).timestamp())  # the library uses the real time
     headers = signed(secret, body=b'"%s"' % body, timestamp_s=now)
     assert standardwebhooks.Webhook(secret).verify(b'"%s"' % body, headers) == body.decode()
 
@@ -89,7 +89,7 @@ def test_a_missing_header_is_a_bad_signature(header):
 
 @given(st.text("0123456789.-+e x_\u0662", max_size=30))
 def test_a_time_that_is_signed_but_unreadable_is_a_bad_signature(timestamp):
-    """The signature is made over the text of the time, so even a right one must not lead to a crash."""
+    """The text of the time is signed, so a valid signature may come with a time that cannot be read."""
     assume(timestamp != str(TIMESTAMP))
     key = base64.b64decode(SECRET.removeprefix("whsec_"))
     mac = standardwebhooks.webhooks.hmac_data(key, f"{MESSAGE_ID}.{timestamp}.{BODY.decode()}".encode())

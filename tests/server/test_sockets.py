@@ -1,4 +1,4 @@
-"""Close codes and reasons, for every problem that there is."""
+"""Tests of sockets.py: close codes and reasons for every problem."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Server-Sent Events: what a client of the WHATWG standard reads out of our bytes."""
+"""Tests of sse.py: what a client that follows the HTML standard reads."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from server.http.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id
 
 
 def read(stream: bytes) -> list[tuple[str, str, str]]:
-    """(type, data, last event id) of every event, parsed as section 9.2.6 of the HTML standard says."""
+    """Return (type, data, last event id) of every event, parsed as in section 9.2.6 of the HTML standard."""
     events, kind, data, last_id = [], "", [], ""
     for line in stream.decode().replace("\r\n", "\n").replace("\r", "\n").split("\n")[:-1]:
         if not line:

@@ -1,4 +1,4 @@
-"""Accepting jobs: what refuses them, what is counted, and that a repeated request is one job."""
+"""Tests of accepting jobs: what refuses them, what is counted, and that a repeated request makes one job."""
 
 import asyncio
 
@@ -122,7 +122,7 @@ async def test_an_account_that_was_away_gets_no_credit_for_it(backend, tmp_path)
             await submit(storage, f"job_a{number}", account="busy", audio_s=100.0)
         for _ in range(3):
             await claim(storage)
-        for number in range(3):  # starts where the queue has come to, not at 0
+        for number in range(3):  # starts at the queue's current level, not at 0
             await submit(storage, f"job_b{number}", account="away", audio_s=70.0)
         assert [(await claim(storage)).job.id for _ in range(4)] == ["job_b0", "job_a3", "job_b1", "job_b2"]
 
@@ -136,7 +136,7 @@ async def test_a_job_taken_a_second_time_does_not_turn_the_queue_back(tmp_path):
         await claim(storage)
         await storage.jobs.release(first, delay_s=0, error=None, count=True)
         assert (await claim(storage)).job.id == "job_a0"
-        await submit(storage, "job_b", account="b", audio_s=10.0)  # at 520, where the queue was, not at 20
+        await submit(storage, "job_b", account="b", audio_s=10.0)  # at 520, the level of the queue, not at 20
         await submit(storage, "job_c", account="c", audio_s=5.0)
         assert [(await claim(storage)).job.id for _ in range(2)] == ["job_c", "job_b"]
         order = await storage._database.read(
@@ -195,7 +195,7 @@ async def test_a_key_whose_request_still_arrives_is_in_progress_until_abandoned(
         assert await storage.jobs.begin(KEY) is None
         await storage.jobs.submit(new_job("job_1"), idempotency=KEY)
         assert await storage.jobs.begin(KEY) == "job_1"
-        await storage.jobs.abandon(KEY)  # too late: it came to a job
+        await storage.jobs.abandon(KEY)  # too late: there is a job
         assert await storage.jobs.begin(KEY) == "job_1"
 
 

@@ -1,4 +1,4 @@
-"""Accounts, keys and counted allowances."""
+"""Tests of stored accounts, keys and counted allowances."""
 
 import asyncio
 from dataclasses import replace
@@ -63,7 +63,7 @@ async def test_a_revoked_key_stays_revoked_from_its_first_time(backend, tmp_path
         assert not await storage.accounts.revoke("acct_1", "key_1", at=NOON + 2)
         assert [key.revoked_at for key in await storage.accounts.keys("acct_1")] == [NOON + 1, None]
         found = await storage.accounts.by_hash(KEY.hash)
-        assert found is not None  # the caller judges
+        assert found is not None  # the caller decides
         assert found[0].revoked_at == NOON + 1
 
 

@@ -1,4 +1,4 @@
-"""The embedded database by itself: shared commits, failures that stay with their owner, wakes across connections."""
+"""Tests of database.py: shared commits, separate failures, and wakes by commits of other connections."""
 
 import asyncio
 import sqlite3
@@ -39,10 +39,10 @@ def names(tx: Transaction) -> list[str]:
 
 @asynccontextmanager
 async def held_up(database: Database) -> AsyncIterator[None]:
-    """The writing thread is busy for as long as the block lasts."""
+    """Keep the writing thread busy while the block runs."""
     held, go = threading.Event(), threading.Event()
 
-    def hold_up(tx: Transaction) -> None:  # noqa: ARG001  what write() calls
+    def hold_up(tx: Transaction) -> None:  # noqa: ARG001  write() passes it
         held.set()
         go.wait()
 
@@ -56,7 +56,7 @@ async def held_up(database: Database) -> AsyncIterator[None]:
 
 
 async def at_once(database: Database, *functions) -> list[object]:
-    """Hand all *functions* to the database while its writing thread is held up; what each returned or raised."""
+    """Give all *functions* to the database while its writing thread is busy; return what each returned or raised."""
     async with held_up(database):
         writing = [asyncio.create_task(database.write(function)) for function in functions]
         await asyncio.sleep(0)
@@ -78,7 +78,7 @@ async def test_writes_that_wait_at_the_same_time_share_one_commit(tmp_path):
         database._writing.set_trace_callback(statements.append)
         made = await at_once(database, *(insert(f"{number:03}") for number in range(100)))
         assert made == [f"{number:03}" for number in range(100)]
-        assert statements.count("COMMIT") == 2  # the one that held the thread up, and one for all hundred
+        assert statements.count("COMMIT") == 2  # one that kept the thread busy, and one for all hundred
         assert len(await database.read(names)) == 100
 
 
@@ -263,7 +263,7 @@ async def test_the_commits_of_another_connection_wake_every_kind_of_waiter(tmp_p
 @in_a_loop
 async def test_a_waiter_that_comes_after_a_long_silence_misses_nothing(tmp_path):
     async with stored(tmp_path) as ours, stored(tmp_path) as theirs:
-        for _ in range(3):  # nobody watches between the rounds, so nobody polls
+        for _ in range(3):  # nothing waits between the rounds, so nothing polls
             job_id = await submit(theirs)
             lease = await claim(ours)
             assert lease.job.id == job_id
@@ -277,7 +277,7 @@ async def test_a_waiter_that_comes_after_a_long_silence_misses_nothing(tmp_path)
 
 @pytest.mark.parametrize("turns", range(8))
 def test_a_wait_that_is_canceled_just_as_it_is_woken_ends(turns):
-    """Whatever else the loop does between the two; a worker waits for the end of what it canceled."""
+    """The order in the event loop does not matter; a worker waits for the end of what it has cancelled."""
 
     async def main() -> None:
         watch = Watch()

@@ -1,4 +1,4 @@
-"""The event log: dense, replayable from anywhere, followed without hole or repeat."""
+"""Tests of the event log: ids without gaps, replay from any id, and following without gaps or repeats."""
 
 import asyncio
 
@@ -86,7 +86,7 @@ async def test_a_wait_given_up_for_a_keep_alive_loses_no_event(backend, tmp_path
     joins=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 30)), min_size=1, max_size=4),
 )
 def test_whoever_follows_from_wherever_gets_exactly_the_log(backend, tmp_path_factory, batches, joins):
-    """*joins*: before which batch a subscriber comes, and the last id it says it has."""
+    """*joins* has the batch before which each subscriber comes, and the last id that it has."""
 
     @in_a_loop
     async def check():

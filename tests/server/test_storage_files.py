@@ -1,4 +1,4 @@
-"""Blobs: whole and durable under their name, or not there; and the folder they lie in."""
+"""Tests of files.py and folder.py: a blob is complete and durable under its name, or does not exist."""
 
 import asyncio
 import os
@@ -120,7 +120,7 @@ async def test_a_blob_is_not_there_before_its_block_ends(tmp_path):
 
 @in_a_loop
 async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_answer(tmp_path, monkeypatch):
-    done: list[int] = []  # inodes synced; 0 when the name appeared
+    done: list[int] = []  # synced inodes; 0 when the name appeared
     fsync, link = os.fsync, os.link
 
     def spying_fsync(descriptor: int) -> None:
@@ -144,7 +144,7 @@ async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_a
 @in_a_loop
 async def test_a_canceled_upload_leaves_nothing(tmp_path):
     async with stored(tmp_path) as storage:
-        for turns in range(12):  # wherever the cancellation comes
+        for turns in range(12):  # at any moment of the call
 
             async def upload() -> None:
                 async with storage.blobs.create("job_1/source") as sink:
@@ -231,7 +231,7 @@ async def test_what_a_dead_process_was_writing_is_gone_when_the_folder_is_opened
         async with storage.blobs.create("job_2/source") as sink:
             await sink.write(b"whole")
             assert len(list((data / "incoming").iterdir())) == 2
-            async with stored(tmp_path):  # another process would see the same locks: they belong to open files
+            async with stored(tmp_path):  # another process would see the same locks, because they belong to open files
                 assert len(list((data / "incoming").iterdir())) == 1
         assert await read(storage.blobs, "job_2/source") == b"whole"
 

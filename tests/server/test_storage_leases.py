@@ -1,4 +1,4 @@
-"""The lease protocol: who may write, what every write brings with it, and what becomes of a lease that ends."""
+"""Tests of the lease protocol: who may write, what each write includes, and what happens when a lease ends."""
 
 import asyncio
 from dataclasses import replace
@@ -65,7 +65,7 @@ async def test_a_waiting_claim_is_woken_by_a_submit(backend, tmp_path):
 async def test_a_canceled_claim_leaves_no_lease_behind(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         await submit(storage)
-        for turns in range(6):  # wherever in the call the cancellation comes
+        for turns in range(6):  # at any moment of the call
             claiming = asyncio.create_task(storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S))
             for _ in range(turns):
                 await asyncio.sleep(0)
@@ -270,7 +270,7 @@ async def test_a_delayed_job_waits_for_its_time(backend, tmp_path):
         assert await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S) is None
         clock.advance(s=1)
         job = (await claim(storage)).job
-        assert job.error is None  # the client hears of an error only when the job failed
+        assert job.error is None  # the client sees an error only if the job has failed
 
 
 @in_a_loop

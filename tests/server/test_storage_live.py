@@ -1,4 +1,4 @@
-"""Live jobs in the store: taken by name, waiting for their writer, never forgotten."""
+"""Tests of live jobs in the store: claimed by id, waiting for their writer, and never lost."""
 
 from server.model.jobs import LIVE_GRACE_MS, State
 from tests.server.storing import HOUR, LEASE_S, ManualClock, completed, in_a_loop, refusals, submit
@@ -16,7 +16,7 @@ async def test_a_live_job_goes_only_to_who_asks_for_it_by_name(backend, tmp_path
         assert first is not None
         assert await storage.jobs.claim_live(job_id, "w2", lease_s=LEASE_S) is None  # a second writer
         clock.advance(s=LEASE_S)
-        second = await storage.jobs.claim_live(job_id, "w2", lease_s=LEASE_S)  # nobody had reaped it yet
+        second = await storage.jobs.claim_live(job_id, "w2", lease_s=LEASE_S)  # it was not reaped yet
         assert second is not None
         assert second.epoch == 2
         assert all(await refusals(storage, first))

@@ -1,4 +1,4 @@
-"""Finding, watching, canceling and deleting jobs."""
+"""Tests of finding, watching, cancelling and deleting jobs."""
 
 import asyncio
 from dataclasses import replace
@@ -40,7 +40,7 @@ async def test_pages_have_no_repeat_and_no_gap_while_jobs_are_made(backend, tmp_
         made = []
         for number in range(5):
             made.append(await submit(storage, f"job_{number}"))
-            clock.advance(ms=number == 2)  # some share an instant
+            clock.advance(ms=number == 2)  # some have equal times
         clock.advance(ms=1)
         await submit(storage, account="acct_2")
         await submit(storage, environment="sandbox")

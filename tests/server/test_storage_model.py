@@ -1,4 +1,4 @@
-"""The JobStore against a small model: any workers, losing any leases, in any order."""
+"""Compares the JobStore with a small model: any workers, which lose any leases, in any order."""
 
 import asyncio
 import shutil
@@ -37,7 +37,7 @@ ERROR = JobError(code="engine_error", message="again", retryable=True)
 
 @dataclass
 class Expected:
-    """What a job must look like from outside."""
+    """What a job must look like to its readers."""
 
     live: bool
     hook: bool
@@ -79,8 +79,8 @@ class Expected:
             self.state, self.lease_id, self.run_after = State.QUEUED, None, now + delay_ms
 
 
-MOST_JOBS = 3  # few, so that much happens to each
-MEMORY = Path("/dev/shm")  # a file system like any other, and no disk to wait for: many thousand commits
+MAX_JOBS = 3  # so few that much happens to each
+MEMORY = Path("/dev/shm")  # a file system without a disk to wait for, because there are many thousand commits
 NUMBERS = st.integers(0, 20)
 
 
@@ -93,7 +93,7 @@ def any_job(machine: "StoreAndModel") -> bool:
 
 
 def look(tx: Transaction, job_id: str) -> tuple[Job, int, list[str], list[tuple[int, str]]]:
-    """The job, how many chunks it has, the webhook events it sent, its log."""
+    """Return the job, the number of its chunks, its webhook events and its log."""
     (job,) = tx.all("SELECT * FROM jobs WHERE id = ?", (job_id,))
     sent = tx.all("SELECT event FROM deliveries WHERE job = ? ORDER BY event", (job_id,))
     events = tx.all("SELECT seq, type FROM events WHERE stream = ? ORDER BY seq", (job_id,))
@@ -114,11 +114,11 @@ class StoreAndModel(RuleBasedStateMachine):
         self.store = opened(self.folder, self.clock)
         self.expected: dict[str, Expected] = {}
         self.deleted_charges = 0
-        self.leases: list[Lease] = []  # every one ever given: each may come back late
+        self.leases: list[Lease] = []  # every lease so far, because each may be used late
 
     # --- what clients do ---
 
-    @precondition(lambda self: len(self.expected) < MOST_JOBS)
+    @precondition(lambda self: len(self.expected) < MAX_JOBS)
     @rule(live=st.booleans(), hook=st.booleans())
     def submit(self, *, live: bool, hook: bool) -> None:
         job_id = self.loop.run(submit(self.store, live=live, hook=hook, quotas=(quota(limit=None),)))
@@ -183,7 +183,7 @@ class StoreAndModel(RuleBasedStateMachine):
         self.leases.append(lease)
 
     def pick(self, number: int, *, late: bool) -> tuple[Lease, Expected | None]:
-        """Any lease, or one that is still good if there is; with its job if it is good."""
+        """Return any lease, or a valid one if there is one, and its job if it is valid."""
         good = [lease for lease in self.leases if self.held(lease)]
         among = self.leases if late or not good else good
         lease = among[number % len(among)]
@@ -242,7 +242,7 @@ class StoreAndModel(RuleBasedStateMachine):
     @precondition(any_job)
     @rule(times=st.integers(1, 4), dies=st.booleans())
     def attempts_fail(self, times: int, *, dies: bool) -> None:
-        """Whoever claims a job dies with it, or gives it back with an error."""
+        """Every worker that claims the job dies, or gives it back with an error."""
         for _ in range(times):
             before = len(self.leases)
             self.claim()
@@ -253,7 +253,7 @@ class StoreAndModel(RuleBasedStateMachine):
             elif self.held(self.leases[-1]):
                 self.release(len(self.leases) - 1, late=True, count=True, delay_s=0.0, error=ERROR)
 
-    # --- what passes ---
+    # --- time ---
 
     @precondition(given_any)
     @rule(s=st.sampled_from([1, 20, 29, 30, 31]), reaping=st.booleans())
@@ -293,8 +293,8 @@ class StoreAndModel(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
     async def everything_ends(self) -> None:
-        """However it stands: workers that do their work, and time, bring every job to its one end."""
-        for _ in range(2):  # what still ran is reaped, then waits for a day
+        """From any state, working workers and time bring every job to one end."""
+        for _ in range(2):  # a job that still ran is reaped, then waits for a day
             self.clock.advance(ms=24 * HOUR)
             await self.store.jobs.reap(limit=1000)
         for job_id in self.expected:

@@ -1,4 +1,4 @@
-"""The outbox: a message exists once its job ended, is sent by one at a time, and keeps its id for ever."""
+"""Tests of the outbox: a message exists when its job has ended, is sent by one sender, and keeps its id."""
 
 import asyncio
 
@@ -181,7 +181,7 @@ async def test_a_crowded_host_is_passed_over_and_holds_up_nobody_behind_it(backe
         assert rows[-1].job_id == last
         busy = Crowding(per_host=9, per_account=3, accounts={"acct_1": 2})
         (row,) = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=busy)
-        assert row.job_id != job_id  # the older of the two that are left
+        assert row.job_id != job_id  # the older of the other two
 
 
 @in_a_loop

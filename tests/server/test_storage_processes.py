@@ -1,4 +1,4 @@
-"""What must hold when real processes share the folder and die, sleep or fill the disk at the worst moment."""
+"""Tests of real processes that share the data folder, and die, sleep or fill the disk at the worst moment."""
 
 import asyncio
 import random
@@ -44,7 +44,7 @@ def clock(tmp_path):
 async def child(
     command: str, folder: Path, *, before: str = "", inside: tuple[str, ...] = ()
 ) -> AsyncIterator[Process]:
-    """A process that runs *command* of storing_child, after the Python statement *before*."""
+    """Start a process that runs *command* of storing_child after the Python statement *before*."""
     words = [*inside, sys.executable, "-c", f"{before}\n{RUN}", command, str(folder / "data"), str(folder / "clock")]
     process = await asyncio.create_subprocess_exec(*words, cwd=ROOT, stdin=PIPE, stdout=PIPE)
     try:
@@ -56,7 +56,7 @@ async def child(
 
 
 async def heard(process: Process) -> Any:
-    """The next thing that *process* tells; None when it has ended."""
+    """Return the next line of *process*, or None when it has ended."""
     assert process.stdout is not None
     line = await process.stdout.readline()
     return orjson.loads(line) if line else None
@@ -116,7 +116,7 @@ async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(tmp_path
 
 
 async def sleep_past_the_lease(tmp_path: Path, clock: FileClock, *, before: str, reaped: bool) -> list[bool]:
-    """A worker process is stopped, its lease ends (and another worker has the job), it wakes: which writes failed."""
+    """Stop a worker process until its lease has ended; return which of its writes failed."""
     async with stored(tmp_path, clock) as storage:
         job_id = await submit(storage, hook=True)
         async with child("be_late", tmp_path, before=before) as worker:
@@ -207,7 +207,7 @@ async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(tmp_pa
 @pytest.mark.usefixtures("clock")
 @in_a_loop
 async def test_a_full_disk_refuses_clearly_and_loses_nothing_acknowledged(tmp_path):
-    """On a file system of 2 MiB of its own, gone with the process."""
+    """The test mounts a file system of 2 MiB, which disappears with the process."""
     data = tmp_path / "data"
     data.mkdir()
     mount = f'mount -t tmpfs -o size=2m,mode=0700 tmpfs "{data}" && exec "$@"'
@@ -218,8 +218,8 @@ async def test_a_full_disk_refuses_clearly_and_loses_nothing_acknowledged(tmp_pa
         accepted = await heard(process)
         assert len(accepted) > 3
         assert await heard(process) == [None, 100_000]  # nothing of the blob that did not fit
-        assert await heard(process) == []  # none of the accepted is lost
-        assert await heard(process)  # after room was made
+        assert await heard(process) == []  # no accepted job is lost
+        assert await heard(process)  # after space was freed
         assert await process.wait() == 0
 
 

@@ -1,4 +1,4 @@
-"""Old things go: expired jobs with all that is theirs, and bytes that are nobody's."""
+"""Tests of the sweeper: expired jobs are removed with everything that belongs to them, and so are stray files."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ async def blob(storage, key: str) -> None:
 
 
 def aged(folder, prefix: str, *, ms: int) -> None:
-    """The prefix was last changed so long ago."""
+    """Set the time of the last change of a prefix."""
     at = (now_ms() - ms) / 1000
     os.utime(folder / "data" / "blobs" / prefix, (at, at))
 

@@ -1,4 +1,4 @@
-"""Which URLs the service calls for a user: public ones, written plainly. Everything else is refused by name."""
+"""Tests of targets.py: which URLs of users the service calls. Everything but plain public addresses is refused."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
@@ -217,7 +217,7 @@ def test_any_text_is_a_target_in_plain_spelling_or_refused(start, rest):
 
 @given(st.sampled_from(["https://", "https://a.b:", "https://a.b/"]), st.text(st.characters()) | URLISH)
 def test_every_reader_of_the_plain_spelling_finds_the_same_host(start, rest):
-    """Two readers who disagree about where a URL leads are how such checks are got around."""
+    """If two parsers disagree about the host of a URL, a check can be bypassed."""
     try:
         target = parsed(start + rest)
     except TargetNotAllowed:

@@ -1,4 +1,4 @@
-"""scribewire transcribe, as a person types it: here or by a server, from a file, an address or a pipe."""
+"""Tests of `scribewire transcribe`: on this machine or by a server, from a file, an address or a pipe."""
 
 import json
 import subprocess
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.recognition.engines.scripted import TEXT
+from pipeline.recognition.engines.scripted import SCRIPT
 from tests.server.receiving import hosting
 from tests.server.running import CLIP, ROOT, Server, environment, free_port
 
-BEGINNING = " ".join(TEXT[:5])
+BEGINNING = " ".join(SCRIPT[:5])
 
 
 def typed(server: Server, *words: str, stdin: bytes = b"", cwd: Path = ROOT) -> "subprocess.CompletedProcess[bytes]":
-    """`scribewire transcribe` with *words*, on a machine with the server's settings."""
+    """Run `scribewire transcribe` with *words*, with the server's settings."""
     return subprocess.run(
         [sys.executable, "-m", "server", "transcribe", *words],
         cwd=cwd, env=environment(server.data_dir, **server.variables), input=stdin, capture_output=True, timeout=60,
@@ -26,7 +26,7 @@ def typed(server: Server, *words: str, stdin: bytes = b"", cwd: Path = ROOT) -> 
 
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
-    """The address of a web server that has the clips."""
+    """Yield the address of a web server with the clips."""
     with hosting(CLIP.parent) as address:
         yield address
 

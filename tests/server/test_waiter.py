@@ -1,4 +1,4 @@
-"""A held request: answered when the job is over, when the wait is, or when the server stops."""
+"""Tests of waiter.py: a held request ends when the job is over, when the wait is over, or when the server stops."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def test_the_end_of_the_job_ends_the_wait(tmp_path):
         lease = await claim(storage)
         await checkpoint(storage, lease)
         await asyncio.sleep(0.05)
-        assert not held.done()  # being claimed and getting on is no end
+        assert not held.done()  # being claimed and making progress is no end
         await storage.jobs.finish(lease, completed())
         assert (await asyncio.wait_for(held, MOST_S)).state is State.COMPLETED
 

@@ -1,4 +1,4 @@
-"""Deliveries: how one is sent, what its answer means, who waits for whom. Real storage, real sockets."""
+"""Tests of deliveries on real storage and sockets: one attempt, what its answer means, and the order of many."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -46,7 +46,7 @@ class NobodyLive:
 
 @dataclass
 class Office:
-    """The courier's office of one account."""
+    """Everything for the deliveries of one account."""
 
     storage: Storage
     account: Account
@@ -55,8 +55,8 @@ class Office:
     deliveries: Callable[..., Deliveries]
 
     async def ended(self, url: str, outcome: Any = None, **order: Any) -> str:
-        """A job that ended and whose client wanted to be told at *url*."""
-        self.clock.advance(ms=1)  # so that they come due in this order
+        """Make a finished job whose client wants a webhook at *url*."""
+        self.clock.advance(ms=1)  # so that they are due in this order
         members = {"webhook_url": url, "webhook_events": EVENTS, **order}
         job_id = await submit(self.storage, account=self.account.id, order=Order(**members))
         await self.storage.jobs.finish(await claim(self.storage), outcome or completed())
@@ -67,16 +67,16 @@ class Office:
         return delivery
 
     async def tried(self, job_id: str, attempts: int = 1) -> Delivery:
-        """The delivery once so many attempts are in its log."""
+        """Wait until the delivery has so many attempts, and return it."""
         async with asyncio.timeout(MOST_S):
-            while len((delivery := await self.delivery(job_id)).attempts) < attempts:  # noqa: ASYNC110
+            while len((delivery := await self.delivery(job_id)).attempts) < attempts:  # noqa: ASYNC110  no event tells of it
                 await asyncio.sleep(0.01)
         return delivery
 
 
 @asynccontextmanager
 async def office(folder: Path, clock: ManualClock | None = None, **rules: Any) -> AsyncIterator[Office]:
-    """*rules* replace those of limits.toml."""
+    """Run deliveries with *rules* instead of those of limits.toml."""
     settled = replace(RULES, **rules)
     clock = clock or ManualClock(now_ms())
     async with stored(folder, clock) as storage:
@@ -113,13 +113,13 @@ async def delivering(it: Office) -> AsyncIterator[Deliveries]:
 
 async def received(target: Peer, count: int = 1) -> list[Asked]:
     async with asyncio.timeout(MOST_S):
-        while len(target.asked) < count:  # noqa: ASYNC110  the peer tells nobody
+        while len(target.asked) < count:  # noqa: ASYNC110  no event tells of it
             await asyncio.sleep(0.01)
     return target.asked
 
 
 def verified(secret: str, asked: Asked) -> Any:
-    """The body, once the library of Standard Webhooks has taken the signature."""
+    """Return the body, after the library of Standard Webhooks has accepted the signature."""
     return Webhook(secret).verify(asked.body, dict(asked.headers))
 
 
@@ -296,7 +296,7 @@ async def test_an_address_is_given_up_after_so_many_exhausted_deliveries_in_a_ro
             assert not await it.storage.outbox.disabled(it.account.id, target.url)
             await it.tried(await it.ended(target.url))
             async with asyncio.timeout(MOST_S):
-                while not await it.storage.outbox.disabled(it.account.id, target.url):  # noqa: ASYNC110
+                while not await it.storage.outbox.disabled(it.account.id, target.url):  # noqa: ASYNC110  no event tells of it
                     await asyncio.sleep(0.01)
             later = await it.delivery(await it.ended(target.url))
         assert (later.state, later.attempts) == ("disabled", ())
@@ -337,7 +337,7 @@ async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
         waiting = [await it.ended(alive.url) for _ in range(10)]
         async with delivering(it):
             await received(alive, 10)
-            assert dead.most_connections == webhooks_module.MAX_PER_HOST  # its first four are still waited for
+            assert dead.most_connections == webhooks_module.MAX_PER_HOST  # its first four have not answered yet
             assert len(dead.asked) == webhooks_module.MAX_PER_HOST
             go.set()
         assert {(await it.delivery(job_id)).state for job_id in waiting} == {"delivered"}
@@ -345,7 +345,7 @@ async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
 
 @in_a_loop
 async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path, monkeypatch):
-    """There is one place more than one account may take, and five hosts of it would take more."""
+    """There is one more place than one account may use, and its five hosts would use more."""
     monkeypatch.setattr(webhooks_module, "MAX_AT_ONCE", webhooks_module.MAX_PER_ACCOUNT + 1)
     go = asyncio.Event()
     async with AsyncExitStack() as stack:
@@ -359,16 +359,16 @@ async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path,
         async with delivering(it):
             await received(alive)
             async with asyncio.timeout(MOST_S):
-                while sum(len(host.asked) for host in dead) < webhooks_module.MAX_PER_ACCOUNT:  # noqa: ASYNC110
+                while sum(len(host.asked) for host in dead) < webhooks_module.MAX_PER_ACCOUNT:  # noqa: ASYNC110  no event tells of it
                     await asyncio.sleep(0.01)
-            await asyncio.sleep(0.2)  # for what should not come
+            await asyncio.sleep(0.2)  # time for what should not happen
             assert sum(len(host.asked) for host in dead) == webhooks_module.MAX_PER_ACCOUNT
             go.set()
 
 
 @in_a_loop
 async def test_who_waits_for_room_is_woken_when_an_attempt_is_recorded(tmp_path):
-    """And looks at the numbers as they are then, not as they were when the wait began."""
+    """It then uses the counts of that moment, and not of the time when the wait began."""
     async with office(tmp_path) as it, peer(saying(answer(200))) as target:
         hosts = {target.url.removeprefix("http://"): 4}
         jobs = [await it.ended(target.url) for _ in range(2)]
@@ -386,7 +386,7 @@ async def test_who_waits_for_room_is_woken_when_an_attempt_is_recorded(tmp_path)
 
 
 async def delivered_attempt(it: Office, delivery: Delivery) -> Delivery:
-    """*delivery* after an attempt that succeeded."""
+    """Return *delivery* after a successful attempt."""
     await it.deliveries()._record(delivery, webhooks_module.Reply(200, 1, None))
     return await it.delivery(delivery.job_id)
 
@@ -444,6 +444,6 @@ async def test_attempts_are_counted_by_how_they_ended(tmp_path):
             await it.tried(await it.ended(target.url))
         value = it.metrics.registry.get_sample_value
         async with asyncio.timeout(MOST_S):
-            while value("scribewire_webhook_attempts_total", {"outcome": "ok"}) != 1:  # noqa: ASYNC110
+            while value("scribewire_webhook_attempts_total", {"outcome": "ok"}) != 1:  # noqa: ASYNC110  no event tells of it
                 await asyncio.sleep(0.01)
         assert value("scribewire_webhook_attempts_total", {"outcome": "failed"}) == 1

@@ -1,4 +1,4 @@
-"""What became of webhooks, over HTTP: deliveries, redelivery, addresses given up, and a test on demand."""
+"""Tests of webhooks over HTTP: deliveries, redelivery, disabled addresses, and a test delivery."""
 
 import contextlib
 import threading
@@ -15,7 +15,7 @@ from tests.server.serving import served, wav
 
 @dataclass
 class Receiver:
-    """A webhook receiver that answers with the next of *statuses*, the last for ever."""
+    """A webhook receiver that answers with one of *statuses* after the other, and then with the last one."""
 
     statuses: list[int]
     url: str = ""
@@ -38,7 +38,7 @@ def receiving(*statuses: int) -> Iterator[Receiver]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Do not log."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         receiver.url = f"http://127.0.0.1:{server.server_port}/hook"
@@ -62,13 +62,13 @@ def client(server):
 
 
 def told(client: httpx.Client, url: str) -> str:
-    """A finished job whose webhook goes to *url*."""
+    """Make a finished job whose webhook goes to *url*."""
     data = {"webhook_url": url, "wait": "5"}
     return str(client.post("/v1/transcribe", files={"file": ("a.wav", wav())}, data=data).json()["job_id"])
 
 
 def delivery(client: httpx.Client, job_id: str, *, attempts: int = 1) -> dict:
-    """The job's one delivery, once it was tried so often."""
+    """Wait until the job's only delivery has so many attempts, and return it."""
     while True:
         [shown] = client.get(f"/v1/jobs/{job_id}/deliveries").json()["data"]
         if len(shown["attempts"]) >= attempts:

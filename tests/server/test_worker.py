@@ -30,12 +30,12 @@ from tests.server.serving import LIMITS, ScriptedBatch, chunk, config, isolation
 from tests.server.storing import ManualClock, in_a_loop, new_job, quota, stored
 
 PATIENT = WorkerRules(reap_s=0.05)
-MOST_S = 30  # for what is over at once or never
+MOST_S = 30  # for what ends at once or never
 
 
 @dataclass
 class Shop:
-    """Workers, what they work with, and what tests want to know of it."""
+    """Workers with their parts, and what tests ask about them."""
 
     storage: Storage
     clock: ManualClock
@@ -62,7 +62,7 @@ class Shop:
 
     @asynccontextmanager
     async def working(self, rules: WorkerRules = PATIENT, **options: Any) -> AsyncIterator[Workers]:
-        """Workers at work inside the block; stopped in order at its end."""
+        """Run workers inside the block, and stop them properly at its end."""
         workers = self.workers(rules, **options)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(workers.run())
@@ -73,7 +73,7 @@ class Shop:
 
     @asynccontextmanager
     async def dying(self, rules: WorkerRules = PATIENT) -> AsyncIterator[None]:
-        """Workers that end with the block as if their machine had died: they write nothing on the way out."""
+        """Run workers that end with the block as if their machine had died, without another write."""
         running = asyncio.create_task(self.workers(rules).run())
         yield
         running.cancel()
@@ -81,7 +81,7 @@ class Shop:
             await running
 
     async def submit(self, prompt: str = "", *, seconds: float = 1.0, **members: Any) -> str:
-        """A job whose audio is stored; *prompt* picks the script."""
+        """Submit a job with stored audio. *prompt* picks the script."""
         order = replace(members.pop("order", Order()), prompt=prompt)
         new = new_job(order=order, **{"audio_s": seconds, **members})
         if new.source.type == "upload":
@@ -103,7 +103,7 @@ class Shop:
 
     async def audio_gone(self, job_id: str) -> None:
         async with asyncio.timeout(MOST_S):
-            while await self.storage.jobs.spent(limit=1):  # noqa: ASYNC110  nobody is told of it
+            while await self.storage.jobs.spent(limit=1):  # noqa: ASYNC110  no event tells of it
                 await asyncio.sleep(0.01)
         folder = [path for path, _ in await self.storage.blobs.prefixes() if path == job_id]
         assert all([await self.storage.blobs.size(f"{name}/source") is None for name in folder])
@@ -137,7 +137,7 @@ async def speak(_path: Path, _options: object, done: tuple[Chunk, ...]) -> Async
 
 
 class Gate:
-    """A script that says one chunk of SPOKEN and then waits to be let on; it tells when it waits and when it ended."""
+    """A script that yields one chunk of SPOKEN and then waits until *open* is set."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -265,7 +265,7 @@ async def test_a_job_resumed_after_a_crash_ends_like_one_that_never_crashed(tmp_
 
 
 async def taken_over(it: Shop) -> Lease:
-    """Another worker has the job of the first one, whose lease ran out."""
+    """Let another worker claim the job after the lease of the first has ended."""
     it.clock.advance(s=31)
     assert await it.storage.jobs.reap(limit=10) == 1
     lease = await it.storage.jobs.claim("other", environments=["production"], lease_s=30.0)
@@ -279,7 +279,7 @@ async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(tmp_path):
         job_id = await it.submit("gate")
         async with it.working(replace(PATIENT, reap_s=60.0, handback_s=60.0)) as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            workers.stop()  # it has one job in hand and will not claim another
+            workers.stop()  # it has one job and will not claim another
             lease = await taken_over(it)
             before = await it.events(job_id)
             await asyncio.wait_for(gate.left.wait(), MOST_S)
@@ -300,7 +300,7 @@ async def test_a_worker_whose_own_clock_says_the_lease_is_over_writes_nothing(tm
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             workers.stop()
             await asyncio.sleep(0.25)
-            gate.open.set()  # the store's clock stands still: it would still take the chunk
+            gate.open.set()  # the store's clock stands still, so it would accept the chunk
             await asyncio.wait_for(gate.left.wait(), MOST_S)
         assert len(await it.storage.jobs.chunks(job_id)) == 1
 
@@ -450,7 +450,7 @@ async def test_what_nobody_foresaw_is_told_as_internal_and_spares_the_other_jobs
 
 
 class FullDisk:
-    """The blob store while there is no room."""
+    """A blob store on a full disk."""
 
     def __init__(self, storage: Storage) -> None:
         self._blobs = storage.blobs
@@ -480,7 +480,7 @@ async def test_a_full_disk_costs_no_attempt_and_the_job_is_done_once_there_is_ro
 
 
 class NoRoomToRenew:
-    """The job store while there is no room for a lease's new end."""
+    """A job store whose full disk does not take the new end of a lease."""
 
     def __init__(self, storage: Storage) -> None:
         self._jobs = storage.jobs

@@ -1,6 +1,6 @@
-"""Debian's Chromium at the page, as a user sits before it: what he sees, presses and hears; and what he must not see.
+"""Drives Debian's Chromium for the tests of the page: what a user sees and presses, and faults of the page.
 
-One browser serves all tests. Its microphone plays a clip over and over, from its beginning whenever it is opened.
+One browser serves all tests. Its microphone plays a clip again and again, from its start whenever it is opened.
 """
 
 import re
@@ -40,7 +40,7 @@ WIDE, NARROW = (1180, 780), (360, 740)
 
 
 def spoken(clip: Path, path: Path, *, pause_s: float = 2.0) -> Path:
-    """*clip* and a pause behind it, as Chromium's microphone wants it."""
+    """Return *clip* with a pause after it, as Chromium's microphone needs it."""
     samples, rate = soundfile.read(clip, dtype="int16")
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
@@ -73,7 +73,7 @@ def chromium(folder: Path, clip: Path = CLIP) -> Iterator[Chrome]:
 
 @dataclass
 class Page:
-    """One tab on one server."""
+    """A tab with a page of one server."""
 
     driver: Chrome
     base: str
@@ -81,16 +81,16 @@ class Page:
     # --- going somewhere ---------------------------------------------------------------------------------------------
 
     def open(self, path: str = "", *, key: str | None = None) -> None:
-        """The page at *path* as somebody sees it whose browser keeps *key* and nothing else."""
+        """Open the page at *path* in a browser that has stored *key* and nothing else."""
         kept = "null" if key is None else orjson.dumps(key).decode()
         before = f"localStorage.clear(); if ({kept}) localStorage.setItem('scribewire.key', {kept})"
-        self.driver.get("about:blank")  # so that nothing but what follows # is a new page too
+        self.driver.get("about:blank")  # so that a change after # alone also loads the page
         script = self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": before})
         self.driver.get(f"{self.base}/{path}")
         self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
     def look(self, *, size: tuple[int, int] = WIDE, dark: bool = False, still: bool = False) -> None:
-        """With what kind of screen and wishes the next pages are shown."""
+        """Set the screen and the user's preferences for the next pages."""
         width, height = size
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
@@ -110,13 +110,13 @@ class Page:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def element(self, selector: str, *, max_s: float = 20) -> WebElement:
-        """The first visible element, once there is one."""
+        """Wait for a visible element and return the first one."""
         return self.until(
             lambda: next((one for one in self.all(selector) if one.is_displayed()), None), selector, max_s=max_s
         )
 
     def click(self, selector: str) -> None:
-        """Click the first visible element, also when the page replaces it meanwhile by its like."""
+        """Click the first visible element, even if the page replaces it by a similar one in the meantime."""
 
         def clicked() -> bool:
             self.element(selector).click()
@@ -125,11 +125,11 @@ class Page:
         self.until(clicked, selector)
 
     def text(self, selector: str) -> str:
-        """What stands there now, its spaces as they are seen."""
+        """Return the text as it is shown, with its spaces."""
         return " ".join(str(self.script("return document.querySelector(arguments[0]).innerText", selector)).split())
 
     def until_text(self, selector: str, pattern: str, *, max_s: float = 20) -> str:
-        """The text there, once it matches."""
+        """Wait until the text matches, and return it."""
         return self.until(
             lambda: text if re.search(pattern, text := self.text(selector)) else None,
             f"{pattern!r} in {selector}",
@@ -140,7 +140,7 @@ class Page:
     def until(
         self, seen: Callable[[], T | None], what: str, *, max_s: float = 20, last: Callable[[], object] | None = None
     ) -> T:
-        """What *seen* returns, once that is true."""
+        """Call *seen* until its result is true, and return that."""
         until = time.monotonic() + max_s
         while not (value := _unless_gone(seen)):
             if time.monotonic() > until:
@@ -155,25 +155,25 @@ class Page:
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def tab_to(self, selector: str, *, most: int = 40) -> None:
-        """Press Tab until the keyboard is there."""
+        """Press Tab until the element has the focus."""
         for _ in range(most):
             if self.script("return document.activeElement.matches(arguments[0])", selector):
                 return
             self.press(Keys.TAB)
         raise AssertionError(f"{most} tabs do not lead to {selector}")
 
-    # --- what must not be --------------------------------------------------------------------------------------------
+    # --- faults --------------------------------------------------------------------------------------------
 
     def console(self) -> list[str]:
-        """Errors and warnings since it was last asked."""
+        """Return the console's errors and warnings since the last call."""
         return [row["message"] for row in self._log("browser") if row["level"] in ("SEVERE", "WARNING")]
 
     def _log(self, name: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.driver.get_log(name)  # type: ignore[no-untyped-call]  # selenium's gap
+        rows: list[dict[str, Any]] = self.driver.get_log(name)  # type: ignore[no-untyped-call]  # untyped in selenium
         return rows
 
     def hosts(self) -> set[str]:
-        """Everything that the page spoke to since it was last asked."""
+        """Return every host that the page has contacted since the last call."""
         found = set()
         for row in self._log("performance"):
             message = orjson.loads(row["message"])["message"]
@@ -189,7 +189,7 @@ class Page:
         return found
 
     def nameless(self) -> list[str]:
-        """Controls that a screen reader could not name, as Chromium itself computes names."""
+        """Return the controls without a name for screen readers, as Chromium computes it."""
         tree = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
         return [
             f"{role} {node.get('properties')}"
@@ -200,16 +200,16 @@ class Page:
         ]
 
     def pale(self) -> list[str]:
-        """Visible text with less contrast than WCAG AA asks."""
+        """Return the visible texts with less contrast than WCAG AA requires."""
         return [str(one) for one in self.script(PALE)]
 
     def sideways(self) -> int:
-        """By how many pixels the page is wider than its window."""
+        """Return by how many pixels the page is wider than its window."""
         return int(self.script("return document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
 def _unless_gone(seen: Callable[[], T | None]) -> T | None:
-    """What *seen* returns; None where the page took an element away while it was looked at."""
+    """Return the result of *seen*, or None if the page removes an element in the meantime."""
     try:
         return seen()
     except StaleElementReferenceException:

@@ -1,4 +1,4 @@
-"""The line between browser and server, which a test can cut: TCP on loopback, passed on byte by byte."""
+"""A TCP connection between browser and server that a test can cut."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 
 class Cable:
-    """Listens at .base for what is meant for the server behind it."""
+    """Listens at .base and passes bytes on to the server."""
 
     def __init__(self, base: str) -> None:
         address = urlsplit(base)
@@ -21,11 +21,11 @@ class Cable:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """Everything that is connected breaks, and nobody gets through any more."""
+        """Break all connections, and refuse new ones."""
         with self._lock:
             self._whole = False
             for end in self._open:
-                with contextlib.suppress(OSError):  # the other end was quicker
+                with contextlib.suppress(OSError):  # the other end has closed it
                     end.shutdown(socket.SHUT_RDWR)
 
     def mend(self) -> None:
@@ -37,7 +37,7 @@ class Cable:
         self._listening.close()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # closed: the test is over
+        with contextlib.suppress(OSError):  # closed, because the test is over
             while True:
                 near, _ = self._listening.accept()
                 threading.Thread(target=self._connect, args=(near,), daemon=True).start()
@@ -64,11 +64,11 @@ class Cable:
 
 
 def _pass(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # the line was cut
+    with contextlib.suppress(OSError):  # cut() was called
         while data := source.recv(65_536):
             target.sendall(data)
     for end in (source, target):
-        with contextlib.suppress(OSError):  # the other way ended first
+        with contextlib.suppress(OSError):  # the other direction has ended first
             end.shutdown(socket.SHUT_RDWR)
 
 

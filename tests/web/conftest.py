@@ -1,4 +1,4 @@
-"""One server with the small real model and one browser, for every test of the page."""
+"""Fixtures for the tests of the page: one server with the small real model, and one browser."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def key(server: Server) -> str:
-    """The operator's, which has no limits."""
+    """Return the operator's key, which has no limits."""
     return (server.data_dir / "operator-key").read_text().strip()
 
 
@@ -31,7 +31,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 @pytest.fixture
 def page(server: Server, browser: Chrome) -> Iterator[Page]:
-    """The page. Whatever the test does: no errors in the console, and no word to any other host."""
+    """Yield the page. After each test, the console must have no errors, and no other host may have been contacted."""
     page = Page(browser, server.base)
     page.look()
     page.console()

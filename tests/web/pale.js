@@ -1,4 +1,4 @@
-// Every text that is seen and every placeholder with less contrast than WCAG 2.2 asks (1.4.3, AA).
+// Finds every visible text and placeholder with less contrast than WCAG 2.2 requires (1.4.3, AA).
 const remembered = (work, known = new Map()) => (what) => known.get(what) ?? known.set(what, work(what)).get(what);
 const context = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
 const rgba = remembered((text) => {

@@ -1,6 +1,6 @@
-"""Pictures of every view, for people to judge: `.venv/bin/python -m tests.web.pictures` writes them to references/.
+"""Takes pictures of every view: `.venv/bin/python -m tests.web.pictures` writes them to references/.
 
-They are not compared byte by byte: fonts differ between machines. The test only takes them, so that this stays true.
+People look at them. They are not compared, because fonts differ between machines; a test only takes them.
 """
 
 import sys
@@ -12,7 +12,7 @@ from tests.server.running import running
 from tests.web.browsing import CLIP, NARROW, SAID, WIDE, Page, chromium
 
 REFERENCES = Path(__file__).parent / "references"
-MOST_BYTES = 150_000
+MAX_BYTES = 150_000
 
 
 def speaking(page: Page, key: str) -> Iterator[str]:
@@ -72,7 +72,7 @@ SCREENS = {"light": (WIDE, False), "dark": (WIDE, True), "narrow": (NARROW, Fals
 
 
 def take(page: Page, key: str, folder: Path, *, screens: tuple[str, ...] = tuple(SCREENS)) -> list[Path]:
-    """Every scene on every screen as folder/SCENE-SCREEN.png."""
+    """Save every scene on every screen as folder/SCENE-SCREEN.png."""
     taken = []
     for screen in screens:
         size, dark = SCREENS[screen]
@@ -92,7 +92,7 @@ def main() -> int:
         key = (server.data_dir / "operator-key").read_text().strip()
         with chromium(Path(folder) / "browser") as driver:
             for path in take(Page(driver, server.base), key, REFERENCES):
-                print(path.name, path.stat().st_size)  # noqa: T201  a program's answer
+                print(path.name, path.stat().st_size)  # noqa: T201  the output of the program
     return 0
 
 

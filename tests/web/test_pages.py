@@ -1,4 +1,4 @@
-"""How pages are served: what a browser may do on them, when it may keep them, and who gets JSON instead."""
+"""Tests of how pages are served: security policy, caching, and when JSON is sent instead."""
 
 import re
 from pathlib import Path

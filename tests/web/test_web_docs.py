@@ -1,4 +1,4 @@
-"""/docs: the whole of /openapi.json, readable and searchable."""
+"""Tests of /docs: it shows all of /openapi.json and can be searched."""
 
 import httpx
 

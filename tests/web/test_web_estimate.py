@@ -1,4 +1,4 @@
-"""The estimator, the account and what is said when an allowance is used up."""
+"""Tests of the estimator and account views, and of the message when an allowance is used up."""
 
 import httpx
 

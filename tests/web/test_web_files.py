@@ -1,4 +1,4 @@
-"""Files and addresses on the page: from the drop to a transcript that plays."""
+"""Tests of files and addresses on the page, from the upload to a transcript that plays."""
 
 import re
 from collections.abc import Iterator
@@ -77,12 +77,12 @@ def test_several_files_become_jobs_of_the_list(page: Page, key: str) -> None:
     page.until_text("#jobs", r"en_00.flac.*en_04.flac")
     page.all("#jobs a")[0].click()
     page.until_text("#job-view .transcript", "We heard a quiet sugar.", max_s=40)
-    page.element(".player")  # its file is still at hand
+    page.element(".player")  # the page still has its file
 
 
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
-    """Another web server, with the clips on it."""
+    """Yield another web server with the clips."""
     with hosting(CLIP.parent) as address:
         yield address
 
@@ -116,7 +116,7 @@ def test_a_deleted_job_is_gone_from_the_list(page: Page, key: str) -> None:
 
 
 def test_words_from_a_transcript_are_never_markup(page: Page, key: str) -> None:
-    """A file's name is the user's text too, and stands where the transcript does."""
+    """The name of a file is also text of the user, and is shown with the transcript."""
     page.open("#files", key=key)
     name = "<img src=x onerror=alert(1)>.flac"
     page.script("""

@@ -1,4 +1,4 @@
-"""What holds for every view: reachable by keyboard, named, readable in light and dark, and never wider than a phone."""
+"""Tests of every view: usable by keyboard, named for screen readers, enough contrast, and fit for a phone."""
 
 import functools
 
@@ -10,7 +10,7 @@ VIEWS = ("#speak", "#files", "#job", "#estimate", "#account", "docs", "live/job_
 
 
 def shown(page: Page, view: str, key: str) -> None:
-    """The view with something in it."""
+    """Open the view with some content."""
     page.open("#files" if view == "#job" else view, key=key)
     match view:
         case "#job":

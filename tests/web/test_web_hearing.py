@@ -1,4 +1,4 @@
-"""The page says which model hears, in which languages, and what the operator can do for more of them."""
+"""Tests of what the page says about the model, its languages, and how the operator gets more of them."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ VIEWS = ("speak", "files")
 
 @pytest.fixture(scope="module")
 def bundled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with the bundled model, although another one was named."""
+    """Yield a server with the bundled model, although its settings name another one."""
     with running(tmp_path_factory.mktemp("web"), ENGINE="auto", WHISPER_MODEL="/no/such/whisper") as started:
         yield started
 

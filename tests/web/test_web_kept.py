@@ -1,4 +1,4 @@
-"""The audio that the page keeps: whatever the server asks for again is what was recorded."""
+"""Tests of kept.js: bytes that the server asks for again are those that were recorded."""
 
 from tests.web.browsing import Page
 

@@ -1,9 +1,9 @@
-"""The pictures by which the page is judged can be taken, and those that are kept are small."""
+"""Tests that the pictures of all views can be taken, and that the stored ones are small."""
 
 from pathlib import Path
 
 from tests.web.browsing import Page
-from tests.web.pictures import MOST_BYTES, REFERENCES, SCREENS, take
+from tests.web.pictures import MAX_BYTES, REFERENCES, SCREENS, take
 
 
 def test_pictures_of_every_view_can_be_taken(page: Page, key: str, tmp_path: Path) -> None:
@@ -14,4 +14,4 @@ def test_pictures_of_every_view_can_be_taken(page: Page, key: str, tmp_path: Pat
 
 
 def test_kept_pictures_are_small() -> None:
-    assert all(path.stat().st_size < MOST_BYTES for path in REFERENCES.glob("*.png"))
+    assert all(path.stat().st_size < MAX_BYTES for path in REFERENCES.glob("*.png"))

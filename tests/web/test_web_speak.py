@@ -1,4 +1,4 @@
-"""Speaking into the page: the microphone is real to the browser, the words are the model's own."""
+"""Tests of speaking into the page: a microphone that the browser takes for a real one, and words of the model."""
 
 import re
 import time
@@ -8,7 +8,7 @@ import httpx
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 
-from pipeline.recognition.engines.scripted import TEXT
+from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.session import LiveRules
 from tests.server.running import free_port, running
 from tests.server.serving import served
@@ -19,7 +19,7 @@ FINAL = "#speak-text .final"
 
 
 def final_words(page: Page) -> list[str]:
-    """What is shown as final."""
+    """Return the words that are shown as final."""
     text = page.script("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent).join('')", FINAL)
     # paragraphs begin without a space
     return re.sub(r"(?<=[.?!])(?=[A-Z])", " ", str(text)).split()
@@ -122,12 +122,12 @@ def test_without_permission_for_the_microphone_the_page_says_what_to_do(page: Pa
 
 
 def spoken_by_the_clock(count: int) -> list[str]:
-    """The first words of the scripted engine, which says one every 0.4 s of audio."""
-    return [TEXT[number % len(TEXT)] for number in range(count)]
+    """Return the first words of the scripted engine, which says one for every 0.4 s of audio."""
+    return [SCRIPT[number % len(SCRIPT)] for number in range(count)]
 
 
 def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:
-    """The scripted engine's words are a clock: a second of audio lost or sent twice would show."""
+    """The scripted engine says words at fixed times, so audio that is lost or sent twice would show."""
     with running(tmp_path, ENGINE="scripted", PORT=str(free_port())) as server:
         page = Page(browser, server.base)
         page.open("#speak", key=(tmp_path / "operator-key").read_text().strip())

@@ -1,4 +1,4 @@
-"""Words on the screen: what stands there after each event, in scripts with and without spaces."""
+"""Tests of words.js: what is shown after each event, in scripts with and without spaces."""
 
 import pytest
 

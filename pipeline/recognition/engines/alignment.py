@@ -1,7 +1,7 @@
-"""Tokens, their probabilities and the frames they were heard in -> words with times.
+"""Turns Whisper's tokens, their probabilities and their encoder frames into words with times. whisper.py calls it.
 
-The decoder's attention says when a token *begins*; where a word ends before a pause it cannot say, because the pause
-belongs to no token. The sound itself can: a word neither starts nor ends in silence.
+The attention of the decoder shows where a token *begins*. It cannot show where a word before a pause ends, because the
+pause belongs to no token. The loudness of the audio can: a word neither starts nor ends in silence.
 """
 
 from collections.abc import Sequence
@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 from pipeline.audio import RATE, Samples
 from pipeline.words import Word
 
-FRAME = 320
-"""Samples of one encoder frame: 20 ms."""
+ENCODER_FRAME = 320
+"""The samples of one encoder frame: 20 ms."""
 
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
 """Languages written without spaces between words."""
 
-_OPENING = frozenset("\"'“‘¿¡([{«「『（")  # noqa: RUF001  (the real marks)
-_SAID = frozenset("&%@#")  # marks that are words; so are the symbols of Unicode: + = € ...
+_OPENING = frozenset("\"'“‘¿¡([{«「『（")  # noqa: RUF001  quotation marks as people write them
+_SAID = frozenset("&%@#")  # marks that are spoken as words, like the symbols of Unicode (+ = €)
 _STEP = 160  # samples of one loudness value: 10 ms
-_LOUD = 0.3  # of the way from the quietest to the loudest value, in decibels
-_LEAST_RANGE_DB = 6.0  # less than this between them: nothing can be told apart
-_LEAST = RATE // 25  # samples of the shortest word: 40 ms
-_GAP = 30  # steps of silence, 0.3 s, that no word has in it: what sounds after them belongs to the next
-_CLICK = 6  # steps of sound before such a silence that are too short for a word
-_LAST_WORD = RATE // 2  # the most that a last word is drawn out while the sound goes on
+_LOUD = 0.3  # sound is what is louder than this share of the way from the quietest to the loudest value, in decibels
+_MIN_RANGE_DB = 6.0  # if they differ by less, silence cannot be told from sound
+_MIN_WORD = RATE // 25  # samples of the shortest word: 40 ms
+_GAP = 30  # steps of silence, 0.3 s: no word has a longer one in it, so sound after it belongs to the next word
+_CLICK = 6  # fewer steps of sound before such a silence are too short for a word
+_LAST_WORD = RATE // 2  # the most samples by which a last word is extended while the sound continues
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """What one word's tokens decode to, with the space before it, and how many tokens they are."""
+class TextPiece:
+    """The text of a few tokens that form a word, with the space before it, and how many tokens they are."""
 
     text: str
     tokens: int
@@ -42,15 +42,17 @@ class Piece:
 
 @dataclass(slots=True)
 class _Spoken:
+    """A word with the encoder frames of its tokens."""
+
     text: str
     spaced: bool
-    start: int  # frames
+    start: int
     end: int
     probability: float
 
 
 def words_of(
-    pieces: Sequence[Piece],
+    pieces: Sequence[TextPiece],
     path: Sequence[tuple[int, int]],
     probabilities: Sequence[float],
     samples: Samples,
@@ -60,48 +62,51 @@ def words_of(
     final: bool,
     lead: int = 0,
 ) -> tuple[Word, ...]:
-    """The words of one window: in order, inside it, none empty, punctuation joined to its word.
+    """Return the words of one window: in order, inside it, none empty, with punctuation joined to its word.
 
-    *path* holds (token, frame) pairs, both never decreasing, and ends with the token after the last. *start* is the
-    position of samples[0], before which *lead* samples of silence were heard. A word's probability is that of its
-    least probable token, to three decimals. In a *final* window the last word lasts until the sound stops; in a partial
-    one the next word may already have begun.
+    *path* has pairs (token, frame), both of which never decrease; it ends with the token after the last. *start* is the
+    position of samples[0]. The encoder also had *lead* samples of silence before it. The probability of a word is that
+    of its least probable token, with three decimals. In a *final* window the last word lasts until the sound stops; in
+    a partial one the next word may already have begun.
     """
-    spoken = _joined(pieces, _first_frames(path), probabilities, unspaced=language in UNSPACED)
+    spoken = _join(pieces, _first_frames(path), probabilities, unspaced=language in UNSPACED)
     loud = loud_steps(samples)
-    spans = [_inside(max(0, said.start * FRAME - lead), max(0, said.end * FRAME - lead), loud) for said in spoken]
-    spans = _at_gaps(spans, loud)
+    spans = [
+        _trim(max(0, said.start * ENCODER_FRAME - lead), max(0, said.end * ENCODER_FRAME - lead), loud)
+        for said in spoken
+    ]
+    spans = _split_at_silence(spans, loud)
     if final and spans:
-        spans[-1] = (spans[-1][0], _until_quiet(spans[-1][1], loud))
+        spans[-1] = (spans[-1][0], _extend_to_silence(spans[-1][1], loud))
     return tuple(
         Word(said.text, start + first, start + last, round(said.probability, 3), said.spaced)
-        for said, (first, last) in zip(spoken, _parted(spans, len(samples)), strict=True)
+        for said, (first, last) in zip(spoken, _separate(spans, len(samples)), strict=True)
     )
 
 
 def loud_steps(samples: Samples) -> NDArray[np.bool_]:
-    """For each 10 ms: is there sound, measured between the window's own quietest and loudest?"""
+    """Return for each 10 ms whether there is sound, relative to the quietest and the loudest of this window."""
     steps = -(-len(samples) // _STEP)
     power = np.zeros(steps * _STEP, dtype=np.float32)
     np.square(samples, out=power[: len(samples)])
     decibels = 10 * np.log10(power.reshape(steps, _STEP).mean(axis=1) + 1e-10)
     quiet, full = np.percentile(decibels, (5, 95))
-    if full - quiet < _LEAST_RANGE_DB:
+    if full - quiet < _MIN_RANGE_DB:
         return np.ones(steps, dtype=np.bool_)
     return np.asarray(decibels > quiet + _LOUD * (full - quiet))
 
 
 def _first_frames(path: Sequence[tuple[int, int]]) -> list[int]:
-    """The frame where each token begins."""
+    """Return the frame in which each token begins."""
     frames = [path[0][1]] if path else []
     frames += [frame for (before, _), (token, frame) in pairwise(path) if token != before]
     return frames
 
 
-def _joined(
-    pieces: Sequence[Piece], frames: Sequence[int], probabilities: Sequence[float], *, unspaced: bool
+def _join(
+    pieces: Sequence[TextPiece], frames: Sequence[int], probabilities: Sequence[float], *, unspaced: bool
 ) -> list[_Spoken]:
-    """Words with the punctuation around them. Marks lend a word their time, never their probability."""
+    """Return words with the punctuation around them. Marks add to the time of a word, not to its probability."""
     spoken: list[_Spoken] = []
     opening: str | None = None
     token = 0
@@ -122,39 +127,38 @@ def _joined(
 
 
 def _is_word(text: str) -> bool:
-    """Letters, digits, or symbols that are spoken."""
+    """Return whether *text* has letters, digits or spoken symbols."""
     return any(sign.isalnum() or sign in _SAID or category(sign).startswith("S") for sign in text)
 
 
-def _parted(spans: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """The spans in order, none over another, all within 0..most, and none shorter than _LEAST where there is room.
+def _separate(spans: Sequence[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
+    """Return the spans in order, without overlap, within 0..limit, and not shorter than _MIN_WORD if there is room.
 
-    The attention can step over a short word: two of them begin in the same frame. It then gets a part of its longer
-    neighbour.
+    The attention may show a short word in the same frame as its neighbour. It then gets a part of that longer word.
     """
     bounds: list[list[int]] = []
     earliest = 0
     for first, last in spans:
-        begin = min(max(first, earliest), most)
-        earliest = min(max(last, begin), most)
+        begin = min(max(first, earliest), limit)
+        earliest = min(max(last, begin), limit)
         bounds.append([begin, earliest])
     for index, bound in enumerate(bounds):
-        lacking = _LEAST - (bound[1] - bound[0])
+        lacking = _MIN_WORD - (bound[1] - bound[0])
         if lacking <= 0:
             continue
         before = bounds[index - 1] if index else [0, bound[0]]
-        after = bounds[index + 1] if index + 1 < len(bounds) else [most, most]
-        if after[1] - bound[1] >= 2 * _LEAST:
+        after = bounds[index + 1] if index + 1 < len(bounds) else [limit, limit]
+        if after[1] - bound[1] >= 2 * _MIN_WORD:
             bound[1] += lacking
             after[0] = max(after[0], bound[1])
-        elif bound[0] - before[0] >= 2 * _LEAST:
+        elif bound[0] - before[0] >= 2 * _MIN_WORD:
             bound[0] -= lacking
             before[1] = min(before[1], bound[0])
     return [(first, last) for first, last in bounds]
 
 
-def _inside(first: int, last: int, loud: NDArray[np.bool_]) -> tuple[int, int]:
-    """The span without the silence at its two ends; unchanged where there is no sound in it."""
+def _trim(first: int, last: int, loud: NDArray[np.bool_]) -> tuple[int, int]:
+    """Return the span without silence at its two ends, or unchanged if there is no sound in it."""
     begin = first // _STEP
     heard = np.flatnonzero(loud[begin : -(-last // _STEP)])
     if not len(heard):
@@ -162,11 +166,10 @@ def _inside(first: int, last: int, loud: NDArray[np.bool_]) -> tuple[int, int]:
     return max(first, (begin + int(heard[0])) * _STEP), min(last, (begin + int(heard[-1]) + 1) * _STEP)
 
 
-def _at_gaps(spans: Sequence[tuple[int, int]], loud: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """The spans, none with a long silence in it: what comes after the silence is the beginning of the next word.
+def _split_at_silence(spans: Sequence[tuple[int, int]], loud: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the spans without a long silence in them: the sound after it is the beginning of the next word.
 
-    The attention often finds a word after a pause only once it has sounded for a while, and gives its first sounds to
-    the word before the pause.
+    The attention often finds a word after a pause too late, and its first sounds are then in the word before.
     """
     apart = list(spans)
     for index, (first, last) in enumerate(apart):
@@ -182,8 +185,8 @@ def _at_gaps(spans: Sequence[tuple[int, int]], loud: NDArray[np.bool_]) -> list[
     return apart
 
 
-def _until_quiet(last: int, loud: NDArray[np.bool_]) -> int:
-    """*last*, moved to where the sound that is still going on there stops; by _LAST_WORD at most."""
+def _extend_to_silence(last: int, loud: NDArray[np.bool_]) -> int:
+    """Return *last*, moved to where the sound at that place stops, by _LAST_WORD at most."""
     step = last // _STEP
     after = loud[step : step + _LAST_WORD // _STEP]
     quiet = np.flatnonzero(~after)

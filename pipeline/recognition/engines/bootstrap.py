@@ -1,6 +1,6 @@
-"""What must be set in this process before CTranslate2 is loaded into it, and what it needs and how it is treated after.
+"""Settings of this process for CTranslate2: instruction set, memory, threads and CUDA's libraries.
 
-Everything here is a cheap no-op where it does not apply. Call prepare() first, import ctranslate2 after.
+Call prepare() before ctranslate2 is imported, as load.py does. Functions that do not apply to this machine do nothing.
 """
 
 import ctypes
@@ -12,81 +12,84 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-MOST_THREADS = 8
-"""CTranslate2's small matrices do not fill more."""
+MAX_THREADS = 8
+"""The most threads of one call. CTranslate2's small matrices cannot use more."""
 
-MOST_REPLICAS = 4
-"""Each keeps the memory of its calls."""
+MAX_REPLICAS = 4
+"""The most calls at the same time. Each keeps its own memory."""
 
-_THREADS = (
-    (200 * 10**6, 1),
-    (600 * 10**6, 2),
-    (1_700 * 10**6, 4),
-)  # of a call, for a model.bin of less than so many bytes
-_NO_LIMIT = 1024  # cores
-_POLITE = 10  # nice value of inference threads: the event loop goes first
+# (size in bytes, threads): a call has so many threads if model.bin is smaller than this size
+_THREADS = ((200 * 10**6, 1), (600 * 10**6, 2), (1_700 * 10**6, 4))
+_NO_LIMIT = 1024  # cores, where the control group sets no limit
+_NICE = 10  # nice value of the model's threads: the event loop goes first
 
-# glibc's <malloc.h>. CTranslate2's CPU allocator is bare posix_memalign: by default every large buffer is mapped and
-# unmapped again, 78,000 page faults for one 30 s encode. So: one arena, no mmap, never trim, grow in large steps.
+# From glibc's <malloc.h>. CTranslate2's CPU allocator calls posix_memalign for every buffer. By default each large
+# buffer is mapped and unmapped again, with 78,000 page faults for one window of 30 s. So the process uses one arena,
+# maps no buffers, never gives memory back, and lets the heap grow in large steps.
 _M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD = -8, -4, -1, -2
 _MALLOC = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, 8 * 2**20))
 
-_CUDA_PACKAGES = {"nvidia-cublas-cu12": "libcublas", "nvidia-cudnn-cu12": "libcudnn"}  # and how their libraries begin
-_CUDA_LIBRARIES = ("libcublas.so.12", "libcudnn.so.9")  # what CTranslate2 asks for
+_CUDA_PACKAGES = {
+    "nvidia-cublas-cu12": "libcublas",
+    "nvidia-cudnn-cu12": "libcudnn",
+}  # and the first letters of their libraries
+_CUDA_LIBRARIES = ("libcublas.so.12", "libcudnn.so.9")  # the libraries that CTranslate2 loads
 
-_AVX512 = frozenset({"avx512f", "avx512cd", "avx512vl", "avx512bw", "avx512dq"})  # what CTranslate2 compiles for
+_AVX512 = frozenset(
+    {"avx512f", "avx512cd", "avx512vl", "avx512bw", "avx512dq"}
+)  # CTranslate2's AVX512 code needs all of these
 
 
 def prepare() -> None:
-    """The instruction set is chosen for CTranslate2. Calling it again does nothing more."""
+    """Choose AVX512 for CTranslate2 if the processor has it. Calling it again does nothing more."""
     if _cpu_flags() >= _AVX512:
-        os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")  # never chosen by itself
+        os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")  # CTranslate2 never chooses it by itself
 
 
 def keep_memory() -> None:
-    """From now on memory that CTranslate2 frees is kept for its next call. To be called after a model was loaded.
+    """Keep the memory that CTranslate2 frees from now on for its next call. Call it after a model is loaded.
 
-    Loading frees large buffers between others that stay: they would be kept for good.
+    Loading frees large buffers between others that stay, which would otherwise be kept without being used.
     """
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return
     library = ctypes.CDLL(None)
     library.malloc_trim(0)
     for parameter, value in _MALLOC:
-        library.mallopt(parameter, value)  # answers 0 where it is refused: then memory is only handled more slowly
+        library.mallopt(parameter, value)  # returns 0 if it is refused: then calls are only slower
 
 
 def cores() -> int:
-    """How many processor cores this process may use."""
+    """Return how many processor cores this process may use."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     return max(1, min(affinity, _quota()))
 
 
 def thread_count(wanted: int | None, model_bytes: int) -> int:
-    """*wanted*, or as many threads as a call of a model of this size can use well.
+    """Return *wanted*, or how many threads one call of a model of this size can use well.
 
-    Small matrices gain little from a second thread, so a small model rather answers several calls at once. One core is
-    left to the event loop, voice detection and decoding: the threads of a call wait for each other, and one that has to
-    share its core holds them all up.
+    Small matrices gain little from a second thread, so a small model answers several calls at once instead. One core is
+    left to the event loop, voice detection and decoding: the threads of a call wait for each other, so a thread that
+    shares its core slows all of them down.
     """
     if wanted is not None:
         return wanted
-    most = next((threads for below, threads in _THREADS if model_bytes < below), MOST_THREADS)
+    most = next((threads for below, threads in _THREADS if model_bytes < below), MAX_THREADS)
     return max(1, min(cores() - 1, most))
 
 
 def replica_count(cores: int, threads: int) -> int:
-    """How many calls of so many threads each can run at the same time."""
-    return max(1, min(cores // threads, MOST_REPLICAS))
+    """Return how many calls of so many threads each can run at the same time."""
+    return max(1, min(cores // threads, MAX_REPLICAS))
 
 
 def load_cuda() -> bool:
-    """Whether CUDA's libraries are there; those that pip installed are loaded from where they lie.
+    """Load CUDA's libraries, also those that pip has installed. Return whether all of them are there.
 
-    CTranslate2 asks the system for them by name, once it computes: it finds what is loaded, not what lies elsewhere.
+    CTranslate2 later asks the system for them by name, which finds loaded libraries but not the folders of pip.
     """
     for package, beginning in _CUDA_PACKAGES.items():
-        with suppress(PackageNotFoundError, OSError):  # what is missing then is seen below
+        with suppress(PackageNotFoundError, OSError):  # a missing library is noticed below
             for file in sorted(files(package) or (), key=str):
                 if file.name.startswith(beginning) and ".so." in file.name:
                     ctypes.CDLL(str(file.locate()), mode=ctypes.RTLD_GLOBAL)
@@ -99,19 +102,19 @@ def load_cuda() -> bool:
 
 
 @contextmanager
-def polite_threads() -> Iterator[None]:
-    """Threads that a library starts inside the block run at nice +10, and so do those they start later (Linux).
+def lower_thread_priority() -> Iterator[None]:
+    """Give threads that a library starts inside the block a lower priority, and those that they start later (Linux).
 
-    Python's own threads are left alone: one that holds the interpreter's lock must not be pushed aside.
+    Python's own threads keep theirs, because a thread that holds the interpreter's lock must not have to wait.
     """
     before = _thread_ids()
     yield
     ours = {thread.native_id for thread in threading.enumerate()}
     for thread_id in _thread_ids() - before - ours:
         try:
-            os.setpriority(os.PRIO_PROCESS, thread_id, _POLITE)
+            os.setpriority(os.PRIO_PROCESS, thread_id, _NICE)
         except ProcessLookupError:
-            continue  # it has already ended
+            continue  # the thread has ended already
 
 
 def _cpu_flags() -> frozenset[str]:
@@ -124,13 +127,13 @@ def _cpu_flags() -> frozenset[str]:
 
 def _thread_ids() -> set[int]:
     try:
-        return {int(name) for name in os.listdir("/proc/self/task")}  # noqa: PTH208  (names, not paths)
+        return {int(name) for name in os.listdir("/proc/self/task")}  # noqa: PTH208  only the names are needed
     except OSError:
         return set()
 
 
 def _quota() -> int:
-    """Cores that the control group (a container) grants, rounded up; very many where it sets no limit."""
+    """Return the cores that the control group of a container allows, rounded up, or _NO_LIMIT."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
     except (OSError, ValueError):

@@ -1,25 +1,25 @@
-"""Judging what a decoder said: is this text anything that can have been spoken in this audio?
+"""Decides whether an answer of Whisper can have been spoken in its audio. whisper.py calls these functions.
 
-Silence, noise and music make a speech model write subtitles it has seen ("Thank you."), and any decoder can fall into
-a loop. Each gate is a plain property of the answer; thresholds and their sources are in the README two folders up.
+Silence, noise and music make Whisper write subtitles that it was trained on ("Thank you."), and it can repeat itself
+without end. Each gate is a simple property of an answer. decisions.md of the folder above has the measurements.
 """
 
 import zlib
 from collections.abc import Sequence
 
-NO_SPEECH = 0.6  # the model's own doubt ...
-UNLIKELY = -1.0  # ... counts together with a mean log-probability below this (openai/whisper)
-FEW_LETTERS = 12  # the word or two that noise and music are given ...
-NO_SPEECH_IN_FEW, UNLIKELY_FEW = 0.5, -0.5  # ... need less doubt ...
-VOICE_S = 0.4  # ... unless the voice detector heard somebody speak for so long
-REPETITION = 2.4  # zlib ratio above which a text is a loop (openai/whisper)
-LETTERS_PER_S = 30.0  # faster than anybody speaks, in any script; English at 8 tokens a second
-HURRIED = 16.0  # letters a second of voice; people who repeat a phrase speak more slowly, a model that does is faster
-DOUBT = -0.4  # mean log-probability below which a second look is worth its cost
+NO_SPEECH = 0.6  # the model's own probability of no speech must be above this ...
+UNLIKELY = -1.0  # ... and the mean log-probability below this, to count as no speech (openai/whisper)
+FEW_LETTERS = 12  # noise and music give a word or two: for so short a text ...
+NO_SPEECH_IN_FEW, UNLIKELY_FEW = 0.5, -0.5  # ... these two limits are used instead ...
+VOICE_S = 0.4  # ... unless the voice detector found this much speech
+REPETITION = 2.4  # a text with a higher zlib ratio repeats itself (openai/whisper)
+LETTERS_PER_S = 30.0  # nobody speaks faster, in any script; English with 8 tokens a second
+HURRIED = 16.0  # letters for each second of speech: people repeat a phrase more slowly than this, the model faster
+DOUBT = -0.4  # a mean log-probability below this is worth a second look
 
 
 def compression_ratio(text: str) -> float:
-    """Bytes of the text over bytes of its zlib form; plain speech stays below 2."""
+    """Return the bytes of the text divided by those of its zlib form. For normal speech it is below 2."""
     data = text.encode()
     return len(data) / len(zlib.compress(data))
 
@@ -33,10 +33,10 @@ def failed_gate(
     cut_off: bool,
     voiced_s: float = 0.0,
 ) -> str | None:
-    """The first gate that this answer fails, by name; None when it may stand.
+    """Return the name of the first gate that this answer fails, or None if it is accepted.
 
-    *seconds* is the length of the real audio without padding, *cut_off* says that the decoder was stopped by its
-    length cap rather than by its own end token, *voiced_s* what is known of how long somebody speaks in it.
+    *seconds* is the length of the audio without padding. *cut_off* says that the answer reached its limit of tokens
+    before the model ended it. *voiced_s* is how much speech the voice detector found; 0 also means unknown.
     """
     letters = _letters(text)
     if not letters:
@@ -51,17 +51,17 @@ def failed_gate(
 
 
 def without_echo(words: Sequence[str], *, voiced_s: float) -> int:
-    """How many of *words* are left when the end of a text that says one phrase over and over is cut to its first time.
+    """Return how many of *words* to keep so that a phrase repeated at the end is there only once.
 
-    After a short utterance a Whisper fills what is left of its window with the last sentence again. All words are left
-    where nothing is repeated, or where *voiced_s* seconds of voice were enough to say it all. *words* are as spoken().
+    After a short utterance Whisper may repeat the last sentence until its window is full. All words are kept if nothing
+    is repeated, or if *voiced_s* seconds of speech are enough for all of them. *words* are as spoken() returns them.
     """
     letters = sum(map(_letters, words))
     if letters <= HURRIED * voiced_s:
         return len(words)
     kept = len(words)
     for size in range(1, len(words) // 2 + 1):
-        tail = size  # words at the end that repeat with this period
+        tail = size  # how many words at the end repeat with this period
         while tail < len(words) and words[-tail - 1] == words[-tail - 1 + size]:
             tail += 1
         if tail >= 2 * size and sum(map(_letters, words[-tail:])) > FEW_LETTERS:
@@ -70,10 +70,10 @@ def without_echo(words: Sequence[str], *, voiced_s: float) -> int:
 
 
 def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:
-    """The model doubts that anybody spoke, and does not believe its own text either."""
+    """Return whether the model finds it likely that nobody spoke, and its own text unlikely."""
     few = _letters(text) <= FEW_LETTERS and voiced_s < VOICE_S
-    most, least = (NO_SPEECH_IN_FEW, UNLIKELY_FEW) if few else (NO_SPEECH, UNLIKELY)
-    return no_speech_prob > most and avg_logprob < least
+    max_no_speech, min_logprob = (NO_SPEECH_IN_FEW, UNLIKELY_FEW) if few else (NO_SPEECH, UNLIKELY)
+    return no_speech_prob > max_no_speech and avg_logprob < min_logprob
 
 
 def _letters(text: str) -> int:

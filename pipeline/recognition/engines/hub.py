@@ -1,7 +1,7 @@
-"""Models of the Hugging Face hub: found in its cache on this machine, or downloaded into it.
+"""Finds models in the cache of the Hugging Face hub on this machine, or downloads them. models.py calls it.
 
-A download runs as a program of its own (`python -m` this module), because only a process can be stopped: the hub's
-client waits without bound for a network that swallows packets.
+A download runs in a separate process (`python -m` this module), because only a process can be stopped: the hub's client
+waits without limit on a network that drops packets.
 """
 
 import logging
@@ -26,13 +26,13 @@ from pipeline.errors import ModelUnavailable
 log = logging.getLogger(__name__)
 
 Tell: TypeAlias = Callable[[int, int], None]
-"""Is told now and then how many bytes have arrived, and of how many."""
+"""Called from time to time with the number of bytes that have arrived and the number of all bytes."""
 
 NEEDED = ("model.bin", "tokenizer.json")
 """Files without which no model can be loaded."""
 
 _FILES = ["config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*"]
-REACH_S = 12.0  # to hear anything from the hub at all
+REACH_S = 12.0  # the longest wait for the hub's first answer
 _MEGABYTE = 1_000_000
 BY_HAND = (
     "Copy the folder of a CTranslate2 Whisper model (model.bin, config.json, tokenizer.json, vocabulary.json) to this "
@@ -41,12 +41,12 @@ BY_HAND = (
 
 
 def cache_folder(cache_dir: Path | None) -> Path:
-    """Where downloaded models are kept; None is the folder that Hugging Face's own tools use."""
+    """Return the folder of downloaded models: *cache_dir*, or by default the folder of Hugging Face's own tools."""
     return cache_dir or Path(constants.HF_HUB_CACHE)
 
 
-def cached(repository: str, cache_dir: Path | None) -> Path | None:
-    """The folder of a model that was downloaded completely, without asking the network."""
+def find_cached(repository: str, cache_dir: Path | None) -> Path | None:
+    """Return the folder of a model that is completely in the cache, or None. The network is not used."""
     with suppress(LocalEntryNotFoundError, HFValidationError):
         found = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES, local_files_only=True)
         if all((Path(found) / name).is_file() for name in NEEDED):
@@ -55,31 +55,31 @@ def cached(repository: str, cache_dir: Path | None) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Download:
+class ModelDownload:
     """A model to be downloaded into the cache."""
 
     model: str  # its name for readers
     repository: str
     cache_dir: Path | None
-    wait_s: float  # longest time for all of it
-    tell: Tell | None = None  # None: the log is told
-    every_s: float = 5.0  # between two calls of *tell*
+    wait_s: float  # the longest time for the whole download
+    tell: Tell | None = None  # None: progress is logged
+    every_s: float = 5.0  # seconds between two calls of *tell*
 
     def run(self) -> Path:
-        """The model's folder once everything is there; a download that broke off before is continued.
+        """Download the model and return its folder. An earlier download that was interrupted is continued.
 
         Raises ModelUnavailable: after 12 s when the hub cannot be reached, after *wait_s* when it is too slow.
         """
         log.info("downloading Whisper model", extra={"model": self.model, "repository": self.repository})
         deadline = time.monotonic() + self.wait_s
-        with _started(self.repository, str(cache_folder(self.cache_dir))) as child:
+        with _start(self.repository, str(cache_folder(self.cache_dir))) as child:
             try:
-                return self._followed(child, deadline)
+                return self._follow(child, deadline)
             finally:
                 child.kill()
 
-    def _followed(self, child: subprocess.Popen[bytes], deadline: float) -> Path:
-        """Reads the lines of main() until the download is over, at most until *deadline*."""
+    def _follow(self, child: subprocess.Popen[bytes], deadline: float) -> Path:
+        """Read what main() prints until the download is over, at most until *deadline*, and return the folder."""
         lines: SimpleQueue[str] = SimpleQueue()
         Thread(target=_pass_on, args=(child, lines), daemon=True, name="model download").start()
         total = 0
@@ -97,11 +97,11 @@ class Download:
                 case "failed":
                     raise self._unavailable(value)
                 case "end":
-                    raise self._unavailable("the download broke off")
+                    raise self._unavailable("the download was interrupted")
             here = _bytes_of(self.repository, self.cache_dir)
             if time.monotonic() >= patience:
                 far = f"{here // _MEGABYTE} of {total // _MEGABYTE} MB"
-                late = f"only {far} came in time; starting again goes on from there"
+                late = f"only {far} came in time; the next attempt continues from there"
                 raise self._unavailable(late if total else f"it gave no answer within {REACH_S:.0f} s")
             if total:
                 (self.tell or self._log)(min(here, total), total)
@@ -116,10 +116,10 @@ class Download:
         )
 
 
-def _started(*arguments: str) -> subprocess.Popen[bytes]:
-    """Our own module as a program. It has our environment, which may name the hub, its token and a proxy."""
+def _start(*arguments: str) -> subprocess.Popen[bytes]:
+    """Start main() in a process, with this process's environment: it may name the hub, its token and a proxy."""
     path = os.pathsep.join(filter(None, [str(Path(pipeline.__path__[0]).parent), os.environ.get("PYTHONPATH")]))
-    return subprocess.Popen(  # noqa: S603  (our own module, no shell)
+    return subprocess.Popen(  # noqa: S603  it runs this module, without a shell
         [sys.executable, "-m", __name__, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -138,22 +138,22 @@ def _bytes_of(repository: str, cache_dir: Path | None) -> int:
     blobs = cache_folder(cache_dir) / f"models--{repository.replace('/', '--')}" / "blobs"
     sizes = 0
     for blob in blobs.glob("*"):
-        with suppress(FileNotFoundError):  # it was renamed meanwhile
+        with suppress(FileNotFoundError):  # it was renamed in the meantime
             sizes += blob.stat().st_size
     return sizes
 
 
 def main(repository: str, cache_dir: str) -> None:
-    """The program: prints `total BYTES`, then `done FOLDER`; or `failed WHY`."""
+    """Download in a process of its own: print `total BYTES`, then `done FOLDER`, or `failed REASON`."""
     try:
         info = HfApi().model_info(repository, timeout=REACH_S, files_metadata=True)
         total = sum(file.size or 0 for file in info.siblings or [] if Path(file.rfilename).match("model.bin"))
-        print(f"total {total or 1}", flush=True)  # noqa: T201  (this is its interface)
+        print(f"total {total or 1}", flush=True)  # noqa: T201  the other process reads this
         folder = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES)
-        print(f"done {folder}", flush=True)  # noqa: T201
-    except Exception as error:  # noqa: BLE001  (the library raises dozens of kinds; the reader wants the sentence)
+        print(f"done {folder}", flush=True)  # noqa: T201  as above
+    except Exception as error:  # noqa: BLE001  the library raises dozens of kinds; all are reported
         sentence = " ".join(str(error).split())
-        print(f"failed {type(error).__name__}: {sentence}", flush=True)  # noqa: T201
+        print(f"failed {type(error).__name__}: {sentence}", flush=True)  # noqa: T201  as above
 
 
 if __name__ == "__main__":

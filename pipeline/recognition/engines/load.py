@@ -1,4 +1,7 @@
-"""Settings -> a loaded engine."""
+"""Chooses and loads the engine that the settings name, and finds out which windows suit its model.
+
+The server, `scribewire doctor` and benchmarks call it.
+"""
 
 import hashlib
 import json
@@ -13,7 +16,7 @@ from pipeline.recognition.engine import DecodeRequest, Engine, Heard
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.prompts import WINDOWS_S
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN, SPEECH, Fit, Trial, bundled_speech, fitting
+from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN_FITS, SPEECH, Fit, Trial, bundled_speech, find_fit
 
 if TYPE_CHECKING:
     from pipeline.recognition.engines.whisper import WhisperEngine
@@ -21,40 +24,40 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 AUTO = "auto"
-_NOTES = "scribewire-windows.json"  # in the folder of the models
-_SAMPLE = 1 << 20  # bytes at each end of a model's weights that tell it from another
+_NOTES = "scribewire-windows.json"  # earlier measurements, in the folder of the models
+_SAMPLE = 1 << 20  # bytes at each end of a model's weights by which it is recognised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """Which recogniser, and how it uses the machine. "auto" and 0 let the machine decide."""
+    """Which recogniser is used, and how it uses the machine. "auto" and 0 leave the choice to this module."""
 
-    engine: str = AUTO  # whisper or scripted; auto is whisper, and does not stop where a named model cannot be had
-    model: str = AUTO  # a Whisper model's name or folder; auto: one that is on this machine, see models.automatic()
+    engine: str = AUTO  # whisper or scripted; auto: whisper, with another model if the named one is unavailable
+    model: str = AUTO  # the name or folder of a Whisper model; auto: one on this machine, see models.automatic()
     device: str = AUTO  # cpu or cuda
     compute_type: str = AUTO  # CTranslate2's; auto: int8 on a CPU, float16 on CUDA
-    threads: int = 0  # of one model call
+    threads: int = 0  # of one call of the model
     windows: Literal["auto", "full"] | Fit = "auto"  # auto: what suits the model, see windows.py
     download_wait_s: float = 900.0
-    cache_dir: Path | None = None  # where downloads and measurements go; None: Hugging Face's own folder
+    cache_dir: Path | None = None  # for downloads and measurements; None: Hugging Face's own folder
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An engine that is ready to hear, and how it was chosen."""
+    """An engine that is ready, and how it was chosen."""
 
     engine: Engine
-    bundled: bool = False  # it has the small model that comes with the installation
-    instead_of: str | None = None  # the model that was to be used and could not be had
-    unfitted: "Fitting | None" = None  # where it is not known yet which windows suit the model, how to find out
+    bundled: bool = False  # it has the small model of the installation
+    instead_of: str | None = None  # the model that was unavailable
+    unfitted: "Fitting | None" = None  # measures which windows suit the model; None: they are known
 
 
 Turn: TypeAlias = Callable[[Callable[[], Heard]], Awaitable[Heard]]
-"""Makes one call of a model when it is its turn, and gives the answer."""
+"""Runs one call of the model when its turn has come, and returns the answer."""
 
 
 class Fitting:
-    """Finds out which windows suit a model that hears in full ones meanwhile. It takes minutes of the model's time."""
+    """Measures which windows suit a model. That takes minutes of its time; until then it uses full windows."""
 
     def __init__(self, engine: "WhisperEngine", key: str, notes: Path) -> None:
         self._engine = engine
@@ -62,40 +65,40 @@ class Fitting:
         self._notes = notes
 
     async def run(self, turn: Turn) -> Fit:
-        """Measure, let the engine hear accordingly from now on, and note it for the next start."""
+        """Measure, set the result as the engine's fit, and store it for the next start."""
         log.info("measuring which windows suit the model", extra={"model": self._engine.model})
         clips = [clip for clip in bundled_speech() if clip.language in self._engine.languages]
 
         async def hear(fit: Fit, request: DecodeRequest) -> Heard:
             return await turn(lambda: self._engine.hear([request], fit=fit)[0])
 
-        self._engine.fit, trials = await fitting(hear, clips)
+        self._engine.fit, trials = await find_fit(hear, clips)
         for trial in trials:
-            log.info("measured windows", extra=_shown(trial))
+            log.info("measured windows", extra=_log_fields(trial))
         fit = self._engine.fit
         try:
             self._notes.parent.mkdir(parents=True, exist_ok=True)
-            self._notes.write_text(json.dumps(_read(self._notes) | {self._key: _noted(fit)}, indent=1))
+            self._notes.write_text(json.dumps(_read(self._notes) | {self._key: _fit_text(fit)}, indent=1))
         except OSError as error:
-            log.warning("could not note the measurement, it will be made again at the next start: %s", error)
+            log.warning("the measurement cannot be stored and will be repeated at the next start: %s", error)
         return fit
 
 
 async def at_once(call: Callable[[], Heard]) -> Heard:
-    """A turn of somebody who has the model alone."""
+    """Run *call* now: the Turn of a caller that does not share the model."""
     return call()
 
 
 def load(settings: EngineSettings) -> Engine:
-    """The engine alone. Raises ModelUnavailable, as choose() does."""
+    """Return the engine of choose(settings). Raises ModelUnavailable."""
     return choose(settings).engine
 
 
 def choose(settings: EngineSettings) -> Loaded:
-    """The engine that *settings* name, ready to hear.
+    """Load the engine that *settings* name.
 
-    Only a model that is named is ever downloaded. With engine "auto", a model that cannot be had is replaced by the
-    next best on this machine, with a warning in the log. Raises ModelUnavailable where none is left.
+    A model is downloaded only if *settings* name it. With engine "auto", an unavailable model is replaced by the next
+    best on this machine, with a warning in the log. Raises ModelUnavailable if there is none.
     """
     match settings.engine:
         case "scripted":
@@ -107,15 +110,14 @@ def choose(settings: EngineSettings) -> Loaded:
 
 
 def preferred(settings: EngineSettings) -> str:
-    """The name of the Whisper model that choose() tries first. Raises ModelUnavailable where there is none."""
+    """Return the name of the Whisper model that choose() tries first. Raises ModelUnavailable if there is none."""
     return _names(settings)[0][0]
 
 
 def _names(settings: EngineSettings) -> tuple[list[str], str]:
-    """The models to try, best first, and the device that they run on. Raises ModelUnavailable where there is none."""
+    """Return the models to try, best first, and the device for them. Raises ModelUnavailable if there is none."""
     bootstrap.prepare()
-    # Here, because CTranslate2 must see what prepare() set, and because loading it takes half a second and 60 MB.
-    from pipeline.recognition.engines import models, whisper  # noqa: PLC0415
+    from pipeline.recognition.engines import models, whisper  # noqa: PLC0415  after prepare(); takes 0.5 s and 60 MB
 
     device = whisper.chosen_device(None if settings.device == AUTO else settings.device)
     names = models.automatic(device, settings.cache_dir)
@@ -131,8 +133,8 @@ def _names(settings: EngineSettings) -> tuple[list[str], str]:
 
 def _whisper(settings: EngineSettings) -> Loaded:
     names, device = _names(settings)
-    from pipeline.recognition.engines import models, whisper  # noqa: PLC0415  (as above)
-    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415
+    from pipeline.recognition.engines import models, whisper  # noqa: PLC0415  as above
+    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as above
 
     for name in names:
         try:
@@ -147,7 +149,7 @@ def _whisper(settings: EngineSettings) -> Loaded:
         except ModelUnavailable as unavailable:
             if settings.engine != AUTO or name == names[-1]:
                 raise
-            log.warning("the model cannot be had, another one takes its place: %s", unavailable)
+            log.warning("the model is unavailable, another one takes its place: %s", unavailable)
         else:
             break
     unfitted = None
@@ -158,36 +160,36 @@ def _whisper(settings: EngineSettings) -> Loaded:
             engine.fit = FULL
         case _:
             key, notes = _fingerprint(engine, model.folder), cache_folder(settings.cache_dir) / _NOTES
-            fit = _known(model.folder) or _parsed(_read(notes).get(key))
+            fit = _find_known_fit(model.folder) or _parse_fit(_read(notes).get(key))
             engine.fit = fit or FULL
             unfitted = None if fit else Fitting(engine, key, notes)
     instead_of = None if name == names[0] else Path(names[0]).name
     return Loaded(engine, bundled=model.bundled, instead_of=instead_of, unfitted=unfitted)
 
 
-def _known(folder: Path) -> Fit | None:
-    """What suits the model in *folder*, if it is one of KNOWN. Only a file that has the size of one is read."""
+def _find_known_fit(folder: Path) -> Fit | None:
+    """Return the fit of the model in *folder* if KNOWN_FITS has it. Only a file of the size of one of them is read."""
     weights = folder / "model.bin"
     size = weights.stat().st_size
-    if size not in {known for known, _ in KNOWN.values()}:
+    if size not in {known for known, _ in KNOWN_FITS.values()}:
         return None
     with weights.open("rb") as file:
-        _, fit = KNOWN.get(hashlib.file_digest(file, "sha256").hexdigest(), (0, None))
+        _, fit = KNOWN_FITS.get(hashlib.file_digest(file, "sha256").hexdigest(), (0, None))
     return fit
 
 
-def _shown(trial: Trial) -> dict[str, object]:
+def _log_fields(trial: Trial) -> dict[str, object]:
     fit = trial.fit
     windows = {"partial_s": fit.partial_s, "final_s": fit.final_s, "job_s": fit.job_s}
     return {"what": trial.kind, **windows, "errors": trial.errors, "words": trial.words}
 
 
-def _noted(fit: Fit) -> str:
+def _fit_text(fit: Fit) -> str:
     return f"{fit.partial_s} {fit.final_s} {fit.job_s}"
 
 
-def _parsed(noted: object) -> Fit | None:
-    """What _noted() wrote; None where it is anything else."""
+def _parse_fit(noted: object) -> Fit | None:
+    """Return the fit that _fit_text() wrote, or None for anything else."""
     if not isinstance(noted, str):
         return None
     match [int(part) for part in noted.split() if part.isdecimal()]:
@@ -205,7 +207,7 @@ def _read(notes: Path) -> dict[str, object]:
 
 
 def _fingerprint(engine: "WhisperEngine", folder: Path) -> str:
-    """Tells this model, computed this way and measured on this speech, from any other."""
+    """Return a digest of this model, how it is computed, and the speech that it is measured on."""
     weights = folder / "model.bin"
     digest = hashlib.sha256(f"{engine.device} {engine.compute_type} {weights.stat().st_size}".encode())
     with weights.open("rb") as file:

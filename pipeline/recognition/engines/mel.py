@@ -1,4 +1,4 @@
-"""The log-mel spectrogram Whisper was trained on, for a window of any length."""
+"""Computes the log-mel spectrogram that Whisper was trained on, for a window of any length. whisper.py calls it."""
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -7,33 +7,33 @@ from numpy.typing import NDArray
 from pipeline.audio import RATE, Samples
 
 HOP = 160
-"""Samples between frames: 10 ms."""
+"""The samples from one frame to the next: 10 ms."""
 
 FRAMES_PER_S = RATE // HOP
 
 _FFT = 400  # 25 ms
 _FLOOR = 1e-10  # the power that counts as silence
-_RANGE = 8.0  # decades below the loudest value that are kept
-_BLOCK = 16  # frames a matrix product: small enough that BLAS does not wake a second thread, which then spins
-_STRETCH = 10 * _BLOCK  # frames transformed at a time: 20 s at once would take 25 MB
+_RANGE = 8.0  # values are kept this many powers of ten below the loudest
+_BLOCK = 16  # frames in one matrix product, so few that BLAS does not wake a second thread, which would then spin
+_STRETCH = 10 * _BLOCK  # frames transformed at once: 20 s at once would take 25 MB
 _HANN = np.hanning(_FFT + 1)[:-1].astype(np.float32)
 
 
 class LogMel:
-    """samples -> log-mel features; *filters* is Slaney's bank of shape (mels, 201) as the model's own extractor has."""
+    """Turns samples into log-mel features. *filters* is the filter bank of the model's own extractor, (mels, 201)."""
 
     def __init__(self, filters: NDArray[np.float32]) -> None:
         self._filters = np.ascontiguousarray(filters.T, dtype=np.float32)
 
     def __call__(self, samples: Samples, frames: int) -> NDArray[np.float32]:
-        """Shape (mels, frames): *samples*, then silence up to frames * HOP. What does not fit is left out.
+        """Return features of shape (mels, frames) for *samples*, padded with silence or cut off to frames * HOP.
 
-        The padding is silence in the audio, as in OpenAI's whisper, not zeros in the features. Frames that hold
-        nothing but padding are not transformed: their value is known.
+        The padding is silence in the audio, as in OpenAI's whisper, not zeros in the features. Frames of nothing but
+        padding are not transformed, because their value is known.
         """
         heard = min(frames, -(-(len(samples) + _FFT // 2) // HOP))
         power = np.full((frames, self._filters.shape[1]), _FLOOR, dtype=np.float32)
-        framed = _framed(samples, heard)
+        framed = _frame(samples, heard)
         for start in range(0, heard, _STRETCH):
             spectrum = np.fft.rfft(framed[start : start + _STRETCH] * _HANN)
             squared = spectrum.real**2 + spectrum.imag**2
@@ -44,8 +44,8 @@ class LogMel:
         return np.ascontiguousarray(((np.maximum(log, log.max() - _RANGE) + 4.0) / 4.0).T)
 
 
-def _framed(samples: Samples, frames: int) -> NDArray[np.float32]:
-    """(frames, 400): frame *t* is centred on sample t * HOP; what lies before the first sample is its mirror image."""
+def _frame(samples: Samples, frames: int) -> NDArray[np.float32]:
+    """Return an array (frames, 400). Frame *t* is centred on sample t * HOP; before the first sample it is mirrored."""
     margin = _FFT // 2
     padded = np.zeros(frames * HOP + _FFT, dtype=np.float32)
     kept = samples[: len(padded) - margin]

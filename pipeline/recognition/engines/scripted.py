@@ -1,8 +1,8 @@
-"""Words by the clock instead of by ear: the sandbox's engine, and what tests say the model would say.
+"""An engine without a model: it says the words of a script at fixed times. The sandbox and tests use it.
 
-Word number n of the text is "spoken" from n * STEP to n * STEP + LENGTH on the stream's clock, whatever the audio
-holds, so the same stretch of a recording always gives the same words, however it was cut into windows; a word that
-a cut goes through is in neither window.
+Word number n of SCRIPT is "spoken" from n * WORD_STEP to n * WORD_STEP + WORD_LENGTH on the stream's clock, whatever
+the audio holds. So the same part of a recording always gives the same words, however it was cut into windows. A word
+that is cut in two is in neither window.
 """
 
 from collections.abc import Hashable, Sequence
@@ -11,28 +11,28 @@ from pipeline.audio import LONGEST_JOB, Samples, position
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.words import Word
 
-TEXT = (  # noqa: SIM905  a text is read as a text
+SCRIPT = (  # noqa: SIM905  a list of words would be hard to read
     "This is the sandbox speaking. Every word stands where the clock says, not where a voice was heard. "
     "The same recording always gives the same words, so that your tests can rely on them."
 ).split()
 
-STEP = position(0.4)
-LENGTH = position(0.32)
+WORD_STEP = position(0.4)
+WORD_LENGTH = position(0.32)
 PROBABILITY = 0.99
 
 
 class ScriptedEngine:
-    """An Engine without a model."""
+    """See pipeline.recognition.engine.Engine for the contract of its public names."""
 
     name = "scripted"
     model = "scripted"
     languages = frozenset({"en"})
-    most = 8
+    max_batch = 8
     replicas = replicas_amid_speech = 1
-    job = LONGEST_JOB
+    longest_job = LONGEST_JOB
 
-    def __init__(self, text: Sequence[str] = TEXT) -> None:
-        """Say *text*, over and over."""
+    def __init__(self, text: Sequence[str] = SCRIPT) -> None:
+        """Say the words of *text*, over and over."""
         self._text = tuple(text)
 
     def bucket(self, request: DecodeRequest) -> Hashable:
@@ -41,18 +41,20 @@ class ScriptedEngine:
     def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
         return [self._heard(request) for request in requests]
 
-    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  the role's name
+    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  Engine gives the name
         return "en", 1.0
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there is nothing to free."""
 
     def _heard(self, request: DecodeRequest) -> Heard:
-        """The words that lie wholly inside the window."""
-        first = -(-request.start // STEP)
-        last = (request.start + len(request.samples) - LENGTH) // STEP
+        """Return the words that lie in the window as a whole."""
+        first = -(-request.start // WORD_STEP)
+        last = (request.start + len(request.samples) - WORD_LENGTH) // WORD_STEP
         words = tuple(
-            Word(self._text[number % len(self._text)], number * STEP, number * STEP + LENGTH, PROBABILITY)
+            Word(
+                self._text[number % len(self._text)], number * WORD_STEP, number * WORD_STEP + WORD_LENGTH, PROBABILITY
+            )
             for number in range(first, last + 1)
         )
         return Heard(words, "en", 1.0, avg_logprob=-0.01, no_speech_prob=0.0)

@@ -1,7 +1,8 @@
-"""Whisper on CTranslate2, below faster-whisper's transcribe(): windows at their real length, batched over sessions.
+"""The Whisper engine: runs a model with CTranslate2, in windows no longer than needed, several of them in one call.
 
-One call: log-mel -> encode -> (which language?) -> generate -> gates, a second look where they ask for one -> align on
-the same encoder output -> words. Use bootstrap.prepare() before this module is imported.
+One call computes log-mel features, encodes them, detects languages, generates text, checks it with gates, looks a
+second time if a gate asks for it, and aligns words with the same encoder output. faster-whisper only loads the model
+and the tokenizer; its transcribe() is not used. Call bootstrap.prepare() before this module is imported.
 """
 
 import logging
@@ -21,12 +22,12 @@ from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.recognition.coverage import UNHEARD, unheard
 from pipeline.recognition.engine import DecodeRequest, Heard
-from pipeline.recognition.engines.alignment import Piece, words_of
+from pipeline.recognition.engines.alignment import TextPiece, words_of
 from pipeline.recognition.engines.bootstrap import (
     cores,
     keep_memory,
     load_cuda,
-    polite_threads,
+    lower_thread_priority,
     replica_count,
     thread_count,
 )
@@ -39,29 +40,29 @@ from pipeline.words import Word
 
 log = logging.getLogger(__name__)
 
-_SECOND_S = 20  # the least window of a second look
-_BEAM = 5  # of finals, and of partials where each has a call of its own
-_MOST = {"cpu": 1, "cuda": 24}  # on a CPU windows that share a call cost as much as alone, and wait for each other
-_TEXTS_REMEMBERED = 1024  # encoded prompts kept: each is asked for twice, by the scheduler and by the decoder
-_NO_REPEAT = 4  # tokens: what a loop is cut at when there is no other way left to look at it
-_ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding that word times may be sought in: the last word's end
-_MARGIN = RATE // 5  # samples heard before and after speech that had no words
-_MOMENT = RATE // 20  # samples of silence before a second look: the encoder, whose frames fall elsewhere, hears anew
+_SECOND_S = 20  # the shortest window of a second look
+_BEAM = 5  # the beam size of finals, and of partials where each has a call of its own
+_MAX_BATCH = {"cpu": 1, "cuda": 24}  # on a CPU windows that share a call cost as much as alone, and wait for each other
+_CACHED_TEXTS = 1024  # encoded hints and decided texts that are kept: the scheduler and the decoder ask for each
+_NO_REPEAT = 4  # a second look at a loop in the same window may not repeat this many tokens
+_ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding in which the end of the last word may be found
+_MARGIN = RATE // 5  # samples before and after speech without words that are recognised with it
+_MOMENT = RATE // 20  # samples of silence before a second look: they shift the audio in the encoder's frames
 
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """Encoder outputs of one call; every member has the same window."""
+    """The encoder output of one call. All its rows have the same window."""
 
     states: Any  # ctranslate2.StorageView
     window_s: int
-    lead: int  # samples of silence before each member
+    lead: int  # samples of silence before the audio of each row
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Hypothesis:
-    """What the decoder said of one request. *row* is its place in *encoded*."""
+    """The answer of the decoder to one request. *row* is its place in *encoded*, *failed* the gate that it fails."""
 
     tokens: tuple[int, ...]
     text: str
@@ -75,9 +76,9 @@ class _Hypothesis:
 
 
 def chosen_device(device: str | None) -> str:
-    """The device that is used, cpu or cuda: None takes cuda where there are a GPU and CUDA's libraries.
+    """Return the device to use, cpu or cuda. None chooses cuda if there are a GPU and CUDA's libraries.
 
-    Raises ModelUnavailable where cuda is wanted and cannot be had.
+    Raises ModelUnavailable if *device* is cuda and it cannot be used.
     """
     if device == "cpu":
         return device
@@ -108,23 +109,22 @@ class WhisperEngine:
         threads: int | None = None,
         fit: Fit = FULL,
     ) -> None:
-        """Load the model in *folder*; raises ModelUnavailable when its files are not a Whisper model's.
+        """Load the model in *folder*. Raises ModelUnavailable if it is not a Whisper model.
 
-        *compute_type* None is int8 on a CPU, float16 on CUDA. *threads* None lets a call have as many as the
-        size of the model calls for. Which *fit* suits the model is measured in windows.py; full windows suit every
-        Whisper.
+        *compute_type* None is int8 on a CPU and float16 on CUDA. *threads* None chooses the threads of a call by the
+        size of the model. windows.py finds the *fit* that suits a model; full windows suit every Whisper model.
         """
         self.model = model
         self.fit = fit
         self.device = chosen_device(device)
         self.compute_type = compute_type or ("float16" if self.device == "cuda" else "int8")
-        self.most = _MOST[self.device]
+        self.max_batch = _MAX_BATCH[self.device]
         try:
             per_call = thread_count(threads, (folder / "model.bin").stat().st_size)
             on_cpu = self.device == "cpu"
             self.replicas = replica_count(cores(), per_call) if on_cpu else 1
             self.replicas_amid_speech = min(self.replicas, max(1, (cores() - 1) // per_call)) if on_cpu else 1
-            with polite_threads():
+            with lower_thread_priority():
                 loaded = WhisperModel(
                     str(folder),
                     device=self.device,
@@ -145,40 +145,41 @@ class WhisperEngine:
             code: Tokenizer(loaded.hf_tokenizer, self._multilingual, "transcribe", code) for code in self.languages
         }
         self._tokenizer = self._tokenizers["en"] if "en" in self.languages else next(iter(self._tokenizers.values()))
-        self._suppressed = _suppressed(self._tokenizer)
-        self._tokens_of = lru_cache(_TEXTS_REMEMBERED)(self._encode_text)
+        self._suppressed = _suppressed_tokens(self._tokenizer)
+        self._tokens_of = lru_cache(_CACHED_TEXTS)(self._encode_text)
 
     @property
-    def job(self) -> int:
-        return self.fit.job
+    def longest_job(self) -> int:
+        """See Engine."""
+        return self.fit.longest_job
 
     def bucket(self, request: DecodeRequest) -> Hashable:
-        """The request's Shape: equal window, equal prompt length, equal search."""
+        """Return the Shape of the request: its window, prompt length and search."""
         return self._shape(request, self.fit)
 
     def hear(self, requests: Sequence[DecodeRequest], *, fit: Fit | None = None) -> list[Heard]:
-        """See Engine. Finals that fail a gate or are doubtful are heard once more, and so is speech without words.
+        """See Engine. Finals that fail a gate or are doubtful are recognised once more, and so is speech without words.
 
-        *fit* says in which windows; None: in those that suit the model.
+        *fit* gives the windows; None uses those that suit the model.
         """
-        fit = fit or self.fit  # another thread may set it meanwhile
+        fit = fit or self.fit  # read once, because another thread may change it
         try:
-            answers = self._heard(requests, fit)
+            answers = self._recognise(requests, fit)
             return [
-                self._completed(request, heard, fit) if request.final else heard
+                self._fill_gaps(request, heard, fit) if request.final else heard
                 for request, heard in zip(requests, answers, strict=True)
             ]
         except RuntimeError as error:
             raise EngineFailed(f"CTranslate2 failed: {error}") from error
 
-    def _heard(self, requests: Sequence[DecodeRequest], fit: Fit) -> list[Heard]:
-        # The windows of requests that were put together before the fit changed may differ: the longest holds them all.
+    def _recognise(self, requests: Sequence[DecodeRequest], fit: Fit) -> list[Heard]:
+        # If the fit has changed since these requests were grouped, their windows may differ: the longest fits all.
         shape = max((self._shape(request, fit) for request in requests), key=lambda shape: shape.window_s)
         hypotheses = self._decode(requests, shape)
         for row, (request, first) in enumerate(zip(requests, hypotheses, strict=True)):
-            if request.final and _worth_another_look(first):
+            if request.final and _needs_second_look(first):
                 hypotheses[row] = self._second_look(request, first, shape)
-        words = self._aligned(requests, hypotheses)
+        words = self._align(requests, hypotheses)
         return [
             Heard(
                 words=its_words,
@@ -191,8 +192,8 @@ class WhisperEngine:
             for said, its_words in zip(hypotheses, words, strict=True)
         ]
 
-    def _completed(self, request: DecodeRequest, heard: Heard, fit: Fit) -> Heard:
-        """*heard* with the words of speech that it has none for, where a look at that speech alone gives them."""
+    def _fill_gaps(self, request: DecodeRequest, heard: Heard, fit: Fit) -> Heard:
+        """Return *heard* with the words of speech that it has none for, if recognising that speech alone finds some."""
         given_up = request.start
         while stretch := next((one for one in unheard(heard.words, request.voiced) if one[0] >= given_up), None):
             given_up = stretch[1]
@@ -204,15 +205,15 @@ class WhisperEngine:
                 start=first,
                 language=heard.language or request.language,
             )
-            [missed] = self._heard([part], fit)
+            [missed] = self._recognise([part], fit)
             fresh = [word for word in missed.words if stretch[0] <= (word.start + word.end) // 2 < stretch[1]]
             if fresh:
-                heard = replace(heard, words=_merged(heard.words, fresh), rejected=None)
+                heard = replace(heard, words=_merge(heard.words, fresh), rejected=None)
                 given_up = max(fresh[-1].end, stretch[0] + UNHEARD)
         return heard
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
-        """See Engine. Each window counts by its length."""
+        """See Engine. Longer windows count more."""
         if not self._multilingual:
             return "en", 1.0
         sums: dict[str, float] = {}
@@ -227,7 +228,7 @@ class WhisperEngine:
         return language, round(sums[language] / sum(map(len, windows)), 3)
 
     def close(self) -> None:
-        """The model's memory is given back."""
+        """See Engine."""
         self._model.unload_model()
 
     def _decode(
@@ -242,8 +243,8 @@ class WhisperEngine:
         results = self._model.generate(
             encoded.states,
             prompts,
-            beam_size=_BEAM if shape.final or self.most == 1 else 1,
-            max_length=max_length(len(prompts[0]), shape.most_tokens),
+            beam_size=_BEAM if shape.final or self.max_batch == 1 else 1,
+            max_length=max_length(len(prompts[0]), shape.max_tokens),
             return_scores=True,
             return_no_speech_prob=True,
             suppress_tokens=self._suppressed,
@@ -262,49 +263,51 @@ class WhisperEngine:
         language: tuple[str, float],
         place: tuple[_Encoded, int],
     ) -> _Hypothesis:
-        said = result.sequences_ids[0]  # with the tokens that it was given as its beginning
+        said = result.sequences_ids[0]  # includes the tokens that it was told to begin with
         tokens = self._without_echo(tuple(token for token in said if token < self._tokenizer.eot), request)
         text = self._tokenizer.decode(tokens)
-        # CTranslate2 divides by the tokens it shows; the end token counts too (as in faster-whisper).
+        # CTranslate2 divides by the number of tokens without the end token, which counts too (as in faster-whisper).
         avg_logprob = result.scores[0] * len(said) / (len(said) + 1)
         failed = failed_gate(
             text,
             seconds=len(request.samples) / RATE,
             avg_logprob=avg_logprob,
             no_speech_prob=result.no_speech_prob,
-            cut_off=len(tokens) >= shape.most_tokens,
+            cut_off=len(tokens) >= shape.max_tokens,
             voiced_s=_voiced_s(request),
         )
         return _Hypothesis(tokens, text, *language, avg_logprob, result.no_speech_prob, failed, *place)
 
     def _without_echo(self, tokens: tuple[int, ...], request: DecodeRequest) -> tuple[int, ...]:
-        """*tokens* without the last phrase said over and over in less time than anybody needs for it."""
+        """Return *tokens* without repetitions of the last phrase for which there was too little speech."""
         voiced_s = _voiced_s(request) if request.voiced else len(request.samples) / RATE
         texts, parts = self._tokenizer.split_to_word_tokens([*tokens, self._tokenizer.eot])
         words = [" ".join(spoken(text)) for text in texts[:-1]]
-        at = [index for index, word in enumerate(words) if word]  # marks are words of their own
+        at = [
+            index for index, word in enumerate(words) if word
+        ]  # without marks, which the tokenizer splits off as words
         kept = without_echo([words[index] for index in at], voiced_s=voiced_s)
         if kept == len(at):
             return tokens
         return tuple(token for part in parts[: at[kept]] for token in part)
 
     def _second_look(self, request: DecodeRequest, first: _Hypothesis, shape: Shape) -> _Hypothesis:
-        """The better of *first* and a look at the same audio a moment later, without text before it.
+        """Decode the request again, a moment later and without the hint, and return the better of both hypotheses.
 
-        It is a longer look, unless the first was as long already. A loop that is looked at in the same way again may
-        not repeat itself. What was merely doubtful may: people do repeat words.
+        The window is longer, unless the first was as long already. If *first* is a loop and its window the same, the
+        second may not repeat itself. If *first* is only doubtful it may, because people do repeat words.
         """
         length = len(request.samples)
         unaided = Shape(max(shape.window_s, window_for(length, _SECOND_S)), 0, final=True)
         lead = min(_MOMENT, unaided.window_s * RATE - length)
         cure = {"no_repeat_ngram_size": _NO_REPEAT} if shape == unaided and first.failed else {}
         if shape == unaided and not lead and not cure:
-            return first  # it would be the same
+            return first  # the second would be the same
         [second] = self._decode([request], unaided, lead=lead, **cure)
         return _better(first, second, _voiced_s(request))
 
-    def _aligned(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[_Hypothesis]) -> list[tuple[Word, ...]]:
-        """The words of each hypothesis that may stand, one align() for each encoder output and language in it."""
+    def _align(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[_Hypothesis]) -> list[tuple[Word, ...]]:
+        """Return the words of each accepted hypothesis, with one align() for each encoder output and language in it."""
         words: list[tuple[Word, ...]] = [()] * len(hypotheses)
         standing = [index for index, said in enumerate(hypotheses) if said.tokens and said.failed is None]
         groups: dict[tuple[int, str], list[int]] = {}
@@ -328,7 +331,7 @@ class WhisperEngine:
         tokenizer = self._tokenizers[said.language]
         texts, tokens = tokenizer.split_to_word_tokens([*said.tokens, tokenizer.eot])
         return words_of(
-            [Piece(text, len(parts)) for text, parts in zip(texts[:-1], tokens[:-1], strict=True)],
+            [TextPiece(text, len(parts)) for text, parts in zip(texts[:-1], tokens[:-1], strict=True)],
             aligned.alignments,
             aligned.text_token_probs,
             request.samples,
@@ -345,7 +348,7 @@ class WhisperEngine:
         return _Encoded(states, window_s, lead, len(windows))
 
     def _languages_of(self, requests: Sequence[DecodeRequest], encoded: _Encoded) -> list[tuple[str, float]]:
-        """The language that was asked for, with probability 1, or the one that is heard."""
+        """Return for each request its language with probability 1, or the detected language."""
         if all(request.language is not None for request in requests):
             return [(request.language or "", 1.0) for request in requests]
         heard = self._languages(encoded)
@@ -367,8 +370,8 @@ class WhisperEngine:
         return Shape(window_s, len(self._prefix(request)), request.final, len(self._said(request)))
 
     def _said(self, request: DecodeRequest) -> tuple[int, ...]:
-        """The tokens that the answer begins with: none where requests share calls, for which they must be as many."""
-        return self._tokens_of(request.said) if self.most == 1 else ()
+        """Return the tokens that the answer begins with. None in calls of several, which may differ."""
+        return self._tokens_of(request.said) if self.max_batch == 1 else ()
 
     def _prefix(self, request: DecodeRequest) -> tuple[int, ...]:
         return self._tokens_of(request.hint)[:HINT_TOKENS]
@@ -387,18 +390,18 @@ def _likeliest(probabilities: dict[str, float]) -> tuple[str, float]:
     return language, round(probabilities[language], 3)
 
 
-def _worth_another_look(said: _Hypothesis) -> bool:
-    """Loops and doubtful answers are."""
+def _needs_second_look(said: _Hypothesis) -> bool:
+    """Return whether the answer is a loop or doubtful."""
     if said.failed is not None:
         return said.failed in ("repetition", "too_fast")
     return said.avg_logprob < DOUBT
 
 
 def _better(first: _Hypothesis, second: _Hypothesis, voiced_s: float) -> _Hypothesis:
-    """Of two looks at the same audio the one that may stand, then the likelier one; the greater doubt counts for both.
+    """Return the hypothesis about the same audio that passes the gates, or the likelier one if both do.
 
-    Where the model doubts that there is speech and the two have no word in common, neither is believed, unless the
-    voice detector heard somebody.
+    The higher probability of no speech counts for both. If it is high and they have no word in common, neither is
+    accepted, unless the voice detector found speech.
     """
     if second.failed is not None or first.failed is not None:
         return second if second.failed is None else first
@@ -414,18 +417,18 @@ def _better(first: _Hypothesis, second: _Hypothesis, voiced_s: float) -> _Hypoth
 
 
 def _voiced_s(request: DecodeRequest) -> float:
-    """Seconds in which somebody is known to speak."""
+    """Return for how many seconds the voice detector found speech."""
     return sum(last - first for first, last in request.voiced) / RATE
 
 
-def _merged(words: Sequence[Word], fresh: Sequence[Word]) -> tuple[Word, ...]:
-    """*words* with *fresh* ones where they were spoken. A word that reached over them ends where they begin."""
+def _merge(words: Sequence[Word], fresh: Sequence[Word]) -> tuple[Word, ...]:
+    """Return *words* with the *fresh* ones at their place. A word that overlaps them is shortened."""
     first, last = fresh[0].start, fresh[-1].end
     before = [replace(word, end=min(word.end, max(word.start, first))) for word in words if word.start < first]
     after = [replace(word, start=max(word.start, min(last, word.end))) for word in words if word.start >= first]
     return (*before, *fresh, *after)
 
 
-def _suppressed(tokenizer: Tokenizer) -> list[int]:
-    """Tokens that are never speech: symbols, and the model's own marks but the end."""
+def _suppressed_tokens(tokenizer: Tokenizer) -> list[int]:
+    """Return the tokens that are never speech: symbols, and the model's own marks except the end token."""
     return [token for token in get_suppressed_tokens(tokenizer, [-1]) if token is not None]
