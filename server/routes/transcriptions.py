@@ -17,7 +17,7 @@ from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.orders import Asked, parse_order
 from server.jobs.probing import Prober
-from server.jobs.sandbox import refuse_at_the_door
+from server.jobs.sandbox import delay_of, refuse_at_the_door
 from server.jobs.waiter import JobWaiter
 from server.model.accounts import Plan
 from server.model.ids import Prefix
@@ -203,6 +203,7 @@ class Transcriptions:
             audio_s=audio_s,
             blob=blob,
             warnings=warnings,
+            delay_s=delay_of(asked.order.scenario),
             max_active=plan.active_jobs,
         )
 

@@ -17,8 +17,9 @@ from server.accounts.issuing import open_account
 from server.accounts.plans import Plans
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
+from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
-from server.jobs.running import Tools, WorkerRules, chunk_events
+from server.jobs.running import Tools, chunk_events
 from server.jobs.worker import Workers
 from server.metrics import Metrics
 from server.model.errors import DiskFull
