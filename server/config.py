@@ -26,6 +26,7 @@ class Config:
     host: str
     port: int
     data_dir: Path
+    disk_reserve_mib: int
     engine: str
     whisper_model: str
     device: str
@@ -49,6 +50,10 @@ class Config:
     estimator_ranks_dir: Path | None
     log_format: str
     log_level: str
+
+    @property
+    def disk_reserve_bytes(self) -> int:
+        return self.disk_reserve_mib * 1024 * 1024
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Config":
@@ -192,6 +197,12 @@ VARIABLES = (
     Variable("HOST", "127.0.0.1", _text, "address to listen on"),
     Variable("PORT", "8000", _whole(0, 65_535), "port to listen on; 0 picks a free one, the ready line tells which"),
     Variable("DATA_DIR", "./data", _folder, "database, audio and outputs; created with mode 0700"),
+    Variable(
+        "DISK_RESERVE_MIB",
+        "1024",
+        _whole(0, 2**30),
+        "free disk space that uploads and downloads leave to the database and to outputs, MiB",
+    ),
     Variable(
         "ENGINE",
         "auto",

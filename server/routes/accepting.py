@@ -2,9 +2,10 @@
 
 import hashlib
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -16,11 +17,13 @@ from server.egress.targets import TargetNotAllowed
 from server.http.caller import Caller
 from server.http.headers import idempotency_key
 from server.model.accounts import Plan, Quota
-from server.model.errors import FieldError, Refused
+from server.model.errors import ConcurrencyLimited, FieldError, Refused
 from server.model.jobs import IdempotencyKey, NewJob
 from server.model.offers import Offer
 from server.model.orders import Order, Source
 from server.storage.ports import JobStore, Outbox
+
+MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Accepting:
     outbox: Outbox
     egress: Egress
     offers: Mapping[str, Offer]  # environment -> what it offers
+    _arriving: Counter[tuple[str, str]] = field(init=False, default_factory=Counter)
 
     def key(self, request: Request, caller: Caller) -> IdempotencyKey | None:
         """The request's Idempotency-Key, still without a fingerprint. Raises InvalidIdempotencyKey."""
@@ -43,16 +47,44 @@ class Accepting:
         )
 
     @asynccontextmanager
-    async def reserved(self, key: IdempotencyKey | None) -> AsyncIterator[None]:
-        """Reserve the idempotency key while the block runs. It is free again if the block raises."""
-        if key is None or await self.jobs.begin(key) is not None:
-            yield
+    async def reserved(self, key: IdempotencyKey | None) -> AsyncIterator[str | None]:
+        """Reserve the idempotency key while the block runs. It is free again if the block raises.
+
+        The block gets the id of the job that an earlier request with this key has made, if there is one.
+        """
+        earlier = None if key is None else await self.jobs.begin(key)
+        if key is None or earlier is not None:
+            yield earlier
             return
         try:
-            yield
+            yield None
         except BaseException:
             await self.jobs.abandon(key)
             raise
+
+    async def check_room(self, caller: Caller) -> None:
+        """Raise what would refuse a file of *caller* whatever is in it, so that its body need not be read."""
+        account, _, plan = caller.require_account()
+        quotas = _quotas(plan, MIN_AUDIO_S) if caller.environment == "production" else ()
+        await self.jobs.check_room(account.id, caller.environment, quotas=quotas, max_active=plan.active_jobs)
+
+    @contextmanager
+    def arriving(self, caller: Caller) -> Iterator[None]:
+        """Count a body of *caller* while it arrives. At most as many arrive at a time as there may be unfinished jobs.
+
+        Raises ConcurrencyLimited.
+        """
+        account, _, plan = caller.require_account()
+        owner = (account.id, caller.environment)
+        if plan.active_jobs is not None and self._arriving[owner] >= plan.active_jobs:
+            raise ConcurrencyLimited("uploads", limit=plan.active_jobs, used=self._arriving[owner])
+        self._arriving[owner] += 1
+        try:
+            yield
+        finally:
+            self._arriving[owner] -= 1
+            if not self._arriving[owner]:
+                del self._arriving[owner]
 
     async def warnings(
         self, caller: Caller, order: Order, asked: Sequence[Mapping[str, str]]

@@ -209,9 +209,11 @@ class Sink(Protocol):
 class BlobStore(Protocol):
     """Named byte strings that never change. Keys are "job_.../name", so that a prefix deletes all of a job."""
 
-    def create(self, key: str) -> AbstractAsyncContextManager[Sink]:
+    def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[Sink]:
         """Write a blob. It exists, durably, when the block ends well; nothing is left of it if the block raises.
 
+        *leave_reserve* is for audio that comes in: entering the block and every write raise DiskFull where the disk
+        would be left with less free space than the backend keeps for its database and for outputs.
         Raises BlobExists at the end of the block if the key is taken, ValueError for a key that is not plain names.
         """
         ...
