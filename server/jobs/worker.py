@@ -11,6 +11,7 @@ from server.jobs.consequences import after_error, after_verdict
 from server.jobs.downloading import Downloading
 from server.jobs.ended import report_end
 from server.jobs.leases import HeldLease, LeaseKeeper
+from server.jobs.outputs import delete_if_gone
 from server.jobs.pool import Pool
 from server.jobs.running import Running, Tools, Transcriber, source_key
 from server.logs import log
@@ -137,8 +138,7 @@ class Workers:
         except LeaseLost:
             self.metrics.leases_lost.inc()
             log.warning("lease lost", extra={"job": job.id, "attempt": job.attempt})
-            if await self.tools.jobs.get(job.id) is None:  # deleted, perhaps just before a blob of it was stored
-                await self.tools.blobs.delete(job.id)
+            await delete_if_gone(job.id, self.tools.jobs, self.tools.blobs)
             return False
         return True
 

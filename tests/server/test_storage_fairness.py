@@ -25,7 +25,7 @@ TIMED_OUT = JobError(code="source_timeout", message="too slow", retryable=True)
 async def next_job(storage: Storage, **which: object) -> str | None:
     """The job that a claim takes now, asking for *which*."""
     asked = {"environments": ["production"], "lease_s": LEASE_S, **which}
-    lease = await storage.jobs.claim("w1", **asked)  # type: ignore[arg-type]  # as the test gave them
+    lease = await storage.jobs.claim("w1", **asked)
     return None if lease is None else lease.job.id
 
 
