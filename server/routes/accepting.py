@@ -1,12 +1,13 @@
 """The steps to a new job that files and live sessions share: Idempotency-Key, warnings, checks of addresses."""
 
+import asyncio
 import hashlib
 import math
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 
@@ -24,6 +25,7 @@ from server.model.orders import Order, Source
 from server.storage.ports import JobStore, Outbox
 
 MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
+ARRIVING_WAIT_S = 10.0  # for a place to send a body in, before the request is refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,9 @@ class Accepting:
     outbox: Outbox
     egress: Egress
     offers: Mapping[str, Offer]  # environment -> what it offers
-    _arriving: Counter[tuple[str, str]] = field(init=False, default_factory=Counter)
+    _places: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(
+        init=False, default_factory=WeakValueDictionary
+    )
 
     def key(self, request: Request, caller: Caller) -> IdempotencyKey | None:
         """The request's Idempotency-Key, still without a fingerprint. Raises InvalidIdempotencyKey."""
@@ -68,23 +72,26 @@ class Accepting:
         quotas = _quotas(plan, MIN_AUDIO_S) if caller.environment == "production" else ()
         await self.jobs.check_room(account.id, caller.environment, quotas=quotas, max_active=plan.active_jobs)
 
-    @contextmanager
-    def arriving(self, caller: Caller) -> Iterator[None]:
-        """Count a body of *caller* while it arrives. At most as many arrive at a time as there may be unfinished jobs.
+    @asynccontextmanager
+    async def arriving(self, caller: Caller) -> AsyncIterator[None]:
+        """Wait for a place in which a body of *caller* may arrive: it has as many as it may have unfinished jobs.
 
-        Raises ConcurrencyLimited.
+        Raises ConcurrencyLimited after ARRIVING_WAIT_S.
         """
         account, _, plan = caller.require_account()
-        owner = (account.id, caller.environment)
-        if plan.active_jobs is not None and self._arriving[owner] >= plan.active_jobs:
-            raise ConcurrencyLimited("uploads", limit=plan.active_jobs, used=self._arriving[owner])
-        self._arriving[owner] += 1
+        if plan.active_jobs is None:
+            yield
+            return
+        places = self._places.setdefault((account.id, caller.environment), asyncio.Semaphore(max(1, plan.active_jobs)))
+        try:
+            async with asyncio.timeout(ARRIVING_WAIT_S):
+                await places.acquire()
+        except TimeoutError:
+            raise ConcurrencyLimited("uploads", limit=plan.active_jobs, used=plan.active_jobs) from None
         try:
             yield
         finally:
-            self._arriving[owner] -= 1
-            if not self._arriving[owner]:
-                del self._arriving[owner]
+            places.release()
 
     async def warnings(
         self, caller: Caller, order: Order, asked: Sequence[Mapping[str, str]]

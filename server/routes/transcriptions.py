@@ -152,18 +152,17 @@ class Transcriptions:
         _, _, plan = caller.require_account()
         key = self.accepting.key(request, caller)
         job_id = fresh_id(Prefix.JOB)
-        async with self.accepting.reserved(key) as earlier:
+        async with self.accepting.reserved(key) as earlier, self.accepting.arriving(caller):
             if earlier is None:
                 await self.accepting.check_room(caller)
-            with self.accepting.arriving(caller):
-                async with self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
-                    asked = parse(received)
-                    query_seconds(request, "wait", most=self.wait_limits.max_s)
-                    new = await self._new_job(job_id, caller, asked, received)
-                    said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
-                    content = received.file.sha256.encode() if received.file else b""
-                    submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said, content))
-                    received.keep = not submitted.replayed
+            async with self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
+                asked = parse(received)
+                query_seconds(request, "wait", most=self.wait_limits.max_s)
+                new = await self._new_job(job_id, caller, asked, received)
+                said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
+                content = received.file.sha256.encode() if received.file else b""
+                submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said, content))
+                received.keep = not submitted.replayed
         return asked, submitted
 
     def _parse(self, received: Received, caller: Caller) -> Asked:
