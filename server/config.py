@@ -224,7 +224,12 @@ VARIABLES = (
         "threads of one model call; auto leaves a core to everything else",
     ),
     Variable("MODEL_DOWNLOAD_S", "900", _whole(1, 86_400), "longest wait for the download of a named model, seconds"),
-    Variable("WORKERS", "4", _whole(0, 256), "files transcribed at the same time by this process"),
+    Variable(
+        "WORKERS",
+        "4",
+        _whole(0, 256),
+        "files transcribed at the same time by this process; one account has at most half",
+    ),
     Variable("PUBLIC_BASE_URL", "", _base_url, "address that clients use; every link is built from it"),
     Variable("ALLOW_INSECURE_HTTP", "0", _switch, "1 allows plain http beyond loopback"),
     Variable("SANDBOX_HOST", "", _optional_text, "host name that serves the sandbox, beside /sandbox"),

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from server.accounts.plans import Plans
 from server.jobs.consequences import after_error, after_verdict
@@ -71,29 +71,27 @@ class Workers:
         self._stopping.set()
 
     def _pools(self) -> list[Pool]:
-        both: dict[str, Any] = {
-            "jobs": self.tools.jobs,
-            "rules": self.tools.rules,
-            "environments": list(self.batches),
-        }
-        return [
-            Pool(
-                owner=f"{self.name}/files",
-                unfetched=False,
-                size=self.count,
-                per_account=max(1, self.count // 2),
-                work=self._transcribe,
-                **both,
-            ),
-            Pool(
-                owner=f"{self.name}/downloads",
-                unfetched=True,
-                size=MAX_DOWNLOADS,
-                per_account=MAX_DOWNLOADS_PER_ACCOUNT,
-                work=self._download,
-                **both,
-            ),
-        ]
+        files = self._pool(
+            "files", self._transcribe, unfetched=False, size=self.count, per_account=max(1, self.count // 2)
+        )
+        downloads = self._pool(
+            "downloads", self._download, unfetched=True, size=MAX_DOWNLOADS, per_account=MAX_DOWNLOADS_PER_ACCOUNT
+        )
+        return [files, downloads]
+
+    def _pool(
+        self, name: str, work: Callable[[HeldLease], Awaitable[None]], *, unfetched: bool, size: int, per_account: int
+    ) -> Pool:
+        return Pool(
+            owner=f"{self.name}/{name}",
+            jobs=self.tools.jobs,
+            rules=self.tools.rules,
+            environments=list(self.batches),
+            unfetched=unfetched,
+            size=size,
+            per_account=per_account,
+            work=work,
+        )
 
     async def _tidy(self) -> None:
         while not self._stopping.is_set():

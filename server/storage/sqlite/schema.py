@@ -201,6 +201,7 @@ MIGRATIONS = (
     ALTER TABLE jobs ADD COLUMN counted_s REAL NOT NULL DEFAULT 1;
     ALTER TABLE jobs ADD COLUMN claimed_at INTEGER;
     UPDATE jobs SET counted_s = max(1, coalesce(duration_s, 300)), claimed_at = started_at;
+    UPDATE jobs SET quotas = '[]' WHERE quotas LIKE '%"amount":-%';  -- of files that stated a negative length
 
     -- Downloads and transcriptions are claimed apart, and each environment by itself.
     DROP INDEX jobs_queue;
