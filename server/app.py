@@ -28,8 +28,9 @@ from server.engines import ServedEngine
 from server.http.bodies import Uploads
 from server.http.middleware import with_middleware
 from server.http.operation import Operation, Resource, not_found
+from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
-from server.jobs.running import Tools, WorkerRules
+from server.jobs.running import Tools
 from server.jobs.sweeping import Sweeper
 from server.jobs.waiter import JobWaiter
 from server.jobs.worker import Workers

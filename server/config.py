@@ -26,6 +26,7 @@ class Config:
     host: str
     port: int
     data_dir: Path
+    disk_reserve_mib: int
     engine: str
     whisper_model: str
     device: str
@@ -49,6 +50,10 @@ class Config:
     estimator_ranks_dir: Path | None
     log_format: str
     log_level: str
+
+    @property
+    def disk_reserve_bytes(self) -> int:
+        return self.disk_reserve_mib * 1024 * 1024
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Config":
@@ -193,6 +198,12 @@ VARIABLES = (
     Variable("PORT", "8000", _whole(0, 65_535), "port to listen on; 0 picks a free one, the ready line tells which"),
     Variable("DATA_DIR", "./data", _folder, "database, audio and outputs; created with mode 0700"),
     Variable(
+        "DISK_RESERVE_MIB",
+        "1024",
+        _whole(0, 2**30),
+        "free disk space that uploads and downloads leave to the database and to outputs, MiB",
+    ),
+    Variable(
         "ENGINE",
         "auto",
         _engine,
@@ -213,7 +224,12 @@ VARIABLES = (
         "threads of one model call; auto leaves a core to everything else",
     ),
     Variable("MODEL_DOWNLOAD_S", "900", _whole(1, 86_400), "longest wait for the download of a named model, seconds"),
-    Variable("WORKERS", "4", _whole(0, 256), "files transcribed at the same time by this process"),
+    Variable(
+        "WORKERS",
+        "4",
+        _whole(0, 256),
+        "files transcribed at the same time by this process; one account has at most half",
+    ),
     Variable("PUBLIC_BASE_URL", "", _base_url, "address that clients use; every link is built from it"),
     Variable("ALLOW_INSECURE_HTTP", "0", _switch, "1 allows plain http beyond loopback"),
     Variable("SANDBOX_HOST", "", _optional_text, "host name that serves the sandbox, beside /sandbox"),

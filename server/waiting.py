@@ -34,3 +34,24 @@ async def racing(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list["asynci
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+async def in_pace(pieces: AsyncIterator[bytes], *, bytes_s: float, window_s: float) -> AsyncIterator[bytes]:
+    """Yield *pieces* as they come, as long as they come fast enough. What the caller does between them takes no time.
+
+    Raises TimeoutError as soon as *window_s* seconds of waiting have brought less than *bytes_s* bytes a second, unless
+    the pieces end within them.
+    """
+    loop = asyncio.get_running_loop()
+    left_s, missing = window_s, bytes_s * window_s
+    while True:
+        began = loop.time()
+        async with asyncio.timeout(left_s):
+            piece = await anext(pieces, None)
+        if piece is None:
+            return
+        left_s -= loop.time() - began
+        missing -= len(piece)
+        if missing <= 0:
+            left_s, missing = window_s, bytes_s * window_s
+        yield piece

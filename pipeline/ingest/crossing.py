@@ -5,6 +5,7 @@ message is one byte of kind, four of length, and the payload. The process reads 
 not trusted either: there are no pickles, no payload exceeds MAX_BYTES, and only the errors in ERRORS are accepted.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from struct import Struct
@@ -121,9 +122,15 @@ def _probe(said: Mapping[str, Any]) -> Probe:
         codec=str(said["codec"]),
         rate=int(said["rate"]),
         channels=int(said["channels"]),
-        duration_s=None if duration_s is None else float(duration_s),
+        duration_s=_length_s(duration_s),
         duration_stated=bool(said["duration_stated"]),
     )
+
+
+def _length_s(said: Any) -> float | None:
+    """The length in seconds. What no recording can have, such as a negative one, is not known."""
+    length_s = math.nan if said is None else float(said)
+    return length_s if math.isfinite(length_s) and length_s > 0 else None
 
 
 def _notes(said: list[Any]) -> tuple[str, ...]:

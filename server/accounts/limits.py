@@ -28,6 +28,7 @@ class Sandbox:
     """The numbers that replace a plan's in the sandbox, where allowances per day and month are unlimited."""
 
     requests_per_minute: int
+    upload_mib: int  # where the plan takes more
     active_jobs: int | None
     live_sessions: int | None
     retention_hours: int
@@ -110,6 +111,7 @@ class Limits:
         return replace(
             plan,
             requests_per_minute=self.sandbox.requests_per_minute,
+            upload_mib=min(plan.upload_mib, self.sandbox.upload_mib),
             active_jobs=self.sandbox.active_jobs,
             live_sessions=self.sandbox.live_sessions,
             retention_hours=self.sandbox.retention_hours,

@@ -58,7 +58,7 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 
 async def _serve(config: Config, limits: Limits) -> None:
-    storage = open_storage(config.data_dir, clock=now_ms)
+    storage = open_storage(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
     listening = listen(config)
     address = _address(config, listening)
     public = config.public_base_url or address

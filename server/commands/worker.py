@@ -33,7 +33,7 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 
 async def _work(config: Config, limits: Limits) -> None:
-    storage = open_storage(config.data_dir, clock=now_ms)
+    storage = open_storage(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
     egress = open_egress(config)
     try:
         with (

@@ -11,9 +11,12 @@ from server.egress.targets import Target, TargetNotAllowed
 from server.http.headers import clean_filename
 from server.model.orders import Source
 from server.storage.ports import BlobStore
+from server.waiting import in_pace
 
 MAX_REDIRECTS = 3
 TOTAL_S = 300.0
+MIN_BYTES_S = 10_000
+PACE_WINDOW_S = 30.0  # within which a source must send at least MIN_BYTES_S on average
 PATIENCE = Patience(connect_s=10.0, read_s=30.0)
 USER_AGENT = "scribewire/1"
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -90,12 +93,17 @@ class Fetcher:
         if declared.isdecimal() and int(declared) > most:
             raise _too_large(most)
         size = 0
-        async with self.blobs.create(blob) as sink:
-            async for piece in response.aiter_raw(256 * 1024):
-                size += len(piece)
-                if size > most:
-                    raise _too_large(most)
-                await sink.write(piece)
+        pieces = in_pace(response.aiter_raw(), bytes_s=MIN_BYTES_S, window_s=PACE_WINDOW_S)
+        try:
+            async with self.blobs.create(blob, leave_reserve=True) as sink:
+                async for piece in pieces:
+                    size += len(piece)
+                    if size > most:
+                        raise _too_large(most)
+                    await sink.write(piece)
+        except TimeoutError:
+            text = f"the source sends less than {MIN_BYTES_S // 1000} kB/s"
+            raise FetchError("source_timeout", text, retryable=True) from None
         return size
 
 

@@ -1,6 +1,5 @@
 """Reading request bodies: fields, and at most one file, which is written to the blob store while it arrives."""
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
@@ -16,6 +15,7 @@ from starlette.requests import Request
 from server.http.headers import clean_filename
 from server.http.problems import Problem
 from server.model.errors import FieldError, invalid
+from server.waiting import in_pace
 
 MULTIPART = "multipart/form-data"
 URLENCODED = "application/x-www-form-urlencoded"
@@ -25,7 +25,8 @@ MEDIA_TYPES = (MULTIPART, JSON, URLENCODED)
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64_000
 MAX_FORM_BYTES = 1_000_000  # a body without a file
-IDLE_S = 60.0  # without a byte of the body: the client is gone, or only wants to hold the connection
+MIN_BYTES_S = 10_000
+PACE_WINDOW_S = 60.0  # within which a body must bring MIN_BYTES_S on average, or the rest of it
 PIECE = 256 * 1024  # bytes gathered before a write, so that a fast upload needs few thread switches
 
 
@@ -38,7 +39,7 @@ class FileSink(Protocol):
 class Blobs(Protocol):
     """Where an uploaded file goes: the storage's BlobStore, as far as uploads use it."""
 
-    def create(self, key: str) -> AbstractAsyncContextManager[FileSink]: ...
+    def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[FileSink]: ...
     async def delete(self, prefix: str) -> None: ...
 
 
@@ -101,7 +102,7 @@ class Uploads:
                     raise _too_large(most, total)
                 form.feed(data)
                 if form.file is not None and file is None:
-                    file = _Incoming(await stack.enter_async_context(self.blobs.create(blob)), most)
+                    file = _Incoming(await stack.enter_async_context(self.blobs.create(blob, leave_reserve=True)), most)
                 if file is not None:
                     await file.write(form.taken())
             form.close()
@@ -232,18 +233,13 @@ def _multipart_errors() -> Iterator[None]:
 
 async def _arriving(request: Request) -> AsyncIterator[bytes]:
     """Yield the body as it comes. Raises Problem request_timeout, ClientDisconnect."""
-    stream = aiter(request.stream())
-    while True:
-        try:
-            async with asyncio.timeout(IDLE_S):
-                data = await anext(stream, None)
-        except TimeoutError:
-            raise Problem(
-                "request_timeout", f"nothing of the body arrived for {IDLE_S:g} s", headers={"Connection": "close"}
-            ) from None
-        if data is None:
-            return
-        yield data
+    pieces = in_pace(request.stream(), bytes_s=MIN_BYTES_S, window_s=PACE_WINDOW_S)
+    try:
+        async for data in pieces:
+            yield data
+    except TimeoutError:
+        text = f"less than {MIN_BYTES_S // 1000} kB/s of the body arrived for {PACE_WINDOW_S:g} s"
+        raise Problem("request_timeout", text, headers={"Connection": "close"}) from None
 
 
 async def body_of(request: Request, *, most: int) -> bytes:
@@ -266,6 +262,8 @@ def json_object(body: bytes) -> dict[str, object]:
         raise Problem("invalid_json", f"the body is no valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise Problem("invalid_json", "the body must be a JSON object")
+    if len(value) > MAX_FIELDS:
+        raise Problem("invalid_json", f"the body has more than {MAX_FIELDS} members")
     return value
 
 

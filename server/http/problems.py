@@ -118,7 +118,7 @@ def _rate(error: RateLimited) -> Problem:
 def _concurrency(error: ConcurrencyLimited) -> Problem:
     return Problem(
         error.code,
-        f"{error.used} of {error.limit} unfinished jobs; wait for one to end",
+        f"{error.used} of {error.limit} {error.name} at the same time; wait for one to end",
         headers=_retry_after(error.retry_after_s),
         members=_counted(error),
     )

@@ -149,10 +149,10 @@ SCHEMAS: Mapping[str, Any] = {
                 ]
             },
             "metadata": METADATA,
-            "warnings": {"type": "array", "items": WARNING},
             "events_url": {"type": "string", "format": "uri"},
         },
         {
+            "warnings": {"type": "array", "items": WARNING, "description": "Not in lists"},
             "schema": {"const": "service_v1", "description": "Present once completed, when json was asked for"},
             "live": ref("LiveState"),
             "text": MAYBE_TEXT,

@@ -6,15 +6,29 @@ store refuses every write after another worker has taken over.
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pipeline.documents.stored import stored
 from pipeline.words import Chunk
 from server.model.events import Event, NewEvent
 from server.model.jobs import JobError
-from server.model.leases import Lease, LeaseLost, Renewal
+from server.model.leases import Lease, LeaseLost, Renewal, Verdict
 from server.model.orders import Source
 from server.model.outcomes import Outcome
 from server.storage.ports import JobStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRules:
+    """How long workers hold jobs, in seconds. storage/README.md explains how the numbers fit together."""
+
+    claim_s: float = 5.0  # one wait for a job; much shorter than a lease, which is counted from before the wait
+    lease_s: float = 30.0
+    renew_s: float = 10.0
+    reap_s: float = 5.0
+    stall_s: float = 300.0  # without a finished chunk for this long, the engine is assumed to hang
+    handback_s: float = 15.0  # how long a shutdown waits for the chunk in work
+    retry_s: float = 1.0  # first delay after an error worth another attempt; doubles
 
 
 class HeldLease:
@@ -80,6 +94,41 @@ class HeldLease:
     async def release(self, *, delay_s: float = 0.0, error: JobError | None = None) -> None:
         """Put the job back into the queue. Only a release with an *error* uses up one of its attempts."""
         _require(await self._jobs.release(self.lease, delay_s=delay_s, error=error, count=error is not None))
+
+
+class LeaseKeeper:
+    """Holds the lease of a job while work on it makes progress."""
+
+    def __init__(self, held: HeldLease, jobs: JobStore, rules: WorkerRules) -> None:
+        self._held = held
+        self._jobs = jobs
+        self._rules = rules
+        self._moved_at = time.monotonic()
+
+    def note_progress(self) -> None:
+        """The work does not hang: something was finished just now."""
+        self._moved_at = time.monotonic()
+
+    async def keep(self) -> Verdict:
+        """Renew the lease for as long as the work may go on; returns why it must end early."""
+        rules, seen = self._rules, self._held.job
+        while True:
+            wait_s = self._held.until - rules.lease_s + rules.renew_s - time.monotonic()
+            if wait_s <= 0:
+                if time.monotonic() - self._moved_at > rules.stall_s:
+                    return Verdict.STALLED
+                match await self._held.renew():
+                    case Renewal.LOST:
+                        return Verdict.LEASE_LOST
+                    case Renewal.CANCEL_REQUESTED:
+                        return Verdict.CANCELED
+                continue
+            now = await self._jobs.changed(seen, timeout_s=wait_s)
+            if now is None or now.epoch != self._held.lease.epoch:
+                return Verdict.LEASE_LOST
+            if now.cancel_requested_at is not None:
+                return Verdict.CANCELED
+            seen = now
 
 
 def _require(done: bool) -> None:  # noqa: FBT001  what the store answered

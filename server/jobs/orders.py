@@ -34,6 +34,9 @@ LIVE_ONLY = frozenset({*LiveOptions.__slots__, "word_timestamps"})
 FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema"})
 
 
+MAX_WARNINGS = 8  # of unknown members; they are stored with the job
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A parsed request: the order, the address of the audio, and how long the client wants to wait (None: not said)."""
@@ -112,8 +115,9 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
 
 
 def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str, str], ...]:
-    """One warning for each member that is not *known*."""
-    return tuple({"code": "unknown_parameter", "param": name[:100]} for name in fields if name not in known)
+    """A warning for each member that is not *known*, up to MAX_WARNINGS."""
+    unknown = [name for name in fields if name not in known]
+    return tuple({"code": "unknown_parameter", "param": name[:100]} for name in unknown[:MAX_WARNINGS])
 
 
 def _language(offer: Offer) -> Callable[[Sequence[object]], str]:

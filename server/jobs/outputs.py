@@ -10,7 +10,7 @@ from pipeline.words import Transcript
 from server.model.instants import iso
 from server.model.jobs import Job, State
 from server.model.outcomes import Artifact, Outcome
-from server.storage.ports import BlobStore
+from server.storage.ports import BlobStore, JobStore
 
 
 async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: int, blobs: BlobStore) -> Artifact:
@@ -24,6 +24,12 @@ async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: in
     async with blobs.create(key) as sink:
         await sink.write(data)
     return Artifact(kind=name, blob=key, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+
+
+async def delete_if_gone(job_id: str, jobs: JobStore, blobs: BlobStore) -> None:
+    """Delete what is stored of a job that was itself deleted, perhaps just before its worker stored the last of it."""
+    if await jobs.get(job_id) is None:
+        await blobs.delete(job_id)
 
 
 def completed_outcome(

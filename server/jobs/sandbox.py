@@ -1,6 +1,5 @@
 """The sandbox's scenarios: outcomes that a client can ask for, to test how it handles them."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -12,7 +11,8 @@ from server.clock import now_ms
 from server.model.errors import QuotaExceeded, RateLimited
 
 SLOW_S = 20.0
-"""Longer than the keep-alive of event streams, shorter than the usual 30 s of a long poll: both can be tried."""
+"""How long `slow` waits in the queue, where it keeps no worker busy. It is longer than the keep-alive of event streams
+and shorter than the usual 30 s of a long poll, so that both can be tried."""
 
 
 class OrderedFailure(PipelineError):
@@ -34,14 +34,17 @@ def refuse_at_the_door(scenario: str | None) -> None:
         raise RateLimited("minute", limit=30, used=30, resets_at=now + 1000)
 
 
+def delay_of(scenario: str | None) -> float:
+    """Seconds that the scenario keeps a job in the queue."""
+    return SLOW_S if scenario == "slow" else 0.0
+
+
 async def rehearse(scenario: str | None, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
     """*chunks* as the scenario changes them; unchanged without a scenario."""
     if scenario == "fail":
         raise OrderedFailure("ordered by sandbox_scenario")
     if scenario == "canceled":
         raise Canceled
-    if scenario == "slow":
-        await asyncio.sleep(SLOW_S)
     async with aclosing(chunks):
         async for chunk in chunks:
             yield replace(chunk, segments=()) if scenario == "empty" else chunk

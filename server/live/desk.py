@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from pipeline.audio import seconds
 from pipeline.errors import PipelineError
@@ -56,7 +57,8 @@ class Desk:
         self._parts = parts
         self._endings = Endings(parts.storage, parts.engines, parts.metrics)
         self._lives: dict[str, LiveSession] = {}
-        self._opening = asyncio.Lock()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of the jobs being opened
+        self._starting: dict[str, str] = {}  # job -> environment, of sessions that are admitted and not there yet
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -75,6 +77,7 @@ class Desk:
         engine = self._parts.engines[environment]
         now = time.monotonic()
         ages_s = [now - live.began for live in self._lives.values() if live.job.environment == environment]
+        ages_s += [0.0 for starting in self._starting.values() if starting == environment]
         weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
             engine.headroom.admit((len(ages_s) + 1) / max(1.0, weighed))
@@ -104,9 +107,23 @@ class Desk:
 
         Raises Refused: ingest_finished, ingest_busy (another process has it), queue_full, shutting_down.
         """
-        async with self._opening:
+        async with self._lock(job.id):
             live = self._lives.get(job.id)
-            return await self._start(job) if live is None or live.over.is_set() else live
+            if live is not None and not live.over.is_set():
+                return live
+            self.admit(job.environment)
+            self._starting[job.id] = job.environment
+            try:
+                return await self._start(job)
+            finally:
+                del self._starting[job.id]
+
+    def _lock(self, job_id: str) -> asyncio.Lock:
+        """What lets one caller at a time open or finish this job. Other jobs do not wait for it."""
+        lock = self._locks.get(job_id)
+        if lock is None:
+            lock = self._locks[job_id] = asyncio.Lock()
+        return lock
 
     async def check_end(self, live: LiveSession) -> None:
         """Return if the session came to the end that its writer asked for. Raises Refused with the reason if not."""
@@ -131,7 +148,6 @@ class Desk:
         return LiveProgress(reached, seconds(before.origin.position), settled_bytes=reached)
 
     async def _start(self, job: Job) -> LiveSession:
-        self.admit(job.environment)
         held = await self._claim(job)
         if held is None:
             now = await self._parts.storage.jobs.get(job.id)
@@ -191,7 +207,7 @@ class Desk:
     async def _finish_stale(self) -> None:
         """Finish jobs that lost their process and whose writer did not come back, with what was heard."""
         for job in await self._parts.storage.jobs.stale_live(limit=STALE_AT_ONCE):
-            async with self._opening:
+            async with self._lock(job.id):
                 held = await self._claim(job)
                 if held is not None:
                     with suppress(LeaseLost):  # then another process finishes it
@@ -212,7 +228,7 @@ class Desk:
         log: list[Event] = []
         while page := await self._parts.storage.events.read(job_id, after=log[-1].seq if log else 0, limit=LOG_PAGE):
             log += page
-        return read_past(chunks, log)
+        return await asyncio.to_thread(read_past, chunks, log)  # hours of words, for which the event loop must not wait
 
 
 def _bytes_up_to(before: Past, options: LiveOptions) -> int | None:

@@ -15,6 +15,7 @@ from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.session import Session
 from server.jobs.leases import HeldLease
+from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
 from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
 from server.live.journal import Journal
@@ -190,6 +191,8 @@ class LiveSession:
         except LeaseLost:
             self._metrics.leases_lost.inc()
             log.warning("live session lost", extra={"job": self.job.id})
+            storage = self._endings.storage
+            await delete_if_gone(self.job.id, storage.jobs, storage.blobs)
         except Exception:  # noqa: BLE001  one session's surprise must not end the others
             log.exception("live session broke", extra={"job": self.job.id})
             self.ended_by = Refused("internal", "the server failed; connect again to go on")

@@ -16,6 +16,10 @@ class Quota:
     amount: int
     resets_at: int
 
+    def __post_init__(self) -> None:
+        if self.amount < 0:
+            raise ValueError(f"{self.name}: {self.amount} would give back what was used")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSecret:

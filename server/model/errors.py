@@ -76,7 +76,7 @@ class QuotaExceeded(LimitReached):
 
 
 class ConcurrencyLimited(LimitReached):
-    """The account has as many unfinished jobs as its plan allows. Wait for one to end."""
+    """The account has as many unfinished jobs or uploads as its plan allows. Wait for one to end."""
 
     code = "concurrency_limited"
     retry_after_s = 5

@@ -148,6 +148,7 @@ class NewJob:
     weight: float = 1.0  # the plan's share in the queue's fairness
     retention_ms: int  # how long record and outputs are kept after the job ended
     quotas: tuple[Quota, ...] = ()
+    delay_s: float = 0.0  # no worker gets the job before
     max_active: int | None = None  # the plan's bound on unfinished jobs of this kind; None: unbounded
     state: State = State.QUEUED  # live sessions start as QUEUED too and are never claimed by batch workers
     warnings: tuple[Mapping[str, str], ...] = ()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from server.model.jobs import Job
+from server.model.jobs import Job, JobError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,11 @@ class Lease:
     blob: str | None
     chunks: tuple[bytes, ...]  # bodies already checkpointed, in order: where to go on
 
+    @property
+    def unfetched(self) -> bool:
+        """Whether the job's audio must be downloaded before it can be transcribed."""
+        return self.blob is None and self.job.source.type == "url"
+
 
 class Renewal(StrEnum):
     """The answer to a renewal."""
@@ -24,6 +29,15 @@ class Renewal(StrEnum):
     OK = "ok"
     LOST = "lost"  # stop; write nothing, delete nothing
     CANCEL_REQUESTED = "cancel requested"  # finish with State.CANCELED
+
+
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """The job goes back to the queue, for another attempt if *error* says why this one failed."""
+
+    reason: str  # for the log
+    delay_s: float = 0.0
+    error: JobError | None = None
 
 
 class LeaseLost(Exception):

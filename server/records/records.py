@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+import orjson
+
 from pipeline.documents.formats import SCHEMA, word_object
 from pipeline.documents.stored import restored
-from pipeline.words import Word
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, JobError, LiveProgress, State
 from server.model.orders import AUDIO, CONTAINER, LiveOptions, Source
@@ -32,12 +33,17 @@ class Records:
     live: ProgressSource
 
     async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, Any]:
-        """The record with the words that its order asked for. Its links are valid for *ttl_s* seconds."""
+        """The record, to be written as JSON, with the words that its order asked for.
+
+        Its links are valid for *ttl_s* seconds.
+        """
         words = None
         if job.state is State.COMPLETED and job.order.word_timestamps:
             # A long file has a hundred thousand words, and the event loop must not wait for them.
-            words = await asyncio.to_thread(_all_words, await self.jobs.chunks(job.id))
-        shown = record(job, self.links, ttl_s=ttl_s, words=words)
+            words = await asyncio.to_thread(_rendered_words, await self.jobs.chunks(job.id))
+        shown = record(job, self.links, ttl_s=ttl_s)
+        if words is not None:
+            shown["words"] = words
         if job.order.live is not None:
             shown["live"] |= (await self.live.progress(job)).to_json()
             if await self.jobs.artifact(job.id, AUDIO) is not None:
@@ -45,9 +51,9 @@ class Records:
         return shown
 
     def listed(self, job: Job) -> dict[str, Any]:
-        """The record as lists show it, without its text."""
+        """The record as lists show it, without its text and warnings."""
         shown = record(job, self.links)
-        del shown["text"]
+        del shown["text"], shown["warnings"]
         return shown
 
     def notice(self, job: Job) -> dict[str, Any]:
@@ -59,15 +65,14 @@ class Records:
         return {"type": f"job.{job.state.value}", "timestamp": iso(at), "data": data}
 
 
-def _all_words(bodies: Sequence[bytes]) -> list[Word]:
-    """The words of the stored chunks."""
-    return [word for body in bodies for segment in restored(body).segments for word in segment.words]
+def _rendered_words(bodies: Sequence[bytes]) -> orjson.Fragment:
+    """The words of the stored chunks, as a JSON array that only needs to be copied into an answer."""
+    words = (word for body in bodies for segment in restored(body).segments for word in segment.words)
+    return orjson.Fragment(orjson.dumps([word_object(word) for word in words]))
 
 
-def record(
-    job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S, words: Sequence[Word] | None = None
-) -> dict[str, Any]:
-    """The job record, with *words* if they are given."""
+def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, Any]:
+    """The job record without words."""
     order, completed = job.order, job.state is State.COMPLETED
     shown: dict[str, Any] = {
         "job_id": job.id,
@@ -101,8 +106,6 @@ def record(
     if order.live is not None:
         shown["live"] = _live(job, order.live)
     shown["text"] = job.text
-    if words is not None:
-        shown["words"] = [word_object(word) for word in words]
     return shown
 
 

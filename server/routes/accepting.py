@@ -1,11 +1,13 @@
 """The steps to a new job that files and live sessions share: Idempotency-Key, warnings, checks of addresses."""
 
+import asyncio
 import hashlib
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 
@@ -17,7 +19,7 @@ from server.http.caller import Caller
 from server.http.headers import idempotency_key
 from server.http.operation import Parameter
 from server.model.accounts import Plan, Quota
-from server.model.errors import FieldError, Refused
+from server.model.errors import ConcurrencyLimited, FieldError, Refused
 from server.model.jobs import IdempotencyKey, NewJob
 from server.model.offers import Offer
 from server.model.orders import Order, Source
@@ -43,6 +45,8 @@ ACCEPTING_CODES = (
     "disk_full",
 )
 """Error codes of every operation that makes a job."""
+MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
+ARRIVING_WAIT_S = 10.0  # for a place to send a body in, before the request is refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,9 @@ class Accepting:
     outbox: Outbox
     egress: Egress
     offers: Mapping[str, Offer]  # environment -> what it offers
+    _places: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(
+        init=False, default_factory=WeakValueDictionary
+    )
 
     def key(self, request: Request, caller: Caller) -> IdempotencyKey | None:
         """The request's Idempotency-Key, still without a fingerprint. Raises InvalidIdempotencyKey."""
@@ -65,16 +72,47 @@ class Accepting:
         )
 
     @asynccontextmanager
-    async def reserved(self, key: IdempotencyKey | None) -> AsyncIterator[None]:
-        """Reserve the idempotency key while the block runs. It is free again if the block raises."""
-        if key is None or await self.jobs.begin(key) is not None:
-            yield
+    async def reserved(self, key: IdempotencyKey | None) -> AsyncIterator[str | None]:
+        """Reserve the idempotency key while the block runs. It is free again if the block raises.
+
+        The block gets the id of the job that an earlier request with this key has made, if there is one.
+        """
+        earlier = None if key is None else await self.jobs.begin(key)
+        if key is None or earlier is not None:
+            yield earlier
             return
         try:
-            yield
+            yield None
         except BaseException:
             await self.jobs.abandon(key)
             raise
+
+    async def check_room(self, caller: Caller) -> None:
+        """Raise what would refuse a file of *caller* whatever is in it, so that its body need not be read."""
+        account, _, plan = caller.require_account()
+        quotas = _quotas(plan, MIN_AUDIO_S) if caller.environment == "production" else ()
+        await self.jobs.check_room(account.id, caller.environment, quotas=quotas, max_active=plan.active_jobs)
+
+    @asynccontextmanager
+    async def arriving(self, caller: Caller) -> AsyncIterator[None]:
+        """Wait for a place in which a body of *caller* may arrive: it has as many as it may have unfinished jobs.
+
+        Raises ConcurrencyLimited after ARRIVING_WAIT_S.
+        """
+        account, _, plan = caller.require_account()
+        if plan.active_jobs is None:
+            yield
+            return
+        places = self._places.setdefault((account.id, caller.environment), asyncio.Semaphore(max(1, plan.active_jobs)))
+        try:
+            async with asyncio.timeout(ARRIVING_WAIT_S):
+                await places.acquire()
+        except TimeoutError:
+            raise ConcurrencyLimited("uploads", limit=plan.active_jobs, used=plan.active_jobs) from None
+        try:
+            yield
+        finally:
+            places.release()
 
     async def warnings(
         self, caller: Caller, order: Order, asked: Sequence[Mapping[str, str]]

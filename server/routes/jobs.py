@@ -17,6 +17,8 @@ from server.http.operation import Answer, Auth, Operation, Parameter, json_respo
 from server.http.problems import Problem
 from server.jobs.waiter import JobWaiter
 from server.model.accounts import SigningKeys
+from server.model.bounds import MAX_METADATA_KEYS
+from server.model.errors import FieldError, invalid
 from server.model.jobs import Job, JobFilter, State
 from server.model.orders import AUDIO
 from server.model.outcomes import Artifact
@@ -321,7 +323,7 @@ LIST_PARAMETERS = (
     Parameter(
         name="metadata",
         place="query",
-        schema={"type": "object", "additionalProperties": {"type": "string"}},
+        schema={"type": "object", "maxProperties": MAX_METADATA_KEYS, "additionalProperties": {"type": "string"}},
         description="Only jobs with this metadata: `metadata[key]=value`",
     ),
     Parameter(name="q", place="query", schema={"type": "string"}, description="Text that the transcript contains"),
@@ -335,6 +337,9 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
     query = request.query_params
     cursor = query.get("cursor")
     owner = f"{caller.account_id}/{caller.environment}"
+    metadata = {name[9:-1]: text for name, text in query.items() if name.startswith("metadata[") and name[-1] == "]"}
+    if len(metadata) > MAX_METADATA_KEYS:
+        raise invalid([FieldError("metadata", "too_many", f"must have at most {MAX_METADATA_KEYS} keys")])
     limit = query_number(request, "limit", least=1, most=100)
     return JobFilter(
         account=caller.account_id,
@@ -344,7 +349,7 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
         created_before=query_instant(query, "created_before"),
         source=query_choice(query, "source", ["upload", "url", "live"]),
         language=query.get("language"),
-        metadata={name[9:-1]: text for name, text in query.items() if name.startswith("metadata[") and name[-1] == "]"},
+        metadata=metadata,
         text=query.get("q"),
         descending=query_choice(query, "order", ["asc", "desc"]) != "asc",
         after=None if cursor is None else read_cursor(keys, cursor, owner=owner),

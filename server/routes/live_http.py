@@ -26,7 +26,14 @@ from server.model.jobs import Job
 from server.model.orders import Source
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting, new_job, with_fingerprint
+from server.routes.accepting import (
+    ACCEPTING_CODES,
+    IDEMPOTENCY_KEY,
+    MIN_AUDIO_S,
+    Accepting,
+    new_job,
+    with_fingerprint,
+)
 from server.routes.asking import JOB, JOB_ID, live_job, no_such_job, query_switch
 from server.routes.door import Door
 from server.storage.ports import JobStore
@@ -34,7 +41,6 @@ from server.waiting import racing
 
 MAX_BODY = 64 * 1024
 PIECE_BYTES = 256 * 1024  # of an HTTP body, taken at once
-MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
 TOKEN_MARGIN_S = 3600  # a session's link for its audio is valid for this much longer than the longest session
 AUDIO_TYPES = (
     "application/octet-stream",

@@ -113,7 +113,9 @@ class OpenAI:
         if wish.response_format in FILE_FORMATS:
             return await self._file(job, FILE_FORMATS[wish.response_format])
         if wish.response_format == "verbose_json":
-            return json_response(await self._verbose(job, words="word" in wish.granularities))
+            chunks = await self.jobs.chunks(job.id)
+            body = await asyncio.to_thread(_verbose, job, chunks, words="word" in wish.granularities)
+            return Response(body, media_type="application/json")
         return json_response({"text": job.text, "usage": _usage(job)})
 
     async def _file(self, job: Job, name: str) -> Response:
@@ -121,21 +123,6 @@ class OpenAI:
         assert artifact is not None, "a completed job has every output that was asked for"
         data = b"".join([piece async for piece in self.blobs.read(artifact.blob)])
         return Response(data, media_type=OUTPUT_FORMATS[name].media_type)
-
-    async def _verbose(self, job: Job, *, words: bool) -> Mapping[str, Any]:
-        segments = await asyncio.to_thread(_all_segments, await self.jobs.chunks(job.id))
-        shown = {
-            "task": "transcribe",
-            "language": job.language,
-            "duration": job.duration_s,
-            "text": job.text,
-            "segments": [_segment(number, segment) for number, segment in enumerate(segments)],
-            "usage": _usage(job),
-        }
-        if words:
-            spoken = [word_object(word) for segment in segments for word in segment.words]
-            shown["words"] = [{name: word[name] for name in ("word", "start", "end")} for word in spoken]
-        return shown
 
     async def _streamed(self, job: Job) -> AsyncIterator[bytes]:
         """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
@@ -239,9 +226,21 @@ def _unsuccessful(job: Job) -> Problem:
     return Problem(code, job.error.message)
 
 
-def _all_segments(bodies: Sequence[bytes]) -> list[Segment]:
-    """The segments of stored chunks."""
-    return [segment for body in bodies for segment in restored(body).segments]
+def _verbose(job: Job, chunks: Sequence[bytes], *, words: bool) -> bytes:
+    """The body of verbose_json. A long file takes a moment, for which the event loop must not wait."""
+    segments = [segment for body in chunks for segment in restored(body).segments]
+    shown = {
+        "task": "transcribe",
+        "language": job.language,
+        "duration": job.duration_s,
+        "text": job.text,
+        "segments": [_segment(number, segment) for number, segment in enumerate(segments)],
+        "usage": _usage(job),
+    }
+    if words:
+        spoken = [word_object(word) for segment in segments for word in segment.words]
+        shown["words"] = [{name: word[name] for name in ("word", "start", "end")} for word in spoken]
+    return orjson.dumps(shown)
 
 
 def _segment(number: int, segment: Segment) -> Mapping[str, Any]:

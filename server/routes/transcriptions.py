@@ -17,7 +17,7 @@ from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.orders import Asked, parse_order
 from server.jobs.probing import Prober
-from server.jobs.sandbox import refuse_at_the_door
+from server.jobs.sandbox import delay_of, refuse_at_the_door
 from server.jobs.waiter import JobWaiter
 from server.model.accounts import Plan
 from server.model.ids import Prefix
@@ -136,15 +136,17 @@ class Transcriptions:
         _, _, plan = caller.require_account()
         key = self.accepting.key(request, caller)
         job_id = fresh_id(Prefix.JOB)
-        receiving = self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes)
-        async with self.accepting.reserved(key), receiving as received:
-            asked = parse(received)
-            query_seconds(request, "wait", most=self.wait_limits.max_s)
-            new = await self._new_job(job_id, caller, asked, received)
-            said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
-            content = received.file.sha256.encode() if received.file else b""
-            submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said, content))
-            received.keep = not submitted.replayed
+        async with self.accepting.reserved(key) as earlier, self.accepting.arriving(caller):
+            if earlier is None:
+                await self.accepting.check_room(caller)
+            async with self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
+                asked = parse(received)
+                query_seconds(request, "wait", most=self.wait_limits.max_s)
+                new = await self._new_job(job_id, caller, asked, received)
+                said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
+                content = received.file.sha256.encode() if received.file else b""
+                submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said, content))
+                received.keep = not submitted.replayed
         return asked, submitted
 
     def _parse(self, received: Received, caller: Caller) -> Asked:
@@ -187,6 +189,7 @@ class Transcriptions:
             audio_s=audio_s,
             blob=blob,
             warnings=warnings,
+            delay_s=delay_of(asked.order.scenario),
             max_active=plan.active_jobs,
         )
 

@@ -7,7 +7,7 @@ store's clock decides about leases.
 Instants are milliseconds since 1970 UTC.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -37,6 +37,15 @@ class JobStore(Protocol):
         """Free a key that begin() reserved if no job came of it."""
         ...
 
+    async def check_room(
+        self, account: str, environment: str, *, quotas: Sequence[Quota], max_active: int | None
+    ) -> None:
+        """Raise what submit() would raise now for a file with these bounds, so that no body is read in vain.
+
+        Takes nothing and promises nothing: submit() judges again. Raises QuotaExceeded, ConcurrencyLimited, QueueFull.
+        """
+        ...
+
     async def submit(self, new: NewJob, *, idempotency: IdempotencyKey | None) -> Submitted:
         """Accept the job: row, quotas, first event and idempotency key in one commit; durable when this returns.
 
@@ -46,11 +55,26 @@ class JobStore(Protocol):
         ...
 
     async def claim(
-        self, worker: str, *, environments: Sequence[str], lease_s: float, wait_s: float = 0.0
+        self,
+        worker: str,
+        *,
+        environments: Sequence[str],
+        unfetched: bool = False,
+        passing_over: Collection[str] = (),
+        lease_s: float,
+        wait_s: float = 0.0,
     ) -> Lease | None:
-        """Take the next queued batch job in fair order (virtual time, id); None if none came within *wait_s*.
+        """Take the next queued batch job; None if none came within *wait_s*.
 
-        A submitted job ends the wait at once, also one of another process; a delayed one (release) when its time comes.
+        *unfetched* chooses between the jobs whose audio is still at an address (source.type "url", no blob) and all
+        others. Jobs of a later environment are taken only where the earlier ones have none, and those of the accounts
+        in *passing_over* not at all. Among the rest the order is fair: by virtual time, then by id. A submission costs
+        its account the audio's seconds / weight of virtual time. So does an attempt that failed (a counted release, a
+        lapsed lease, an end that is not COMPLETED), by the seconds of its lease, and a completed job that was longer
+        than stated, by the difference.
+
+        A submitted or released job ends the wait at once, also one of another process; a delayed one (NewJob.delay_s,
+        release) when its time comes. A call that is cancelled leaves no lease behind.
         """
         ...
 
@@ -86,11 +110,18 @@ class JobStore(Protocol):
     async def renew(self, lease: Lease, *, lease_s: float) -> Renewal: ...
 
     async def finish(self, lease: Lease, outcome: Outcome) -> bool:
-        """End the job: state, artifacts, usage, quotas, outbox and last event in one commit."""
+        """End the job: state, artifacts, usage, quotas, outbox and last event in one commit.
+
+        The allowance goes back where outcome.return_quota says so and nobody can have read a word: the job has no
+        chunk, and its log has no event "word". The same holds wherever this store ends a job by itself.
+        """
         ...
 
     async def release(self, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
-        """Put the job back. *count* False returns the attempt (shutdown). A job without attempts left fails."""
+        """Put the job back. A job without attempts left fails.
+
+        *count* False returns the attempt: at a shutdown, or when a download is done and note() has named its blob.
+        """
         ...
 
     async def reap(self, *, limit: int) -> int:
@@ -117,7 +148,7 @@ class JobStore(Protocol):
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]: ...
 
     async def cancel(self, job_id: str) -> Job | None:
-        """Cancel a queued job now and return its quota; request it of a processing one. Returns the job afterwards."""
+        """Cancel a queued job now, as finish() would; request it of a processing one. Returns the job afterwards."""
         ...
 
     async def delete(self, job_id: str) -> str | None:
@@ -178,9 +209,11 @@ class Sink(Protocol):
 class BlobStore(Protocol):
     """Named byte strings that never change. Keys are "job_.../name", so that a prefix deletes all of a job."""
 
-    def create(self, key: str) -> AbstractAsyncContextManager[Sink]:
+    def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[Sink]:
         """Write a blob. It exists, durably, when the block ends well; nothing is left of it if the block raises.
 
+        *leave_reserve* is for audio that comes in: entering the block and every write raise DiskFull where the disk
+        would be left with less free space than the backend keeps for its database and for outputs.
         Raises BlobExists at the end of the block if the key is taken, ValueError for a key that is not plain names.
         """
         ...

@@ -1,5 +1,7 @@
 """Tests of crossing.py: messages between server and decoder survive the way, and broken ones are refused."""
 
+from dataclasses import asdict
+
 import numpy as np
 import orjson
 import pytest
@@ -42,6 +44,14 @@ def test_messages_arrive_as_they_were_sent() -> None:
     arrived = crossed(samples)
     assert isinstance(arrived, np.ndarray)
     assert np.array_equal(arrived, samples)
+
+
+@pytest.mark.parametrize("length_s", [-3_600_000.0, -0.001, 0.0, "nan", "-inf", "inf", None])
+def test_a_length_that_no_recording_has_is_not_known(length_s: float | str | None) -> None:
+    said = {**asdict(Probe("matroska", "opus", 48000, 2, 12.5, duration_stated=True)), "duration_s": length_s}
+    arrived = unpacked(b"O", orjson.dumps(said))
+    assert isinstance(arrived, Opened)
+    assert arrived.probe.duration_s is None
 
 
 @pytest.mark.parametrize("error", [EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio])

@@ -42,6 +42,7 @@ def environment(data_dir: Path, **variables: str) -> dict[str, str]:
         "WHISPER_MODEL": str(SPEECH / "tiny-whisper"),
         "EGRESS_ALLOW_CIDRS": "127.0.0.0/8",
         "ALLOW_HTTP_SOURCES": "1",
+        "DISK_RESERVE_MIB": "0",
         **variables,
     }
     return {**inherited, **{f"SCRIBEWIRE_{name}": value for name, value in ours.items()}}

@@ -220,10 +220,16 @@ def served(
 async def _serving(
     folder: Path, limits: Limits, live: LiveRules, headroom: Headroom | None, variables: Mapping[str, str]
 ) -> AsyncIterator[Served]:
-    usual = {"PORT": "0", "EGRESS_ALLOW_CIDRS": "127.0.0.0/8", "ALLOW_HTTP_SOURCES": "1", "WORKERS": "2"}
+    usual = {
+        "PORT": "0",
+        "EGRESS_ALLOW_CIDRS": "127.0.0.0/8",
+        "ALLOW_HTTP_SOURCES": "1",
+        "WORKERS": "2",
+        "DISK_RESERVE_MIB": "0",  # tests run on small disks too
+    }
     settings = config(**{**usual, **variables})
     batch, engine = ScriptedBatch(), ScriptedEngine()
-    storage = open_storage(folder / "data", clock=now_ms)
+    storage = open_storage(folder / "data", clock=now_ms, reserve_bytes=settings.disk_reserve_bytes)
     with (
         listen(settings) as listening,
         ThreadPoolExecutor(4) as threads,

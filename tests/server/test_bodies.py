@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from server.http import bodies
 from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS, MAX_FORM_BYTES, Received, Uploads
-from server.model.errors import Refused
+from server.model.errors import DiskFull, Refused
 from server.storage.sqlite.files import FileBlobs
 from tests.server.storing import in_a_loop
 
@@ -36,11 +36,17 @@ def form(*parts: bytes) -> bytes:
     return b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
 
 
-def request(pieces: Iterable[bytes], content_type: str, *, leaves: bool = False, silent: bool = False) -> Request:
-    """Return a request whose body comes in *pieces*. After them the client *leaves*, is *silent*, or has finished."""
+def request(
+    pieces: Iterable[bytes], content_type: str, *, leaves: bool = False, silent: bool = False, pause_s: float = 0.0
+) -> Request:
+    """Return a request whose body comes in *pieces*. After them the client *leaves*, is *silent*, or has finished.
+
+    *pause_s* seconds pass before each piece.
+    """
     waiting = iter(pieces)
 
     async def receive() -> dict[str, Any]:
+        await asyncio.sleep(pause_s)
         piece = next(waiting, None)
         if piece is None and silent:
             await asyncio.sleep(3600)
@@ -262,7 +268,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(tmp_path
 
 @in_a_loop
 async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr(bodies, "IDLE_S", 0.05)
+    monkeypatch.setattr(bodies, "PACE_WINDOW_S", 0.05)
     async with kept(tmp_path) as blobs:
         half = form(part("file", bytes(500_000), filename="a"))[:300_000]
         silent = request(cut(half, 65_536), MULTIPART, silent=True)
@@ -271,6 +277,46 @@ async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(
                 raise AssertionError("there was no whole body")
         assert (caught.value.code, caught.value.status) == ("request_timeout", 408)
         assert left_behind(tmp_path) == []
+
+
+@in_a_loop
+async def test_a_client_that_sends_byte_by_byte_is_given_up_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(bodies, "PACE_WINDOW_S", 0.2)
+    async with asyncio.timeout(10), kept(tmp_path) as blobs:
+        slow = request(cut(form(part("file", bytes(5000), filename="a")), 1), MULTIPART, pause_s=0.02)
+        with pytest.raises(Refused) as caught:
+            async with Uploads(blobs).receive(slow, prefix=PREFIX, most=10**9):
+                raise AssertionError("there was no whole body")
+        assert (caught.value.code, str(caught.value)) == (
+            "request_timeout",
+            "request_timeout: less than 10 kB/s of the body arrived for 0.2 s",
+        )
+        assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize(("members", "fits"), [(MAX_FIELDS, True), (MAX_FIELDS + 1, False)])
+def test_a_json_body_has_as_few_members_as_a_form(tmp_path, members, fits):
+    body = orjson.dumps({f"member_{number}": 1 for number in range(members)})
+
+    async def main() -> None:
+        async with kept(tmp_path) as blobs, received(blobs, body, "application/json") as it:
+            assert len(it.fields) == MAX_FIELDS
+
+    if fits:
+        asyncio.run(main())
+    else:
+        problem = asyncio.run(refusal(tmp_path, body, "application/json"))
+        assert (problem.code, problem.detail) == ("invalid_json", "the body has more than 32 members")
+
+
+@in_a_loop
+async def test_a_file_is_refused_where_the_last_of_the_disk_is_kept(tmp_path):
+    blobs = FileBlobs(tmp_path, reserve_bytes=2**60)
+    with pytest.raises(DiskFull):
+        async with received(blobs, form(part("file", b"sound", filename="a"))):
+            raise AssertionError("this should have been refused")
+    assert left_behind(tmp_path) == []
+    await blobs.close()
 
 
 @in_a_loop

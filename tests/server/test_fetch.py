@@ -1,7 +1,7 @@
 """Tests of fetch.py: which audio is downloaded, what is refused, and how the job fails."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 from pathlib import Path
@@ -161,6 +161,46 @@ async def test_a_source_that_dribbles_is_given_up_after_the_total_time(tmp_path)
             assert await nothing_left(storage)
 
 
+def at_a_rate(pieces: int, size: int, pause_s: float) -> Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]:
+    """An answer in *pieces* of *size* bytes, with a pause before each."""
+
+    async def send(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (pieces * size))
+        for _ in range(pieces):
+            await asyncio.sleep(pause_s)
+            writer.write(bytes(size))
+            await writer.drain()
+
+    return send
+
+
+@in_a_loop
+async def test_a_source_that_sends_less_than_the_least_rate_is_given_up_long_before_the_total_time(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetch_module, "PACE_WINDOW_S", 0.2)
+        async with (
+            asyncio.timeout(10),
+            fetching(tmp_path) as (fetcher, storage),
+            peer(at_a_rate(1000, 1, 0.05)) as source,
+        ):
+            error = await refusal(fetcher, source.url)
+            assert (error.code, error.retryable, str(error)) == (
+                "source_timeout",
+                True,
+                "the source sends less than 10 kB/s",
+            )
+            assert await nothing_left(storage)
+
+
+@in_a_loop
+async def test_a_source_that_pauses_but_sends_enough_is_waited_for(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetch_module, "PACE_WINDOW_S", 0.5)
+        async with fetching(tmp_path) as (fetcher, _), peer(at_a_rate(6, 6000, 0.2)) as source:
+            found = await fetcher.fetch(Source(type="url", url=source.url), blob=BLOB, most=MOST)
+            assert found.bytes == 36_000
+
+
 @in_a_loop
 async def test_a_connection_that_breaks_off_leaves_nothing_and_may_be_tried_again(tmp_path):
     async def half(_asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -197,6 +237,6 @@ async def test_a_full_disk_is_not_the_sources_fault(tmp_path):
 
 
 @asynccontextmanager
-async def _no_room(_self: object, _key: str) -> AsyncIterator[None]:
+async def _no_room(_self: object, _key: str, **_: object) -> AsyncIterator[None]:
     raise DiskFull("no room left")
     yield

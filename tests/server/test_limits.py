@@ -51,7 +51,12 @@ def test_the_sandbox_counts_no_days_and_months():
     plan = LIMITS.plan("free", {}, sandbox=True)
     assert (plan.transcriptions_per_month, plan.estimates_per_day, plan.audio_hours_per_month) == (None, None, None)
     assert (plan.requests_per_minute, plan.retention_hours) == (300, 24)
-    assert (plan.audio_minutes_per_file, plan.upload_mib) == (30, 512)
+    assert plan.audio_minutes_per_file == 30
+
+
+def test_the_sandbox_takes_smaller_files_than_the_plans():
+    assert {LIMITS.plan(name, {}, sandbox=True).upload_mib for name in LIMITS.plans} == {64}
+    assert LIMITS.plan("pro", {"upload_mib": 5}, sandbox=True).upload_mib == 5
 
 
 # One account's own numbers

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import orjson
@@ -22,7 +24,7 @@ from server.live.resuming import LEAD
 from server.live.session import LiveRules
 from server.metrics import Metrics
 from server.model.errors import Refused
-from server.model.events import NewEvent
+from server.model.events import Event, NewEvent
 from server.model.jobs import LIVE_GRACE_MS, State
 from server.model.leases import Lease
 from server.model.orders import LiveOptions, Order
@@ -31,6 +33,7 @@ from server.streams.partials import Partials
 from tests.server.serving import LIMITS, isolation
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
 from tests.server.talking import spoken
+from tests.server.working import DeletedMeanwhile
 
 RULES = LiveRules(look_s=0.02, stale_s=0.02)
 
@@ -216,6 +219,70 @@ async def test_sessions_that_only_just_began_count_as_load_to_come(tmp_path):
         for live in lives:
             live.began -= WEIGHED_S
         made.admit("production")
+
+
+class SlowLog:
+    """The log, but that of the *slow* jobs is read only once *go* is set."""
+
+    def __init__(self, storage: Storage, *slow: str) -> None:
+        self._events = storage.events
+        self._slow = slow
+        self.go = asyncio.Event()
+
+    async def read(self, stream: str, *, after: int, limit: int) -> list[Event]:
+        if stream in self._slow:
+            await self.go.wait()
+        return await self._events.read(stream, after=after, limit=limit)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._events, name)
+
+
+@in_a_loop
+async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(tmp_path):
+    async with stored(tmp_path) as storage:
+        long, other = [await storage.jobs.get(await submit(storage, order=order())) for _ in range(2)]
+        assert long is not None
+        assert other is not None
+        log = SlowLog(storage, long.id)
+        async with desk(replace(storage, events=log)) as made:
+            opening = [asyncio.create_task(made.open(long)) for _ in range(2)]
+            async with asyncio.timeout(10):
+                assert (await made.open(other)).job.id == other.id
+            assert not any(task.done() for task in opening)
+            log.go.set()
+            first, second = await asyncio.gather(*opening)
+            assert first is second
+
+
+@in_a_loop
+async def test_sessions_that_still_read_their_log_count_as_load_to_come(tmp_path):
+    async with stored(tmp_path) as storage:
+        jobs = [await storage.jobs.get(await submit(storage, order=order())) for _ in range(2)]
+        log = SlowLog(storage, *[job.id for job in jobs if job])
+        async with desk(replace(storage, events=log), headroom=Wary()) as made:
+            opening = [asyncio.create_task(made.open(job)) for job in jobs if job]
+            await asyncio.sleep(0.1)
+            with pytest.raises(Refused, match="queue_full"):
+                made.admit("production")
+            log.go.set()
+            await asyncio.gather(*opening)
+
+
+@in_a_loop
+async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_outputs(tmp_path):
+    async with stored(tmp_path) as storage:
+        job = await storage.jobs.get(await submit(storage, order=order()))
+        assert job is not None
+        async with desk(replace(storage, blobs=DeletedMeanwhile(storage))) as made:
+            live = await made.open(job)
+            async with live.seat() as seat:
+                assert await seat.take(bytes(2 * RATE))
+                seat.end()
+            async with asyncio.timeout(20):
+                await live.over.wait()
+        assert await storage.jobs.get(job.id) is None
+        assert await storage.blobs.prefixes() == []
 
 
 @in_a_loop

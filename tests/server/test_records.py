@@ -1,15 +1,22 @@
 """Tests of records.py: which members of a job clients see and when, and which they never see."""
 
+import threading
 from dataclasses import replace
+from typing import Any
 
+import orjson
 import pytest
 from jsonschema import Draft202012Validator
 
+from pipeline.documents import formats
 from pipeline.documents.stored import stored as stored_chunk
+from pipeline.words import Word
+from server.http.operation import json_response
 from server.http.schemas import SCHEMAS
 from server.model.accounts import SigningKeys
 from server.model.jobs import Job, JobError, LiveProgress, State
 from server.model.orders import Order, Source
+from server.records import records as records_module
 from server.records.links import Links
 from server.records.records import Records, record
 from tests.server.serving import chunk
@@ -104,18 +111,41 @@ async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(tmp
             await storage.jobs.finish(lease, completed())
             ended = await storage.jobs.get(job_id)
             assert ended is not None
-            shown = await records.full(ended)
+            shown = orjson.loads(orjson.dumps(await records.full(ended)))
             valid(shown)
             assert [word["word"] for word in shown.get("words", [])] == (["so", "my", "fellow"] if wanted else [])
             assert ("words" in shown) is wanted
 
 
 @in_a_loop
-async def test_lists_have_neither_words_nor_text(tmp_path):
+async def test_words_are_rendered_beside_the_event_loop(tmp_path, monkeypatch):
+    rendering: set[int] = set()
+
+    def word_object(word: Word) -> dict[str, Any]:
+        rendering.add(threading.get_ident())
+        return formats.word_object(word)
+
+    monkeypatch.setattr(records_module, "word_object", word_object)
     async with stored(tmp_path) as storage:
-        shown = Records(storage.jobs, LINKS, NobodyLive()).listed(DONE)
+        job_id = await submit(storage, order=Order(word_timestamps=True))
+        lease = await claim(storage)
+        body = stored_chunk(chunk(0, "so", "my"))
+        await storage.jobs.checkpoint(lease, index=0, body=body, events=[], progress=0.5, lease_s=30)
+        await storage.jobs.finish(lease, completed())
+        job = await storage.jobs.get(job_id)
+        assert job is not None
+        answer = json_response(await Records(storage.jobs, LINKS, NobodyLive()).full(job))
+        assert b'"word":"so"' in answer.body
+    assert rendering
+    assert threading.get_ident() not in rendering
+
+
+@in_a_loop
+async def test_lists_have_no_words_no_text_and_no_warnings(tmp_path):
+    async with stored(tmp_path) as storage:
+        shown = Records(storage.jobs, LINKS, NobodyLive()).listed(replace(DONE, warnings=({"code": "x"},)))
         valid({"object": "list", "data": [shown], "has_more": False, "next_cursor": None}, "JobList")
-        assert not shown.keys() & {"text", "words"}
+        assert not shown.keys() & {"text", "words", "warnings"}
 
 
 @in_a_loop

@@ -1,7 +1,6 @@
 """Tests of the sandbox's scenarios: chosen outcomes that look like real ones."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -10,8 +9,7 @@ from pipeline.words import Chunk
 from server.accounts.limits import month_of
 from server.clock import now_ms
 from server.http.problems import problem_of
-from server.jobs import sandbox
-from server.jobs.sandbox import Canceled, OrderedFailure, refuse_at_the_door, rehearse
+from server.jobs.sandbox import SLOW_S, Canceled, OrderedFailure, delay_of, refuse_at_the_door, rehearse
 from server.model import bounds
 from server.model.errors import QuotaExceeded, RateLimited
 from tests.server.serving import chunk
@@ -57,11 +55,12 @@ async def test_fail_and_canceled_end_the_job_their_way():
         await played("canceled")
 
 
-def test_slow_takes_its_time_and_then_succeeds(monkeypatch):
-    monkeypatch.setattr(sandbox, "SLOW_S", 0.2)
-    begun = time.monotonic()
-    assert asyncio.run(played("slow")) == SPOKEN
-    assert time.monotonic() - begun >= 0.2
+@in_a_loop
+async def test_slow_waits_in_the_queue_and_keeps_no_worker_busy():
+    assert delay_of("slow") == SLOW_S
+    assert {delay_of(scenario) for scenario in (None, *bounds.SCENARIOS) if scenario != "slow"} == {0.0}
+    async with asyncio.timeout(SLOW_S / 2):
+        assert await played("slow") == SPOKEN
 
 
 @in_a_loop

@@ -78,6 +78,35 @@ async def test_a_job_refused_by_its_second_quota_takes_nothing_of_the_first(back
 
 
 @in_a_loop
+async def test_what_submit_would_refuse_is_known_before_and_takes_nothing(backend, tmp_path):
+    async with backend.stored(tmp_path, max_queued=3) as storage:
+
+        async def check(account: str = "acct_1", *, limit: int = 2, max_active: int | None = None) -> None:
+            await storage.jobs.check_room(account, "production", quotas=(quota(limit=limit),), max_active=max_active)
+
+        for _ in range(2):
+            await check()
+            await submit(storage, quotas=(quota(limit=2),))
+        with pytest.raises(QuotaExceeded) as refused:
+            await check()
+        assert (refused.value.limit, refused.value.used) == (2, 2)
+        with pytest.raises(ConcurrencyLimited):
+            await check(limit=3, max_active=2)
+        for _ in range(9):
+            await check(limit=3, max_active=3)
+        assert await storage.counters.used("acct_1", TRANSCRIPTIONS) == [2]
+        await submit(storage, account="acct_2")
+        with pytest.raises(QueueFull):
+            await check("acct_3")
+
+
+def test_a_quota_never_takes_less_than_nothing():
+    assert quota(amount=0).amount == 0
+    with pytest.raises(ValueError, match="audio_seconds"):
+        quota("audio_seconds", amount=-3_600_000)
+
+
+@in_a_loop
 async def test_unfinished_jobs_are_capped_per_account_environment_and_kind(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         first = await submit(storage, max_active=1)

@@ -6,13 +6,14 @@ import signal
 import stat
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.model.errors import BlobExists, FolderInUse, NoSuchBlob, StorageError
+from server.model.errors import BlobExists, DiskFull, FolderInUse, NoSuchBlob, StorageError
 from server.storage.ports import BlobStore
 from server.storage.sqlite.files import PIECE_BYTES, FileBlobs
 from server.storage.sqlite.folder import claim_folder, make_private, signing_keys
@@ -55,8 +56,8 @@ asyncio.run(main())
 """
 
 
-async def put(blobs: BlobStore, key: str, data: bytes) -> None:
-    async with blobs.create(key) as sink:
+async def put(blobs: BlobStore, key: str, data: bytes, **options: bool) -> None:
+    async with blobs.create(key, **options) as sink:
         for at in range(0, len(data), 100_000):
             await sink.write(data[at : at + 100_000])
 
@@ -107,6 +108,30 @@ async def test_a_block_that_raises_leaves_nothing(tmp_path):
             await upload()
         assert await storage.blobs.size("job_1/source") is None
         assert list((tmp_path / "data" / "incoming").iterdir()) == []
+
+
+@in_a_loop
+async def test_incoming_audio_leaves_the_reserve_and_outputs_may_use_it(tmp_path, monkeypatch):
+    free = [1000]
+
+    def fstatvfs(_descriptor: int) -> SimpleNamespace:
+        return SimpleNamespace(f_bavail=free[0], f_frsize=1)
+
+    monkeypatch.setattr(os, "fstatvfs", fstatvfs)
+    async with stored(tmp_path, reserve_bytes=600) as storage:
+        async with storage.blobs.create("job_1/source", leave_reserve=True) as sink:
+            await sink.write(bytes(400))
+            free[0] = 600
+            with pytest.raises(DiskFull):
+                await sink.write(b"x")
+        with pytest.raises(DiskFull):
+            await put(storage.blobs, "job_1/fetched", bytes(601), leave_reserve=True)
+        free[0] = 599
+        async with storage.blobs.create("job_1/output") as sink:
+            await sink.write(b"x")
+        with pytest.raises(DiskFull):  # before a byte came
+            async with storage.blobs.create("job_2/source", leave_reserve=True):
+                raise AssertionError("this should have been refused")
 
 
 @in_a_loop

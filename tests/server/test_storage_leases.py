@@ -151,6 +151,34 @@ async def test_a_job_that_ends_badly_counts_unless_it_was_not_the_clients_doing(
         assert await storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [used]
 
 
+@pytest.mark.parametrize("end", ["engine error", "canceled in the queue", "deleted at work", "attempts used up"])
+@pytest.mark.parametrize("told", ["a chunk", "a word", "nothing"])
+@in_a_loop
+async def test_the_allowance_goes_back_only_where_no_word_was_told(backend, tmp_path, end, told):
+    clock = ManualClock()
+    async with backend.stored(tmp_path, clock) as storage:
+        job_id = await submit(storage, quotas=(quota(),), audio_s=None)
+        lease = await claim(storage)
+        if told == "a chunk":
+            assert await checkpoint(storage, lease, progress=0.0)  # a file without a stated length makes no progress
+        elif told == "a word":
+            assert await storage.jobs.log(lease, [WORD])
+        if end == "engine error":
+            assert await storage.jobs.finish(lease, failed("engine_error", return_quota=True))
+        elif end == "canceled in the queue":
+            await storage.jobs.release(lease, delay_s=0, error=None, count=True)
+            await storage.jobs.cancel(job_id)
+        elif end == "deleted at work":
+            await storage.jobs.delete(job_id)
+        else:
+            for _ in range(4):
+                clock.advance(s=LEASE_S)
+                await storage.jobs.reap(limit=10)
+                await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S)
+        used = await storage.counters.used("acct_1", [("transcriptions", "2026-11")])
+        assert used == [0 if told == "nothing" else 1]
+
+
 @in_a_loop
 async def test_a_lease_that_was_given_up_is_refused_everywhere(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
@@ -220,7 +248,6 @@ async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(bac
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage, quotas=(quota(),), hook=True)
-        other = await submit(storage, account="acct_2")
         await storage.jobs.release(await claim(storage), delay_s=0, error=ENGINE_ERROR, count=True)
         for _ in range(3):
             await claim(storage)
@@ -233,6 +260,7 @@ async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(bac
         assert "out of memory" in job.error.message
         assert await storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [0]
         assert [row.event for row in await storage.outbox.of_job(job_id)] == ["job.failed"]
+        other = await submit(storage)
         assert (await claim(storage)).job.id == other
 
 

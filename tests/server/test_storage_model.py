@@ -50,19 +50,20 @@ class Expected:
     started: bool = False
     progress: float = 0.0
     chunks: int = 0
+    told: bool = False  # a chunk or a word
     charged: bool = True
     sent: set[str] = field(default_factory=set)
 
     @property
     def untouched(self) -> bool:
-        return not self.started or (not self.live and self.progress == 0)
+        return not self.told and not (self.live and self.started)
 
     def held(self, lease: Lease, now: int) -> bool:
         return self.state is State.PROCESSING and self.lease_id == lease.lease_id and self.lease_until > now
 
     def ends(self, state: State, *, returned: bool = False) -> None:
         self.state, self.lease_id = state, None
-        self.charged = not returned
+        self.charged = self.told or not returned
         if state is State.COMPLETED:
             self.progress = 1.0
         if state is State.CANCELED:
@@ -201,6 +202,7 @@ class StoreAndModel(RuleBasedStateMachine):
         assert self.loop.run(checkpoint(self.store, lease, index, progress)) == (job is not None)
         if job:
             job.chunks += 1
+            job.told = True
             job.progress = max(job.progress, min(progress, 1.0))
             job.lease_until = self.clock() + 30_000
 
@@ -213,6 +215,7 @@ class StoreAndModel(RuleBasedStateMachine):
         answer = Renewal.LOST if job is None else Renewal.CANCEL_REQUESTED if job.cancel else Renewal.OK
         assert self.loop.run(self.store.jobs.renew(lease, lease_s=LEASE_S)) is answer
         if job:
+            job.told = True
             job.lease_until = self.clock() + 30_000
 
     @precondition(given_any)

@@ -1,6 +1,7 @@
 """The Counter: one row per (subject, name, window), changed in the transaction that decides what is counted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from server.model.accounts import Count, Quota
 from server.storage.sqlite.database import Database, Transaction
@@ -8,11 +9,18 @@ from server.storage.sqlite.database import Database, Transaction
 
 def take(tx: Transaction, subject: str, quota: Quota) -> Count:
     """Take quota.amount if it fits under the limit, otherwise nothing."""
-    used = _used(tx, subject, quota.name, quota.window)
-    if quota.limit is not None and used + quota.amount > quota.limit:
-        return Count(False, used, quota.limit, quota.resets_at)
+    count = look(tx, subject, quota)
+    if not count.allowed:
+        return count
     change(tx, subject, quota, quota.amount)
-    return Count(True, used + quota.amount, quota.limit, quota.resets_at)
+    return replace(count, used=count.used + quota.amount)
+
+
+def look(tx: Transaction, subject: str, quota: Quota) -> Count:
+    """Whether take() would take quota.amount now, and how much is used before it does."""
+    used = _used(tx, subject, quota.name, quota.window)
+    allowed = quota.limit is None or used + quota.amount <= quota.limit
+    return Count(allowed, used, quota.limit, quota.resets_at)
 
 
 def change(tx: Transaction, subject: str, quota: Quota, amount: int) -> None:

@@ -4,6 +4,7 @@ import math
 
 from server.model.jobs import Cause, ImpossibleStep, JobError, State, returns_quota, step
 from server.model.outcomes import Outcome
+from server.storage.sqlite import fairness
 from server.storage.sqlite.counters import change
 from server.storage.sqlite.database import Row, Transaction
 from server.storage.sqlite.events import append, status_event, terminal_event
@@ -17,12 +18,14 @@ QUEUE_TOPIC = "queue"
 def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
     """End the job of *row*: state, artifacts, usage, quotas, last event and webhook, all in this transaction.
 
-    Raises ImpossibleStep unless *cause* leads from the row's state to the outcome's.
+    An allowance that the outcome returns is kept all the same once a word was told. Raises ImpossibleStep unless
+    *cause* leads from the row's state to the outcome's.
     """
     state = step(State(row["state"]), cause)
     if state is not outcome.state:
         raise ImpossibleStep(f"{cause} leads to {state}, not to {outcome.state}")
     duration_s = row["duration_s"] if outcome.duration_s is None else outcome.duration_s
+    returned = outcome.return_quota and _untold(tx, row)
     warnings = [*job_of(row).warnings]
     warnings += [warning for warning in outcome.warnings if warning not in warnings]
     tx.run(
@@ -51,7 +54,8 @@ def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
     )
     if state is State.CANCELED:
         tx.run("DELETE FROM chunks WHERE job = ?", (row["id"],))
-    _settle(tx, row, duration_s, returned=outcome.return_quota)
+    _settle(tx, row, duration_s, returned=returned)
+    fairness.charge_end(tx, row, state, duration_s)
     tx.run(
         "INSERT INTO usage (job, account, environment, state, audio_s, model, finished_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -60,7 +64,7 @@ def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
             row["account"],
             row["environment"],
             state,
-            0.0 if outcome.return_quota else duration_s or 0.0,
+            0.0 if returned else duration_s or 0.0,
             outcome.model,
             tx.now,
         ),
@@ -69,6 +73,16 @@ def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
     ended = tx.one("SELECT * FROM jobs WHERE id = ?", (row["id"],))
     assert ended is not None
     enqueue(tx, job_of(ended))
+
+
+def _untold(tx: Transaction, row: Row) -> bool:
+    """Whether nobody can have read a word of the job: it has no chunk, and its log has no word."""
+    told = tx.one(
+        "SELECT 1 FROM chunks WHERE job = :id"
+        " UNION ALL SELECT 1 FROM events WHERE stream = :id AND type = 'word' LIMIT 1",
+        {"id": row["id"]},
+    )
+    return told is None
 
 
 def _settle(tx: Transaction, row: Row, duration_s: float | None, *, returned: bool) -> None:
@@ -96,19 +110,32 @@ def lapse(tx: Transaction, row: Row) -> None:
         message += f", an earlier one said: {last.message}" if last else ""
         fail(tx, row, Cause.BROKE, JobError(code="engine_error", message=message, retryable=True))
     else:
-        put_back(tx, row, Cause.LEASE_LOST, delay_ms=0, attempt=row["attempt"], error=None)
+        put_back(tx, row, Cause.LEASE_LOST, delay_ms=0, counted=True, error=None)
 
 
-def put_back(tx: Transaction, row: Row, cause: Cause, *, delay_ms: int, attempt: int, error: JobError | None) -> None:
-    """Queue the job of *row* again, from *delay_ms* on. A job with a requested cancel is canceled instead."""
+def put_back(tx: Transaction, row: Row, cause: Cause, *, delay_ms: int, counted: bool, error: JobError | None) -> None:
+    """Queue the job of *row* again, from *delay_ms* on. A job with a requested cancel is canceled instead.
+
+    *counted*: the attempt failed. It stays counted, and the account is charged for the time that it took.
+    """
     if row["cancel_requested_at"] is not None:
         cancel(tx, row, return_quota=False)
         return
     state = step(State(row["state"]), cause)
+    cost = fairness.charge_attempt(tx, row) if counted and row["class"] == BATCH else 0.0
     tx.run(
-        "UPDATE jobs SET state = ?, queued_at = ?, run_after = ?, attempt = ?, lease_id = NULL, owner = NULL,"
-        " lease_until = NULL, stage = NULL, last_error = coalesce(?, last_error) WHERE id = ?",
-        (state, tx.now, tx.now + delay_ms, attempt, None if error is None else text_of(error), row["id"]),
+        "UPDATE jobs SET state = :state, queued_at = :now, run_after = :now + :delay_ms,"
+        " attempt = attempt - :uncounted, virtual_time = virtual_time + :cost, lease_id = NULL,"
+        " owner = NULL, lease_until = NULL, stage = NULL, last_error = coalesce(:error, last_error) WHERE id = :id",
+        {
+            "id": row["id"],
+            "state": state,
+            "now": tx.now,
+            "delay_ms": delay_ms,
+            "uncounted": not counted,
+            "cost": cost,
+            "error": None if error is None else text_of(error),
+        },
     )
     append(tx, row["id"], [status_event(state, row["progress"])])
     tx.announce(QUEUE_TOPIC)

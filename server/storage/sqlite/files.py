@@ -29,7 +29,8 @@ T = TypeVar("T")
 class FileBlobs:
     """Blobs in *folder*/blobs. Unfinished ones are in *folder*/incoming."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, reserve_bytes: int = 0) -> None:
+        self._reserve_bytes = reserve_bytes
         self._blobs = folder / "blobs"
         self._incoming = folder / "incoming"
         for place in (self._blobs, self._incoming):
@@ -38,9 +39,9 @@ class FileBlobs:
         self._sweep_incoming()
 
     @asynccontextmanager
-    async def create(self, key: str) -> AsyncIterator[Sink]:
+    async def create(self, key: str, *, leave_reserve: bool = False) -> AsyncIterator[Sink]:
         path = self._path(key)
-        half = _HalfWritten(self._incoming)
+        half = _HalfWritten(self._incoming, free_bytes=self._reserve_bytes if leave_reserve else 0)
         try:
             await self._run(half.open)
             yield _FileSink(half, self._run)
@@ -121,10 +122,14 @@ class FileBlobs:
 
 
 class _HalfWritten:
-    """A file with a random name, locked while it is being written. Its methods block."""
+    """A file with a random name, locked while it is being written. Its methods block.
 
-    def __init__(self, folder: Path) -> None:
+    It raises DiskFull rather than leave less than *free_bytes* of the disk free.
+    """
+
+    def __init__(self, folder: Path, *, free_bytes: int) -> None:
         self._folder = folder
+        self._free_bytes = free_bytes
         self._path: Path | None = None
         self._descriptor = -1
 
@@ -137,11 +142,19 @@ class _HalfWritten:
                 self._path = path
             else:
                 os.close(self._descriptor)
+        self._check_room(0)
 
     def write(self, data: bytes) -> None:
+        self._check_room(len(data))
         view = memoryview(data)
         while view:
             view = view[os.write(self._descriptor, view) :]
+
+    def _check_room(self, more_bytes: int) -> None:
+        if self._free_bytes:
+            disk = os.fstatvfs(self._descriptor)
+            if disk.f_bavail * disk.f_frsize - more_bytes < self._free_bytes:
+                raise DiskFull("the last free space of the data folder's disk is kept for the database")
 
     def publish(self, path: Path, top: Path) -> None:
         """The bytes and every name on the way to them from *top* survive a power cut."""

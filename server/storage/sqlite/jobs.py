@@ -3,10 +3,11 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from server.model.accounts import Quota
 from server.model.errors import StorageError
 from server.model.events import Event, NewEvent
 from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobError, JobFilter, NewJob, State, Submitted
@@ -42,27 +43,49 @@ class SqliteJobs:
             lambda tx: submission.submit(tx, new, idempotency, self._boot, self._most_queued)
         )
 
+    async def check_room(
+        self, account: str, environment: str, *, quotas: Sequence[Quota], max_active: int | None
+    ) -> None:
+        await self._database.read(
+            lambda tx: submission.check_room(
+                tx, account, environment, quotas=quotas, max_active=max_active, max_queued=self._most_queued
+            )
+        )
+
     # --- leases ---
 
     async def claim(
-        self, worker: str, *, environments: Sequence[str], lease_s: float, wait_s: float = 0.0
+        self,
+        worker: str,
+        *,
+        environments: Sequence[str],
+        unfetched: bool = False,
+        passing_over: Collection[str] = (),
+        lease_s: float,
+        wait_s: float = 0.0,
     ) -> Lease | None:
         ends = time.monotonic() + wait_s
+        take = partial(
+            leases.claim,
+            worker=worker,
+            environments=environments,
+            unfetched=unfetched,
+            passing_over=passing_over,
+            lease_s=lease_s,
+        )
         with self._database.watch(QUEUE_TOPIC) as watch:
             while True:
-                lease, due_in_s = await self._claim(worker, environments, lease_s)
+                lease, due_in_s = await self._claim(take)
                 left = ends - time.monotonic()
                 if lease is not None or left <= 0:
                     return lease
                 await watch.wait(left if due_in_s is None else min(left, due_in_s))
 
-    async def _claim(
-        self, worker: str, environments: Sequence[str], lease_s: float
-    ) -> tuple[Lease | None, float | None]:
+    async def _claim(self, take: Callable[[Transaction], Lease | None]) -> tuple[Lease | None, float | None]:
         """The lease, or the seconds until a delayed job comes due."""
 
         def claim(tx: Transaction) -> tuple[Lease | None, float | None]:
-            lease = leases.claim(tx, worker, environments, lease_s)
+            lease = take(tx)
             due = None if lease is not None else leases.next_due(tx)
             return lease, None if due is None else (due - tx.now) / 1000
 
@@ -209,7 +232,7 @@ class SqliteJobs:
             if row is None:
                 return None
             if State(row["state"]) not in TERMINAL:  # its usage counts like that of a canceled job
-                cancel(tx, row, return_quota=leases.untouched(row))
+                cancel(tx, row, return_quota=leases.unspent(row))
             tx.run("DELETE FROM jobs WHERE id = ?", (job_id,))
             tx.announce(job_id)
             return job_id

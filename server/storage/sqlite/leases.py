@@ -5,7 +5,7 @@ writer at a time, so the statements after it may name the job by its id alone.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import orjson
 
@@ -17,26 +17,45 @@ from server.model.outcomes import Outcome
 from server.storage.sqlite.database import Row, Transaction
 from server.storage.sqlite.endings import MAX_ATTEMPTS, cancel, end, fail, lapse, put_back
 from server.storage.sqlite.events import append, progress_event, status_event
+from server.storage.sqlite.fairness import remember_claimed
 from server.storage.sqlite.rows import BATCH, LIVE, job_of, text_of
-from server.storage.sqlite.submission import remember_claimed
 
 FENCE = "SELECT * FROM jobs WHERE id = :id AND lease_id = :lease_id AND state = 'processing' AND lease_until > :now"
 """The job's row while the lease is still its own. One that has run out is refused even before it was reaped."""
+
+UNFETCHED = "(blob IS NULL AND json_extract(source, '$.type') = 'url')"
+"""Whether the job's audio must be downloaded before it can be transcribed; written as in the index jobs_queue."""
 
 QUEUE_BOUND_MS = 24 * 60 * 60 * 1000  # older jobs fail: the answer comes too late
 CAUSES = {State.COMPLETED: Cause.FINISHED, State.FAILED: Cause.BROKE, State.CANCELED: Cause.CANCELED}
 
 
-def claim(tx: Transaction, worker: str, environments: Sequence[str], lease_s: float) -> Lease | None:
-    row = tx.one(
-        "SELECT * FROM jobs WHERE class = ? AND state = 'queued' AND run_after <= ?"
-        " AND environment IN (SELECT value FROM json_each(?)) ORDER BY virtual_time, id LIMIT 1",
-        (BATCH, tx.now, orjson.dumps(list(environments)).decode()),
-    )
-    if row is None:
-        return None
-    remember_claimed(tx, row["virtual_time"])
-    return _grant(tx, row, worker, lease_s)
+def claim(
+    tx: Transaction,
+    worker: str,
+    environments: Sequence[str],
+    *,
+    unfetched: bool,
+    passing_over: Collection[str],
+    lease_s: float,
+) -> Lease | None:
+    for environment in environments:
+        row = tx.one(
+            f"SELECT * FROM jobs WHERE state = 'queued' AND class = :batch AND {UNFETCHED} = :unfetched"  # noqa: S608  made of the constant above
+            " AND environment = :environment AND run_after <= :now"
+            " AND account NOT IN (SELECT value FROM json_each(:passing_over)) ORDER BY virtual_time, id LIMIT 1",
+            {
+                "batch": BATCH,
+                "unfetched": unfetched,
+                "environment": environment,
+                "now": tx.now,
+                "passing_over": orjson.dumps(list(passing_over)).decode(),
+            },
+        )
+        if row is not None:
+            remember_claimed(tx, row["virtual_time"])
+            return _grant(tx, row, worker, lease_s)
+    return None
 
 
 def claim_live(tx: Transaction, job_id: str, worker: str, lease_s: float) -> Lease | None:
@@ -129,8 +148,7 @@ def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | 
     elif used_up:
         lapse(tx, row)
     else:
-        attempt = row["attempt"] if count else row["attempt"] - 1
-        put_back(tx, row, Cause.RELEASED, delay_ms=round(delay_s * 1000), attempt=attempt, error=error)
+        put_back(tx, row, Cause.RELEASED, delay_ms=round(delay_s * 1000), counted=count, error=error)
     return True
 
 
@@ -174,16 +192,16 @@ def request_cancel(tx: Transaction, job_id: str) -> Row | None:
     if row is None:
         return None
     if row["state"] == State.QUEUED:
-        cancel(tx, row, return_quota=untouched(row))
+        cancel(tx, row, return_quota=unspent(row))
     elif row["state"] == State.PROCESSING and row["cancel_requested_at"] is None:
         tx.run("UPDATE jobs SET cancel_requested_at = ? WHERE id = ?", (tx.now, job_id))
         tx.announce(job_id)
     return tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
 
 
-def untouched(row: Row) -> bool:
-    """Whether nothing was transcribed yet. A live session that only lost its writer does not count."""
-    return row["started_at"] is None or (row["class"] == BATCH and row["progress"] == 0)
+def unspent(row: Row) -> bool:
+    """Whether cancelling the job may return its allowance. A live session that had a writer has been used."""
+    return row["started_at"] is None or row["class"] == BATCH
 
 
 def _grant(tx: Transaction, row: Row, worker: str, lease_s: float) -> Lease:
@@ -191,8 +209,8 @@ def _grant(tx: Transaction, row: Row, worker: str, lease_s: float) -> Lease:
     until = tx.now + round(lease_s * 1000)
     (granted,) = tx.all(
         "UPDATE jobs SET state = ?, attempt = attempt + 1, epoch = epoch + 1, lease_id = ?, owner = ?, lease_until = ?,"
-        " started_at = coalesce(started_at, ?) WHERE id = ? RETURNING *",
-        (state, secrets.token_hex(16), worker, until, tx.now, row["id"]),
+        " claimed_at = ?, started_at = coalesce(started_at, ?) WHERE id = ? RETURNING *",
+        (state, secrets.token_hex(16), worker, until, tx.now, tx.now, row["id"]),
     )
     append(tx, row["id"], [status_event(state, row["progress"])])
     return Lease(

@@ -37,15 +37,16 @@ class SqliteStorage:
         await self._files.close()
 
 
-def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED) -> SqliteStorage:
+def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, reserve_bytes: int = 0) -> SqliteStorage:
     """Open the storage in *folder*, creating it on first use. Any number of processes may. It blocks for a moment.
 
-    Raises StorageError if the folder's content cannot be used.
+    Incoming audio is refused (DiskFull) where it would leave less than *reserve_bytes* of the disk free. Raises
+    StorageError if the folder's content cannot be used.
     """
     make_private(folder)
     with one_opener(folder):
         keys = signing_keys(folder)
-        files = FileBlobs(folder)
+        files = FileBlobs(folder, reserve_bytes=reserve_bytes)
         database = Database(folder / FILE_NAME, clock)
     return SqliteStorage(
         jobs=SqliteJobs(database, max_queued=max_queued),

@@ -195,4 +195,18 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX keys_account ON keys (account, created_at);
     """,
+    """
+    -- What a job's turn costs its account: *counted_s* when it was queued, more once it turns out to take longer.
+    ALTER TABLE jobs ADD COLUMN weight REAL NOT NULL DEFAULT 1;
+    ALTER TABLE jobs ADD COLUMN counted_s REAL NOT NULL DEFAULT 1;
+    ALTER TABLE jobs ADD COLUMN claimed_at INTEGER;
+    UPDATE jobs SET counted_s = max(1, coalesce(duration_s, 300)), claimed_at = started_at;
+    UPDATE jobs SET quotas = '[]' WHERE quotas LIKE '%"amount":-%';  -- of files that stated a negative length
+
+    -- Downloads and transcriptions are claimed apart, and each environment by itself.
+    DROP INDEX jobs_queue;
+    CREATE INDEX jobs_queue ON jobs (
+        class, (blob IS NULL AND json_extract(source, '$.type') = 'url'), environment, virtual_time, id
+    ) WHERE state = 'queued';
+    """,
 )

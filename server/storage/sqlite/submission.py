@@ -1,17 +1,18 @@
 """Accepting a job: everything that may refuse it and everything that must come with it, in one transaction."""
 
+from collections.abc import Sequence
+
+from server.model.accounts import Count, Quota
 from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull, QuotaExceeded
 from server.model.jobs import IdempotencyKey, NewJob, State, Submitted
-from server.storage.sqlite.counters import take
+from server.storage.sqlite import fairness
+from server.storage.sqlite.counters import look, take
 from server.storage.sqlite.database import Row, Transaction
 from server.storage.sqlite.endings import QUEUE_TOPIC
 from server.storage.sqlite.events import append, status_event
 from server.storage.sqlite.rows import BATCH, LIVE, job_of, text_of
 
 KEY_KEPT_MS = 24 * 60 * 60 * 1000
-ASSUMED_AUDIO_S = 300.0  # assumed for a source of unknown length, for its place in the queue
-MIN_COUNTED_AUDIO_S = 1.0  # each file counts at least this much: a thousand tiny ones are work too
-LAST_CLAIMED = ""  # the row of the fairness table that belongs to no account
 
 
 def begin(tx: Transaction, key: IdempotencyKey, boot: str) -> str | None:
@@ -40,10 +41,8 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
                 raise IdempotencyReused("this Idempotency-Key was used before for another request")
             return Submitted(job_of(_row(tx, earlier["job"])), replayed=True)
     for quota in new.quotas:  # first: of two reasons to refuse, this one does not pass within a minute
-        count = take(tx, new.account, quota)
-        if not count.allowed:
-            raise QuotaExceeded(quota.name, limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
-    _check_room(tx, new, max_queued)
+        _require(take(tx, new.account, quota), quota)
+    _check_active(tx, new.account, new.environment, kind=_class(new), max_active=new.max_active, max_queued=max_queued)
     _insert(tx, new)
     if key is not None:
         _keep_key(tx, key, new.id, boot)
@@ -52,40 +51,51 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
     return Submitted(job_of(_row(tx, new.id)), replayed=False)
 
 
-def remember_claimed(tx: Transaction, virtual_time: float) -> None:
-    """Note that the queue has reached *virtual_time*. An account that was away does not start before it."""
-    _advance(tx, LAST_CLAIMED, virtual_time)
+def check_room(
+    tx: Transaction,
+    account: str,
+    environment: str,
+    *,
+    quotas: Sequence[Quota],
+    max_active: int | None,
+    max_queued: int,
+) -> None:
+    """Raise what submit() would raise now for a file of this account. Takes nothing."""
+    for quota in quotas:
+        _require(look(tx, account, quota), quota)
+    _check_active(tx, account, environment, kind=BATCH, max_active=max_active, max_queued=max_queued)
 
 
-def _check_room(tx: Transaction, new: NewJob, max_queued: int) -> None:
-    kind = _class(new)
+def _require(count: Count, quota: Quota) -> None:
+    if not count.allowed:
+        raise QuotaExceeded(quota.name, limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
+
+
+def _check_active(
+    tx: Transaction, account: str, environment: str, *, kind: int, max_active: int | None, max_queued: int
+) -> None:
     if kind == BATCH:
         (queued,) = tx.all("SELECT count(*) AS n FROM jobs WHERE state = 'queued' AND class = ?", (BATCH,))
         if queued["n"] >= max_queued:
             raise QueueFull(f"{queued['n']} jobs are waiting")
-    if new.max_active is not None:
+    if max_active is not None:
         (active,) = tx.all(
             "SELECT count(*) AS n FROM jobs"
             " WHERE account = ? AND environment = ? AND class = ? AND state IN ('queued', 'processing')",
-            (new.account, new.environment, kind),
+            (account, environment, kind),
         )
-        if active["n"] >= new.max_active:
+        if active["n"] >= max_active:
             name = "live sessions" if kind == LIVE else "jobs"
-            raise ConcurrencyLimited(name, limit=new.max_active, used=active["n"])
+            raise ConcurrencyLimited(name, limit=max_active, used=active["n"])
 
 
 def _insert(tx: Transaction, new: NewJob) -> None:
-    (reached,) = tx.all(
-        "SELECT coalesce(max(virtual_time), 0) AS reached FROM fairness WHERE account IN (?, ?)",
-        (new.account, LAST_CLAIMED),
-    )
-    length = max(MIN_COUNTED_AUDIO_S, ASSUMED_AUDIO_S if new.audio_s is None else new.audio_s)
-    virtual_time = reached["reached"] + length / new.weight
-    _advance(tx, new.account, virtual_time)
+    counted_s = fairness.counted_s(new.audio_s)
+    virtual_time = fairness.enter(tx, new.account, counted_s / new.weight)
     tx.run(
         "INSERT INTO jobs (id, account, environment, class, state, options, source, blob, quotas, retention_ms,"
-        " virtual_time, created_at, queued_at, run_after, duration_s, warnings)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " virtual_time, weight, counted_s, created_at, queued_at, run_after, duration_s, warnings)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             new.id,
             new.account,
@@ -98,9 +108,11 @@ def _insert(tx: Transaction, new: NewJob) -> None:
             text_of(new.quotas),
             new.retention_ms,
             virtual_time,
+            new.weight,
+            counted_s,
             tx.now,
             tx.now,
-            tx.now,
+            tx.now + round(new.delay_s * 1000),
             new.audio_s,
             text_of(new.warnings),
         ),
@@ -108,14 +120,6 @@ def _insert(tx: Transaction, new: NewJob) -> None:
     tx.run_many(
         "INSERT INTO metadata (job, key, value) VALUES (?, ?, ?)",
         [(new.id, key, value) for key, value in new.order.metadata.items()],
-    )
-
-
-def _advance(tx: Transaction, account: str, virtual_time: float) -> None:
-    tx.run(
-        "INSERT INTO fairness (account, virtual_time) VALUES (?, ?)"
-        " ON CONFLICT DO UPDATE SET virtual_time = max(virtual_time, excluded.virtual_time)",
-        (account, virtual_time),
     )
 
 

@@ -1,0 +1,43 @@
+"""One job whose audio is at an address: download it, look at it, and give the job back for a worker to transcribe."""
+
+from dataclasses import replace
+
+from pipeline.ingest.containers import Probe
+from server.jobs.leases import HeldLease, LeaseKeeper
+from server.jobs.running import Tools, source_key
+from server.model.accounts import Plan
+from server.model.leases import HandBack
+
+
+class Downloading:
+    """One attempt at a download. It takes none of the places of the workers."""
+
+    patience_s = 0.0  # a download that the server's stop cuts off begins anew
+
+    def __init__(self, held: HeldLease, *, tools: Tools, plan: Plan) -> None:
+        self.held = held
+        self.keeper = LeaseKeeper(held, tools.jobs, tools.rules)
+        self._tools = tools
+        self._plan = plan
+
+    def stop(self) -> None:
+        """Nothing of a download is worth finishing."""
+
+    async def work(self) -> HandBack:
+        """Download the audio and note where it is. Raises FetchError, the pipeline's errors, DiskFull, LeaseLost."""
+        held = self.held
+        await held.note(stage="downloading")
+        key = f"{source_key(held.job.id)}/{held.lease.epoch}"
+        source = await self._tools.fetcher.fetch(held.job.source, blob=key, most=self._plan.upload_bytes)
+        self.keeper.note_progress()
+        probe = await self._look_at(key)
+        await held.note(source=replace(source, format=probe.format), duration_s=probe.duration_s, blob=key)
+        return HandBack("downloaded")
+
+    async def _look_at(self, key: str) -> Probe:
+        """What the stored audio is. It is deleted again if it cannot be used."""
+        try:
+            return await self._tools.prober.probe(key, longest_s=self._plan.audio_s_per_file)
+        except BaseException:
+            await self._tools.blobs.delete(key)
+            raise

@@ -1,0 +1,86 @@
+"""A bounded number of jobs in work at the same time, which neither one account nor the sandbox can fill alone."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from server.jobs.leases import HeldLease, WorkerRules
+from server.logs import log
+from server.model.jobs import Job
+from server.storage.ports import JobStore
+from server.waiting import racing, set_within
+
+
+@dataclass(slots=True, kw_only=True)
+class Pool:
+    """Claims jobs while it has room, and works on each in a task of its own.
+
+    An account has at most *per_account* of its *size* places, the sandbox at most half, and the sandbox gets a place
+    only while no job of production waits for one.
+    """
+
+    owner: str  # the name in its leases
+    jobs: JobStore
+    rules: WorkerRules
+    environments: Sequence[str]
+    unfetched: bool  # whether it downloads audio, or works on audio that is there
+    size: int
+    per_account: int
+    work: Callable[[HeldLease], Awaitable[None]]
+    _working: dict[str, Job] = field(init=False, default_factory=dict)  # by lease
+    _freed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Work until *stopping* is set and the jobs in work are over."""
+        async with asyncio.TaskGroup() as tasks:
+            while not stopping.is_set():
+                try:
+                    held = await self._next(stopping)
+                except Exception:  # noqa: BLE001  a full disk or a busy database may be gone at the next claim
+                    log.exception("claiming failed", extra={"worker": self.owner})
+                    await set_within(stopping, self.rules.retry_s)
+                    continue
+                if held is not None:
+                    self._working[held.lease.lease_id] = held.job
+                    tasks.create_task(self._work_on(held, stopping), name=f"{self.owner} {held.job.id}")
+
+    async def _next(self, stopping: asyncio.Event) -> HeldLease | None:
+        """The next job; None to look again: nothing came for a while, a place became free, or the process stops."""
+        self._freed.clear()
+        if len(self._working) >= self.size:
+            async with racing(self._freed.wait(), stopping.wait()):
+                return None
+        async with racing(self._claim(), self._freed.wait(), stopping.wait()) as (claiming, *_):
+            held: HeldLease | None = claiming.result() if claiming.done() else None
+            return held
+
+    async def _claim(self) -> HeldLease | None:
+        asked = time.monotonic()
+        in_work = Counter(job.account for job in self._working.values())
+        lease = await self.jobs.claim(
+            self.owner,
+            environments=self._open_environments(),
+            unfetched=self.unfetched,
+            passing_over=[account for account, count in in_work.items() if count >= self.per_account],
+            lease_s=self.rules.lease_s,
+            wait_s=self.rules.claim_s,
+        )
+        return None if lease is None else HeldLease(lease, self.jobs, lease_s=self.rules.lease_s, asked=asked)
+
+    def _open_environments(self) -> list[str]:
+        """Those whose jobs are taken now, the first ones first."""
+        rehearsals = sum(job.environment == "sandbox" for job in self._working.values())
+        full = rehearsals >= max(1, self.size // 2)
+        return [name for name in sorted(self.environments) if not (full and name == "sandbox")]
+
+    async def _work_on(self, held: HeldLease, stopping: asyncio.Event) -> None:
+        try:
+            await self.work(held)
+        except Exception:  # noqa: BLE001  one job's surprise must not end the pool for all others
+            log.exception("worker failed", extra={"worker": self.owner, "job": held.job.id})
+            await set_within(stopping, self.rules.retry_s)
+        finally:
+            del self._working[held.lease.lease_id]
+            self._freed.set()

@@ -1,0 +1,70 @@
+"""Fair turns among accounts: the queue is worked in the order of the jobs' virtual times.
+
+An account's next job stands audio / weight behind its last one, and never before the place that the queue has reached.
+What turns out to cost more than that is charged: the job's later attempts and the account's later jobs move back.
+"""
+
+from server.model.jobs import State
+from server.storage.sqlite.database import Row, Transaction
+from server.storage.sqlite.rows import BATCH
+
+ASSUMED_AUDIO_S = 300.0  # assumed for a source of unknown length, for its place in the queue
+MIN_COUNTED_AUDIO_S = 1.0  # each file counts at least this much: a thousand tiny ones are work too
+LAST_CLAIMED = ""  # the row of the fairness table that belongs to no account
+
+
+def counted_s(audio_s: float | None) -> float:
+    """The seconds that a job of *audio_s* counts when it enters the queue."""
+    return max(MIN_COUNTED_AUDIO_S, ASSUMED_AUDIO_S if audio_s is None else audio_s)
+
+
+def enter(tx: Transaction, account: str, cost: float) -> float:
+    """The virtual time of the account's next job, which costs *cost* (seconds / weight)."""
+    virtual_time = _reached(tx, account) + cost
+    _advance(tx, account, virtual_time)
+    return virtual_time
+
+
+def remember_claimed(tx: Transaction, virtual_time: float) -> None:
+    """Note that the queue has reached *virtual_time*. An account that was away does not start before it."""
+    _advance(tx, LAST_CLAIMED, virtual_time)
+
+
+def charge_attempt(tx: Transaction, row: Row) -> float:
+    """Charge the account for the time that the failed attempt of *row* held its lease. Returns the cost."""
+    held_ms = min(tx.now, row["lease_until"]) - row["claimed_at"]
+    return _charge(tx, row, held_ms / 1000)
+
+
+def charge_end(tx: Transaction, row: Row, state: State, duration_s: float | None) -> None:
+    """Charge what the job of *row*, which ends in *state* now, took beyond what was counted at its beginning."""
+    if row["class"] != BATCH or row["lease_until"] is None:
+        return
+    if state is State.COMPLETED:
+        _charge(tx, row, max(0.0, (duration_s or 0.0) - row["counted_s"]))
+    else:
+        charge_attempt(tx, row)
+
+
+def _charge(tx: Transaction, row: Row, more_s: float) -> float:
+    cost: float = more_s / row["weight"]
+    if cost > 0:
+        _advance(tx, row["account"], _reached(tx, row["account"]) + cost)
+    return cost
+
+
+def _reached(tx: Transaction, account: str) -> float:
+    """Where the account's next job would stand if it cost nothing."""
+    (row,) = tx.all(
+        "SELECT coalesce(max(virtual_time), 0) AS reached FROM fairness WHERE account IN (?, ?)",
+        (account, LAST_CLAIMED),
+    )
+    return float(row["reached"])
+
+
+def _advance(tx: Transaction, account: str, virtual_time: float) -> None:
+    tx.run(
+        "INSERT INTO fairness (account, virtual_time) VALUES (?, ?)"
+        " ON CONFLICT DO UPDATE SET virtual_time = max(virtual_time, excluded.virtual_time)",
+        (account, virtual_time),
+    )
