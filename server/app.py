@@ -316,6 +316,7 @@ class _Routes:
             blobs=self._storage.blobs,
             records=self._domain.records,
             links=self._domain.links,
+            seats=self._seats,
             wait_max_s=self._config.wait_max,
         )
 

@@ -136,10 +136,10 @@ class LiveSockets:
     async def _read(self, socket: Socket) -> None:
         websocket = socket.websocket
         self._check_origin(websocket)
-        job, reader = await admitted(websocket, Scope.EVENTS, door=self.door, jobs=self.jobs)
+        job = await admitted(websocket, Scope.EVENTS, door=self.door, jobs=self.jobs)
         after = await self._place(websocket, job)
         await socket.accept()
-        with self.seats.taken(job, reader), self.metrics.subscribers.track_inprogress():
+        with self.seats.reading(job), self.metrics.subscribers.track_inprogress():
             async with racing(self._tell_reader(socket, job.id, after), _refuse_data(websocket)) as (tell, listen):
                 pass
         for task in (listen, tell):
