@@ -37,6 +37,8 @@ class Config:
     public_base_url: str | None  # None: http://127.0.0.1:PORT, known once the port is
     allow_insecure_http: bool
     sandbox_host: str | None
+    max_connections: int  # 0: as many as the descriptors suffice for
+    max_connections_per_address: int  # 0: half of all
     wait_default: int
     wait_max: int
     signup: str
@@ -233,6 +235,18 @@ VARIABLES = (
     Variable("PUBLIC_BASE_URL", "", _base_url, "address that clients use; every link is built from it"),
     Variable("ALLOW_INSECURE_HTTP", "0", _switch, "1 allows plain http beyond loopback"),
     Variable("SANDBOX_HOST", "", _optional_text, "host name that serves the sandbox, beside /sandbox"),
+    Variable(
+        "MAX_CONNECTIONS",
+        "auto",
+        _whole(1, 500_000, auto=0),
+        "open connections; auto is what the limit of open files suffices for, at most 10,000",
+    ),
+    Variable(
+        "MAX_CONNECTIONS_PER_ADDRESS",
+        "auto",
+        _whole(1, 500_000, auto=0),
+        "of them, those of one IPv4 address or IPv6 /64; auto is half; trusted proxies have no limit",
+    ),
     Variable("WAIT_DEFAULT", "60", _whole(0, 3600), "seconds a POST holds for its result"),
     Variable("WAIT_MAX", "300", _whole(0, 3600), "most seconds a client may ask to hold"),
     Variable(

@@ -5,11 +5,12 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-import uvicorn
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from server.commands.serve import transport
+from server.commands.connections import ConnectionRules, Connections
+from server.commands.serve import HttpServer
+from server.metrics import Metrics
 from tests.server.storing import in_a_loop
 
 PING_S = 0.1
@@ -17,11 +18,11 @@ PING_S = 0.1
 
 @asynccontextmanager
 async def serving(app: Callable[..., Awaitable[None]]) -> AsyncIterator[str]:
-    config = transport(app)
-    config.ws_ping_interval = config.ws_ping_timeout = PING_S
-    server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        running = asyncio.create_task(server._serve(sockets=[listening]))
+        rules = ConnectionRules(most=100, most_of_address=100)
+        server = HttpServer(app, listening, Connections(rules, trusted_proxies=(), metrics=Metrics()))
+        server.config.ws_ping_interval = server.config.ws_ping_timeout = PING_S
+        running = asyncio.create_task(server.serve())
         while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
             await asyncio.sleep(0.005)
         yield f"ws://127.0.0.1:{listening.getsockname()[1]}"
