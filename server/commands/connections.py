@@ -5,6 +5,9 @@ protocols tell that Place what the connection does.
 """
 
 import asyncio
+import fcntl
+import termios
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -121,7 +124,7 @@ class Place:
     def stall(self) -> None:
         """The client has not taken all that was sent. It is given some time for that."""
         assert self._transport is not None
-        self._watch_reader(self._transport.get_write_buffer_size())
+        self._watch_reader(_unread_bytes(self._transport))
 
     def flow(self) -> None:
         """The client has taken all that was sent."""
@@ -156,8 +159,22 @@ class Place:
 
     def _check_reader(self, before: int) -> None:
         assert self._transport is not None
-        unread = self._transport.get_write_buffer_size()
+        unread = _unread_bytes(self._transport)
         if unread > before - MIN_READ_BYTES:
             self.abort()
         else:
             self._watch_reader(unread)
+
+
+def _unread_bytes(transport: asyncio.WriteTransport) -> int:
+    """What was sent and has not arrived at the client: here, and in the system, which keeps megabytes for a connection.
+
+    Systems other than Linux may not tell the second part. There only larger steps of a client are seen.
+    """
+    kept = array("i", [0])
+    connection = transport.get_extra_info("socket")
+    try:
+        fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, kept)
+    except OSError:
+        kept[0] = 0
+    return transport.get_write_buffer_size() + kept[0]

@@ -13,21 +13,24 @@ from typing import Any
 import httpx
 import pytest
 
+from server.accounts.limits import Limits
 from server.commands.acceptor import connection_limits
 from server.config import ConfigError
 from tests.processes import printed
 from tests.server.peers import RawClient
 from tests.server.running import Server, running
-from tests.server.serving import Served, chunk, config, served, until, wav
+from tests.server.serving import LIMITS, Served, chunk, config, served, until, wav
 
 STRANGER = "127.0.0.2"
 """Another address of this machine."""
 
 
 @contextmanager
-def hurried(folder: Path, *, head_s: float = 15, unread_s: float = 60, **variables: str) -> Iterator[Served]:
+def hurried(
+    folder: Path, *, head_s: float = 15, unread_s: float = 60, limits: Limits = LIMITS, **variables: str
+) -> Iterator[Served]:
     """A server with less patience for connections."""
-    with served(folder, **variables) as server:
+    with served(folder, limits=limits, **variables) as server:
         connections = server.answering.connections
         connections.rules = replace(connections.rules, head_s=head_s, unread_s=unread_s)
         yield server
@@ -217,3 +220,76 @@ def test_a_flood_of_connections_leaves_the_server_able_to_read_files_and_its_log
             assert (answer.status_code, answer.json()["status"]) == (200, "completed")
         assert not [line for line in server.log if "Too many open files" in line]
         assert len(server.log) < 50
+
+
+# --- answers that are not read ---------------------------------------------------------------------------------------
+
+
+def asked(server: Served, key: str, path: str, *, kept: int = 4096) -> socket.socket:
+    """A connection that asks for *path* and does not read the answer. Its system keeps *kept* bytes of it."""
+    host, port = server.base.removeprefix("http://").split(":")
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kept)
+    client.settimeout(10)
+    client.connect((host, int(port)))
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
+    return client
+
+
+def long_job(server: Served, client: httpx.Client) -> str:
+    """A finished job with some megabytes of text and of events, more than two systems keep for a connection."""
+
+    async def talkative(_path, _options, done):
+        for index in range(len(done), 40):
+            yield chunk(index, *["word" * 500] * 40)
+
+    server.batch.scripts["talkative"] = talkative
+    files: dict[str, Any] = {"file": ("a.wav", wav())}
+    data = {"prompt": "talkative", "word_timestamps": "true", "output_formats": "json"}
+    record = client.post("/v1/transcribe", files=files, data=data).json()
+    assert record["status"] == "completed"
+    return str(record["job_id"])
+
+
+@pytest.mark.parametrize(("place", "limits"), [("outputs/json", "downloads_per_job"), ("events", "per_job")])
+def test_a_client_that_does_not_read_loses_its_seat_and_its_connection(tmp_path, place, limits):
+    one_seat = replace(LIMITS, streams=replace(LIMITS.streams, **{limits: 1}))
+    with hurried(tmp_path, unread_s=0.5, limits=one_seat) as server, server.new_client() as client:
+        path = f"/v1/jobs/{long_job(server, client)}/{place}"
+        key = client.headers["authorization"].removeprefix("Bearer ")
+        with asked(server, key, path):
+            until(lambda: client.head(path).status_code == 429, max_s=5)
+            until(lambda: client.head(path).status_code == 200, max_s=10)
+        assert client.get(path).status_code == 200
+
+
+def test_a_slow_reader_keeps_its_connection(tmp_path):
+    with hurried(tmp_path, unread_s=0.5) as server, server.new_client() as client:
+        path = f"/v1/jobs/{long_job(server, client)}/outputs/json"
+        expected = int(client.head(path).headers["content-length"])
+        key = client.headers["authorization"].removeprefix("Bearer ")
+        began = time.monotonic()
+        with asked(server, key, path, kept=128 * 1024) as reader:
+            seen = b""
+            while len(seen.partition(b"\r\n\r\n")[2]) < expected:
+                part = reader.recv(128 * 1024)
+                assert part
+                seen += part
+                time.sleep(0.05)
+        assert time.monotonic() - began > 1
+
+
+def test_a_websocket_that_is_not_read_ends(tmp_path):
+    with hurried(tmp_path, unread_s=0.5) as server, server.new_client() as client:
+        path = f"/v1/jobs/{long_job(server, client)}/stream"
+        key = client.headers["authorization"].removeprefix("Bearer ")
+        upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        with connected(server) as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.sendall(
+                f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{upgrade}"
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+            )
+            assert reader.recv(12) == b"HTTP/1.1 101"
+            until(lambda: server.service.domain.metrics.subscribers._value.get() == 1, max_s=5)
+            until(lambda: server.service.domain.metrics.subscribers._value.get() == 0, max_s=10)
