@@ -75,24 +75,29 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
 
     async def send(self, message: ASGISendEvent) -> None:
         """Called by the route. Raises ClientDisconnected also if the connection was closed from this side."""
-        if self.close_sent and message["type"] == "websocket.send":
+        if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
             raise ClientDisconnected
         await super().send(message)
 
     def shutdown(self) -> None:
         """Called when the server stops. The route knows it, too, and closes the WebSocket when it has said all."""
-        if self.handshake_complete and not self.close_sent:
-            self.loop.call_later(LEAVE_S, self._leave)
-        else:
+        if not self.handshake_complete or (self.close_sent and self.close_timer is None):
             super().shutdown()
+        else:
+            self.loop.call_later(LEAVE_S, self._leave)
 
     def _leave(self) -> None:
+        """Close what the route has not closed yet. The peer has some time to answer.
+
+        If the connection ended while audio of the peer is still unread, its system would throw our close away.
+        """
         if not self.close_sent and not self.transport.is_closing():
             self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.GOING_AWAY})
             self.conn.send_close(CloseCode.GOING_AWAY, "shutting_down")
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.close_sent = True
-            self.transport.close()
+            self.transport.resume_reading()
+            self.close_timer = self.loop.call_later(LEAVE_S, self.transport.close)
 
     def keepalive_timeout(self) -> None:
         """Called when no pong came in time. The connection ends only if we were reading and nothing else came."""
