@@ -71,7 +71,14 @@ class Accounts:
                 bodies={JSON: ref("KeyRequest")},
                 body_examples={JSON: {"name": "laptop"}},
                 answers={201: Answer(description="The key, shown this once", schema=ref("NewKey"))},
-                codes=(*JSON_CODES, "signup_closed", "quota_exceeded", "invalid_key", "environment_mismatch"),
+                codes=(
+                    *JSON_CODES,
+                    "signup_closed",
+                    "origin_not_allowed",
+                    "quota_exceeded",
+                    "invalid_key",
+                    "environment_mismatch",
+                ),
             ),
             Operation(
                 method="GET",

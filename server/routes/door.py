@@ -6,6 +6,8 @@ of it is checked on the headers, before a byte of the body is read.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
@@ -14,6 +16,7 @@ from server.accounts.keys import MalformedKey, digest, environment_of
 from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
 from server.accounts.signed import Scope, check_token
 from server.clock import now_ms
+from server.config import LOOPBACK
 from server.http.caller import Caller
 from server.http.headers import idempotency_key, limit_headers
 from server.http.operation import Auth, Operation
@@ -41,6 +44,7 @@ class Door:
     limits: Limits
     keys: SigningKeys
     trusted_proxies: Sequence[Network]
+    origins: Sequence[str]  # whose pages may do what needs no key, and open WebSockets; "*": any
     _rates: RateTable = field(init=False, default_factory=RateTable)  # by account and environment, or by address
     _free: RateTable = field(init=False, default_factory=RateTable)  # requests of Auth.FREE, by address
     _refused: RateTable = field(init=False, default_factory=RateTable)  # keys, by address
@@ -51,6 +55,8 @@ class Door:
         if operation.auth is Auth.KEY:
             caller = self._count_request(request, await self.identify(request))
         elif operation.auth is Auth.OPEN:
+            if operation.method == "POST" and bearer(request.headers) is None:
+                self.check_page(request)
             caller = self._count_request(request, self._anonymous(request))
         else:
             caller = self._anonymous(request)
@@ -105,6 +111,19 @@ class Door:
             raise Problem("invalid_key", "this API key is unknown, revoked or expired")
         return found
 
+    def check_page(self, connection: HTTPConnection) -> None:
+        """Refuse web pages that may not use this server. Raises Problem origin_not_allowed.
+
+        Browsers send some requests, and open WebSockets, for pages of any origin without asking, and tell the origin in
+        a header. Our own pages come from the host that they connect to. Its name must be one that nobody else can give
+        to this machine: a number, "localhost", or what the operator has named.
+        """
+        origin = connection.headers.get("origin")
+        if origin is None or "*" in self.origins or origin in self.origins:
+            return
+        if not _is_own(origin, connection.headers.get("host")):
+            raise Problem("origin_not_allowed", "pages of this origin may not use this server")
+
     def check_token(self, token: str, *, job_id: str, scope: Scope) -> None:
         """Return if *token* is valid for this job and scope. Raises RequestError if not."""
         check_token(self.keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
@@ -149,6 +168,23 @@ class Door:
         except (DiskFull, StorageBusy) as error:
             # The request itself may not need to write, so let it go on.
             log.warning("last use of a key not written: %s", error)
+
+
+def origin_of(url: str) -> str:
+    """The origin that browsers tell for pages below *url*."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _is_own(origin: str, host: str | None) -> bool:
+    """Whether *origin* is that of the *host* asked, and the host has no name that a stranger may have given to it."""
+    try:
+        page = urlsplit(origin)
+        if page.hostname not in LOOPBACK:
+            ip_address(page.hostname or "")
+    except ValueError:
+        return False
+    return page.netloc == host
 
 
 def _check_rate(window: WindowUse) -> None:

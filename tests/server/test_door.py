@@ -94,6 +94,41 @@ def test_the_sandbox_has_a_host_of_its_own_too(server):
         assert client.get("/v1/jobs", headers={"Host": "nottry.test"}).status_code == 403
 
 
+# --- web pages -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "status"),
+    [
+        (None, None, 201),  # no browser
+        ("http://127.0.0.1:{port}", None, 201),  # the page of this server
+        ("http://localhost:{port}", "localhost:{port}", 201),
+        ("http://192.0.2.7:{port}", "192.0.2.7:{port}", 201),
+        ("https://evil.example", None, 403),
+        ("http://127.0.0.1:3000", None, 403),  # another server of this machine
+        ("http://evil.example:{port}", "evil.example:{port}", 403),  # its name was moved to this machine meanwhile
+        ("null", None, 403),
+        ("http://[", None, 403),
+    ],
+)
+def test_on_a_laptop_only_the_own_page_makes_keys(server, origin, host, status):
+    port = server.base.rpartition(":")[2]
+    given = {"X-Forwarded-For": f"2001:db8:{status}:{len(origin or '')}::1", "Origin": origin, "Host": host}
+    headers = {name: value.format(port=port) for name, value in given.items() if value is not None}
+    with server.client() as client:
+        response = client.post("/v1/keys", headers=headers)
+    assert response.status_code == status
+    assert "access-control-allow-origin" not in response.headers
+    if status == 403:
+        assert code(response) == "origin_not_allowed"
+
+
+def test_a_public_server_is_open_to_pages_of_any_origin(tmp_path):
+    with served(tmp_path, PUBLIC_BASE_URL="https://speech.example.org") as server:
+        response = httpx.post(f"{server.base}/v1/keys", headers={"Origin": "https://app.example"})
+    assert (response.status_code, response.headers["access-control-allow-origin"]) == (201, "*")
+
+
 # --- order -----------------------------------------------------------------------------------------------------------
 
 
