@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 from server.accounts.limits import Limits
-from server.commands.acceptor import connection_limits
+from server.commands.acceptor import MAX_CONNECTIONS, connection_limits
 from server.config import ConfigError
 from tests.processes import printed
 from tests.server.peers import RawClient
-from tests.server.running import Server, running
+from tests.server.running import ROOT, Server, running
 from tests.server.serving import LIMITS, Served, chunk, config, served, until, wav
 
 STRANGER = "127.0.0.2"
@@ -206,6 +206,13 @@ def test_connections_leave_descriptors_for_files():
     assert connection_limits(config(MAX_CONNECTIONS="300"), 1024).most_of_address == 150
     with pytest.raises(ConfigError, match="MAX_CONNECTIONS must be at most 384"):
         connection_limits(config(MAX_CONNECTIONS="385"), 1024)
+
+
+def test_the_systemd_unit_allows_as_many_files_as_the_connections_need():
+    unit = (ROOT / "scripts" / "scribewire.service").read_text()
+    found = re.search(r"^LimitNOFILE=(\d+)$", unit, re.MULTILINE)
+    assert found
+    assert connection_limits(config(), int(found[1])).most == MAX_CONNECTIONS
 
 
 def test_a_flood_of_connections_leaves_the_server_able_to_read_files_and_its_log_short(tmp_path):
