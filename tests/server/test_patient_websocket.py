@@ -27,8 +27,8 @@ HANDSHAKE = (
 
 @asynccontextmanager
 async def connected_to(app: Callable[..., Awaitable[None]]) -> AsyncIterator[tuple[HttpServer, ClientConnection]]:
-    """A client of a server that the test stops itself."""
-    async with started(app) as (server, url), connect(url, proxy=None) as client:
+    """A client of a server that the test stops itself. Nobody has to answer pings."""
+    async with started(app, ping_s=60) as (server, url), connect(url, proxy=None) as client:
         yield server, client
 
 
@@ -39,11 +39,13 @@ async def serving(app: Callable[..., Awaitable[None]]) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def started(app: Callable[..., Awaitable[None]]) -> AsyncIterator[tuple[HttpServer, str]]:
+async def started(
+    app: Callable[..., Awaitable[None]], *, ping_s: float = PING_S
+) -> AsyncIterator[tuple[HttpServer, str]]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         rules = ConnectionRules(most=100, most_of_address=100)
         server = HttpServer(app, listening, Connections(rules, trusted_proxies=(), metrics=Metrics()))
-        server.config.ws_ping_interval = server.config.ws_ping_timeout = PING_S
+        server.config.ws_ping_interval = server.config.ws_ping_timeout = ping_s
         running = asyncio.create_task(server.serve())
         while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
             await asyncio.sleep(0.005)
@@ -168,6 +170,28 @@ async def test_a_route_that_does_not_end_its_socket_at_a_stop_is_ended_with_goin
         server.should_exit = True
         await asyncio.wait_for(client.wait_closed(), 5)
         assert (client.close_code, client.close_reason) == (1001, "shutting_down")
+
+
+@in_a_loop
+async def test_a_route_that_still_sends_after_the_stop_learns_that_the_peer_is_gone(monkeypatch, caplog):
+    monkeypatch.setattr(websocket, "LEAVE_S", 0.2)
+    over = asyncio.Event()
+
+    async def app(_scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        with suppress(OSError):  # what ASGI says for a client that has left
+            while True:
+                await send({"type": "websocket.send", "text": "still here"})
+                await asyncio.sleep(0.01)
+        over.set()
+
+    async with connected_to(app) as (server, client):
+        client.transport.pause_reading()  # so that it does not answer the close
+        server.should_exit = True
+        await asyncio.wait_for(over.wait(), 5)
+        client.transport.abort()
+    assert not caplog.records
 
 
 @in_a_loop
