@@ -195,13 +195,7 @@ async def disturbed(server: Serving, seconds: float) -> dict[str, Any]:
 async def stopped(server: Serving, readers: int) -> dict[str, Any]:
     """Return how long the server takes to stop while so many *readers* follow live sessions, and what they are told."""
     place = (server.base.removeprefix("http://").split(":")[0], int(server.base.rpartition(":")[2]))
-    loop, key = asyncio.get_running_loop(), {"Authorization": f"Bearer {server.key}"}
-    jobs: list[str] = []
-    async with httpx.AsyncClient(base_url=server.base, headers=key) as client:
-        for _ in range(-(-readers // READERS_OF_SESSION)):
-            jobs.append((await client.post("/v1/live", json={})).json()["job_id"])
-            audio = {"Content-Type": "application/octet-stream"}
-            await client.post(f"/v1/jobs/{jobs[-1]}/audio", content=bytes(320_000), headers=audio)
+    loop, jobs = asyncio.get_running_loop(), await _sessions(server, -(-readers // READERS_OF_SESSION))
     connected = asyncio.Semaphore(0)
     whole: list[bool] = []
 
@@ -228,6 +222,18 @@ async def stopped(server: Serving, readers: int) -> dict[str, Any]:
         while _runs(server.pid):  # noqa: ASYNC110  another process
             await asyncio.sleep(0.05)
     return {"readers": readers, "stop_s": round(time.monotonic() - began, 2), "streams_ended_whole": sum(whole)}
+
+
+async def _sessions(server: Serving, number: int) -> list[str]:
+    """The jobs of new live sessions, in each of which ten seconds have been said."""
+    jobs: list[str] = []
+    key = {"Authorization": f"Bearer {server.key}"}
+    async with httpx.AsyncClient(base_url=server.base, headers=key) as client:
+        for _ in range(number):
+            jobs.append((await client.post("/v1/live", json={})).json()["job_id"])
+            audio = {"Content-Type": "application/octet-stream"}
+            await client.post(f"/v1/jobs/{jobs[-1]}/audio", content=bytes(320_000), headers=audio)
+    return jobs
 
 
 def _runs(pid: int) -> bool:

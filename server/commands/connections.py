@@ -166,6 +166,24 @@ class Place:
             self._watch_reader(unread)
 
 
+class Placed(asyncio.Protocol):
+    """What uvicorn's protocols have in common here: they tell their place how the connection fares."""
+
+    place: Place
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.place.leave()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.place.stall()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.place.flow()
+
+
 def _unread_bytes(transport: asyncio.WriteTransport) -> int:
     """What was sent and has not arrived at the client: here, and in the system, which keeps megabytes for a connection.
 

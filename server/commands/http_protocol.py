@@ -5,10 +5,10 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from server.commands.connections import Place
+from server.commands.connections import Place, Placed
 
 
-class PlacedHttp(H11Protocol):
+class PlacedHttp(Placed, H11Protocol):
     """The HTTP class of the server. It tells its *place* what the connection does.
 
     uvicorn itself ends only connections that rest between two requests. It waits for ever for a first request, for the
@@ -23,10 +23,6 @@ class PlacedHttp(H11Protocol):
         super().connection_made(transport)
         self.place.begin(transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self.place.leave()
-
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.transport.get_protocol() is self:  # else it has become a WebSocket, which has the place now
@@ -39,14 +35,6 @@ class PlacedHttp(H11Protocol):
         super().on_response_complete()
         if not self._answering:  # the next request may have come already
             self.place.rest()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self.place.stall()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self.place.flow()
 
     @property
     def _answering(self) -> bool:

@@ -13,7 +13,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
-from server.commands.http_protocol import PlacedHttp
+from server.commands.connections import Placed
 
 WAITING_BYTES = 128 * 1024
 """Of one connection, in this machine's receive buffer: seconds of raw audio, half a minute of compressed audio."""
@@ -28,14 +28,14 @@ LEAVE_S = 5.0
 """In which a WebSocket is closed by its route when the server stops, and with GOING_AWAY after that."""
 
 
-class PatientWebSocket(WebSocketsSansIOProtocol):
+class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
     """The WebSocket class that serve.py gives to uvicorn."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the connection's HTTP protocol, which has read the request and gives its place away."""
         super().connection_made(transport)
         http = self.transport.get_protocol()
-        assert isinstance(http, PlacedHttp)
+        assert isinstance(http, Placed)
         self.place = http.place
         self.place.work()
         connection: socket.socket | None = transport.get_extra_info("socket")
@@ -46,18 +46,6 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         self._heard_at = self.loop.time()
         super().data_received(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self.place.leave()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self.place.stall()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self.place.flow()
 
     def handle_cont(self, event: Frame) -> None:
         if self.close_sent:
