@@ -135,8 +135,12 @@ class Session:
         await self._until(lambda: self._waiting <= ENOUGH_BUFFERED or self._over)
 
     def finalize(self) -> None:
-        """Decide all words fed so far, up to the last whole window, as if the speaker had stopped there."""
-        self._queue(_Order.FINALIZE)
+        """Decide all words fed so far, up to the last whole window, as if the speaker had stopped there.
+
+        Calling it again without new audio does nothing while the first call waits for its turn.
+        """
+        if not self._backlog or self._backlog[-1] is not _Order.FINALIZE:
+            self._queue(_Order.FINALIZE)
 
     def end(self) -> None:
         """End the audio. Calling it again does nothing."""

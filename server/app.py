@@ -42,7 +42,7 @@ from server.records.links import Links
 from server.records.records import Records
 from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
-from server.routes.door import Door
+from server.routes.door import Door, origin_of
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams, Seats
 from server.routes.jobs import Jobs
@@ -264,6 +264,7 @@ class _Routes:
             limits=limits,
             keys=storage.signing_keys,
             trusted_proxies=config.trusted_proxies,
+            origins=(*config.cors_origins, origin_of(domain.links.public_base_url)),
         )
         offers = {environment: engine.offer for environment, engine in domain.engines.items()}
         self._accepting = Accepting(storage.jobs, storage.outbox, domain.egress, offers)
@@ -292,7 +293,6 @@ class _Routes:
             following=self._domain.following,
             seats=self._seats,
             metrics=self._domain.metrics,
-            origins=self._config.cors_origins,
         )
 
     def _transcriptions(self) -> Transcriptions:
@@ -316,6 +316,7 @@ class _Routes:
             blobs=self._storage.blobs,
             records=self._domain.records,
             links=self._domain.links,
+            seats=self._seats,
             wait_max_s=self._config.wait_max,
         )
 

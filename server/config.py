@@ -5,7 +5,7 @@ value raises ConfigError with one sentence.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TypeAlias
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 PREFIX = "SCRIBEWIRE_"
 
 Network: TypeAlias = IPv4Network | IPv6Network
+AUTO = "auto"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -37,6 +38,8 @@ class Config:
     public_base_url: str | None  # None: http://127.0.0.1:PORT, known once the port is
     allow_insecure_http: bool
     sandbox_host: str | None
+    max_connections: int  # 0: as many as the descriptors suffice for
+    max_connections_per_address: int  # 0: half of all
     wait_default: int
     wait_max: int
     signup: str
@@ -44,7 +47,7 @@ class Config:
     egress_allow_cidrs: tuple[Network, ...]
     allow_http_sources: bool
     trusted_proxies: tuple[Network, ...]
-    cors_origins: tuple[str, ...]
+    cors_origins: tuple[str, ...]  # "*" among them: any
     limits_file: Path | None
     estimator_price_feed: Path | None
     estimator_ranks_dir: Path | None
@@ -60,6 +63,8 @@ class Config:
         """The settings in *env*; raises ConfigError for the first that cannot be used."""
         values = {row.name.lower(): row.parse(row.name, env.get(PREFIX + row.name, row.default)) for row in VARIABLES}
         config = cls(**values)  # type: ignore[arg-type]  # each row's parser gives the type of the field of its name
+        if config.cors_origins == (AUTO,):
+            config = replace(config, cors_origins=("*",) if _is_public(config) else ())
         _check_public_address(config)
         if config.signup == "token" and config.signup_token is None:
             raise ConfigError(f"{PREFIX}SIGNUP_TOKEN must be set when {PREFIX}SIGNUP is 'token', got ''")
@@ -70,6 +75,11 @@ def unknown_variables(env: Mapping[str, str]) -> list[str]:
     """Names with our prefix that mean nothing, most likely typing errors."""
     known = {PREFIX + row.name for row in VARIABLES}
     return sorted(name for name in env if name.startswith(PREFIX) and name not in known)
+
+
+def _is_public(config: Config) -> bool:
+    """Whether clients on other machines were given an address."""
+    return config.public_base_url is not None and urlsplit(config.public_base_url).hostname not in LOOPBACK
 
 
 def _check_public_address(config: Config) -> None:
@@ -233,6 +243,18 @@ VARIABLES = (
     Variable("PUBLIC_BASE_URL", "", _base_url, "address that clients use; every link is built from it"),
     Variable("ALLOW_INSECURE_HTTP", "0", _switch, "1 allows plain http beyond loopback"),
     Variable("SANDBOX_HOST", "", _optional_text, "host name that serves the sandbox, beside /sandbox"),
+    Variable(
+        "MAX_CONNECTIONS",
+        "auto",
+        _whole(1, 500_000, auto=0),
+        "open connections; auto is what the limit of open files suffices for, at most 10,000",
+    ),
+    Variable(
+        "MAX_CONNECTIONS_PER_ADDRESS",
+        "auto",
+        _whole(1, 500_000, auto=0),
+        "of them, those of one IPv4 address or IPv6 /64; auto is half; trusted proxies have no limit",
+    ),
     Variable("WAIT_DEFAULT", "60", _whole(0, 3600), "seconds a POST holds for its result"),
     Variable("WAIT_MAX", "300", _whole(0, 3600), "most seconds a client may ask to hold"),
     Variable(
@@ -242,7 +264,12 @@ VARIABLES = (
     Variable("EGRESS_ALLOW_CIDRS", "", _networks, "private networks that URLs and webhooks may reach all the same"),
     Variable("ALLOW_HTTP_SOURCES", "0", _switch, "1 allows http beside https in url and webhook_url"),
     Variable("TRUSTED_PROXIES", "", _networks, "proxies whose X-Forwarded-For is believed"),
-    Variable("CORS_ORIGINS", "*", _origins, "origins whose pages may call the API"),
+    Variable(
+        "CORS_ORIGINS",
+        AUTO,
+        _origins,
+        "origins whose pages may call the API; auto is * with a public PUBLIC_BASE_URL, else none but the own page",
+    ),
     Variable("LIMITS_FILE", "", _optional_file, "a limits.toml that replaces the built-in plans and numbers"),
     Variable(
         "ESTIMATOR_PRICE_FEED", "", _optional_file, "price snapshot of the estimator that replaces the built-in one"

@@ -7,7 +7,6 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
@@ -35,6 +34,8 @@ class ServedEngine:
 
 log = logging.getLogger(__name__)
 
+MAX_SANDBOX_SESSIONS = 50  # live ones of everybody: each container among them takes a process and three threads
+
 
 @contextmanager
 def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
@@ -45,8 +46,9 @@ def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
         loaded = choose(settings(config))
         stack.enter_context(closing(loaded.engine))
         voice = VoiceDetector() if loaded.engine.name != "scripted" else None
-        production = _served(stack, loaded, voice, isolation, threads, data_dir=config.data_dir)
-        sandbox = _served(stack, Loaded(ScriptedEngine()), None, isolation, threads, data_dir=config.data_dir)
+        measured = sessions_of(loaded.engine, config.data_dir)
+        production = _served(stack, loaded, voice, isolation, threads, max_sessions=measured)
+        sandbox = _served(stack, Loaded(ScriptedEngine()), None, isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS)
         yield {"production": production, "sandbox": sandbox}, isolation
 
 
@@ -68,7 +70,7 @@ def _served(
     isolation: Isolation,
     threads: Executor,
     *,
-    data_dir: Path,
+    max_sessions: int | None,
 ) -> ServedEngine:
     engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
@@ -81,7 +83,7 @@ def _served(
         listener=scheduler,
         headroom=scheduler,
         voice=voice,
-        max_sessions=sessions_of(engine, data_dir),
+        max_sessions=max_sessions,
     )
     return ServedEngine(batch=batch, live=live, offer=_offer(loaded), statistics=scheduler.statistics)
 

@@ -32,8 +32,21 @@ class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
-        line = f"{at} {record.levelname.lower():7} {record.getMessage()} {fields}".rstrip()
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line = printable(f"{at} {record.levelname.lower():7} {record.getMessage()} {fields}".rstrip())
+        if not record.exc_info:
+            return line
+        # Indented, so that no text inside an exception can pass for a line of the log.
+        return "\n".join(
+            [line, *("  " + printable(part) for part in self.formatException(record.exc_info).splitlines())]
+        )
+
+
+def printable(text: str) -> str:
+    """*text* with escapes in place of line breaks, terminal codes and other characters that are not printed.
+
+    Clients choose parts of what is logged, and must not be able to write a line of their own.
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 class _Json(logging.Formatter):

@@ -25,6 +25,7 @@ class Metrics:
             "scribewire_requests_total", "HTTP requests answered", ["method", "route", "status"], registry=r
         )
         self.refused = Counter("scribewire_refused_total", "Requests refused by a limit", ["code"], registry=r)
+        self.connections = Gauge("scribewire_connections", "Open connections", registry=r)
         self.jobs_waiting = Gauge("scribewire_jobs_waiting", "Jobs in the queue", registry=r)
         self.jobs_running = Gauge("scribewire_jobs_running", "Jobs held by a worker", registry=r)
         self.jobs_ended = Counter("scribewire_jobs_ended_total", "Jobs ended", ["state", "error"], registry=r)

@@ -48,7 +48,11 @@ HOMES = {
     "sqlite3": {"server/storage/sqlite/database.py"},
     "genai_prices": {"estimator/catalog.py"},
     "tiktoken": {"estimator/tokens.py"},
-    "uvicorn": {"server/commands/serve.py", "server/commands/websocket.py"},
+    "uvicorn": {
+        "server/commands/http_protocol.py",
+        "server/commands/serve.py",
+        "server/commands/websocket.py",
+    },
     "prometheus_client": {"server/metrics.py"},
     "python_multipart": {"server/http/bodies.py"},
 }

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """The numbers that replace a plan's in the sandbox, where allowances per day and month are unlimited."""
+    """The numbers that replace a plan's in the sandbox, where the month's allowances are unlimited."""
 
     requests_per_minute: int
     upload_mib: int  # where the plan takes more
@@ -41,6 +41,8 @@ class Keyless:
     requests_per_minute: int
     estimates_per_day: int
     signups_per_day: int
+    refused_keys_per_minute: int
+    free_requests_per_minute: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +50,9 @@ class StreamRules:
     """How many event streams may be open, and how they behave."""
 
     per_job: int  # of a file
-    per_key: int  # of files
+    per_account: int  # of files, in one environment
     per_session: int  # of a live session, by any reader
+    downloads_per_job: int
     keep_alive_s: float
     retry_ms: int
 
@@ -101,7 +104,7 @@ class Limits:
         """The limits of an account of plan *name*. Raises BadLimits for an unknown plan or override.
 
         *overrides* are the account's own numbers, by the names of Plan; None is unlimited. In the sandbox nothing is
-        limited by day or month, and the sandbox's numbers replace the plan's.
+        limited by month, and the sandbox's numbers replace the plan's.
         """
         if name not in self.plans:
             raise BadLimits(f"there is no plan {name!r}, only {', '.join(self.plans)}")
@@ -115,7 +118,6 @@ class Limits:
             active_jobs=self.sandbox.active_jobs,
             live_sessions=self.sandbox.live_sessions,
             retention_hours=self.sandbox.retention_hours,
-            estimates_per_day=None,
             transcriptions_per_month=None,
             audio_hours_per_month=None,
         )
@@ -224,10 +226,15 @@ class RateTable:
         self._sweep_at = self.SMALLEST
 
     def hit(self, subject: str, *, now: int, limit: int) -> WindowUse:
+        """Count a request of *subject* at *now* if it fits."""
         if len(self._windows) >= self._sweep_at:
             self._windows = {subject: window for subject, window in self._windows.items() if not window.idle(now)}
             self._sweep_at = max(self.SMALLEST, 2 * len(self._windows))
         return self._windows.setdefault(subject, SlidingWindow()).hit(now, limit)
+
+    def look(self, subject: str, *, now: int, limit: int) -> WindowUse:
+        """The state of *subject*'s window, without counting a request."""
+        return self._windows.get(subject, SlidingWindow()).look(now, limit)
 
     def __len__(self) -> int:
         return len(self._windows)

@@ -10,6 +10,7 @@ from server.accounts.issuing import issue_key, open_account
 from server.accounts.limits_file import read_limits
 from server.clock import now_ms
 from server.config import Config, ConfigError
+from server.model.errors import TooManyKeys
 from server.model.instants import iso_or_none
 from server.routes.accounts import new_key
 from server.storage.ports import Storage
@@ -61,7 +62,10 @@ async def _create(storage: Storage, given: argparse.Namespace, config: Config) -
     if account_or_none is None:
         raise ConfigError(f"--account must be an existing account, got {given.account!r}")
     issued = issue_key(given.account, environment=given.environment, name=given.name)
-    await storage.accounts.add_key(issued.key)
+    try:
+        await storage.accounts.add_key(issued.key)
+    except TooManyKeys as error:
+        raise ConfigError(f"--account must have fewer than {error.limit} keys that work, got {error.used}") from None
     return new_key(account_or_none, issued)
 
 

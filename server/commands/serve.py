@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +20,13 @@ from pipeline.words import written
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
-from server.app import SERVER, build
+from server.app import SERVER, Service, build
 from server.clock import now_ms
+from server.commands.acceptor import Acceptor, connection_limits, raise_descriptor_limit
+from server.commands.connections import Connections, Place
+from server.commands.http_protocol import PlacedHttp
 from server.commands.models import pull_hint
+from server.commands.stopping import stop_signals
 from server.commands.websocket import PatientWebSocket
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
 from server.engines import ServedEngine, open_engines
@@ -58,6 +61,7 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 
 async def _serve(config: Config, limits: Limits) -> None:
+    rules = connection_limits(config, raise_descriptor_limit())
     storage = open_storage(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
     listening = listen(config)
     address = _address(config, listening)
@@ -81,7 +85,9 @@ async def _serve(config: Config, limits: Limits) -> None:
             await _tell_operator(storage, config)
             await _take_over(storage)
             async with service.running():
-                await _answer(service, listening, _ready_lines(address, engines["production"].offer, heard))
+                connections = Connections(rules, trusted_proxies=config.trusted_proxies, metrics=service.domain.metrics)
+                ready = _ready_lines(address, engines["production"].offer, heard)
+                await _answer(service, HttpServer(service.app, listening, connections, ready=ready))
     finally:
         listening.close()
         await storage.close()
@@ -112,9 +118,8 @@ def open_estimator(config: Config) -> Estimator:
     return estimator
 
 
-async def _answer(service: Any, listening: socket.socket, ready: Sequence[str]) -> None:
+async def _answer(service: Service, server: "HttpServer") -> None:
     """Serve HTTP until a signal comes."""
-    server = _Uvicorn(transport(service.app), ready)
     loop, leaving = asyncio.get_running_loop(), asyncio.Event()
 
     def stop() -> None:
@@ -127,9 +132,8 @@ async def _answer(service: Any, listening: socket.socket, ready: Sequence[str]) 
     def exit_now() -> None:
         server.should_exit = True
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    await server.serve(sockets=[listening])
+    with stop_signals(stop):
+        await server.serve()
 
 
 def transport(app: ASGIApp) -> uvicorn.Config:
@@ -143,6 +147,7 @@ def transport(app: ASGIApp) -> uvicorn.Config:
         lifespan="off",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACE_S,
+        http=PlacedHttp,
         ws=PatientWebSocket,
         ws_max_size=CUT_OFF_BYTES,
         ws_ping_interval=20,
@@ -151,21 +156,40 @@ def transport(app: ASGIApp) -> uvicorn.Config:
     )
 
 
-class _Uvicorn(uvicorn.Server):
-    """uvicorn without its own signal handlers: streams and held requests are told before connections are closed."""
+class HttpServer(uvicorn.Server):
+    """uvicorn with our own acceptor, and without its signal handlers: streams are told before they are closed."""
 
-    def __init__(self, config: uvicorn.Config, ready: Sequence[str]) -> None:
-        super().__init__(config)
+    def __init__(
+        self,
+        app: ASGIApp,
+        listening: socket.socket,
+        connections: Connections,
+        *,
+        ready: Sequence[str] = (),
+    ) -> None:
+        """*ready* are log lines for when the port answers."""
+        super().__init__(transport(app))
+        self._listening = listening
+        self.connections = connections
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup(sockets or [])  # nothing for asyncio to accept
+        self._acceptor = Acceptor(self._listening, self.connections, self._protocol)
+        self._acceptor.start()
         for line in self._ready:
             log.info(line)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._acceptor.close()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    def _protocol(self, place: Place) -> asyncio.Protocol:
+        return PlacedHttp(place, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
 
 def listen(config: Config) -> socket.socket:

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,6 +10,7 @@ from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
 from server.app import build_workers, open_egress
 from server.clock import now_ms
+from server.commands.stopping import stop_signals
 from server.config import PREFIX, Config, ConfigError
 from server.engines import open_engines
 from server.jobs.probing import Prober
@@ -50,10 +50,9 @@ async def _work(config: Config, limits: Limits) -> None:
                 prober=Prober(isolation, storage.blobs),
                 metrics=Metrics(),
             )
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, workers.stop)
-            log.info("working", extra={"data_dir": str(config.data_dir)})
-            await workers.run()
+            with stop_signals(workers.stop):
+                log.info("working", extra={"data_dir": str(config.data_dir)})
+                await workers.run()
     finally:
         await egress.close()
         await storage.close()

@@ -15,8 +15,8 @@ BY_METHOD: Mapping[str, tuple[str, ...]] = {"POST": ("invalid_idempotency_key",)
 BY_AUTH: Mapping[Auth, tuple[str, ...]] = {
     Auth.KEY: ("missing_credentials", "invalid_key", "environment_mismatch", "rate_limited"),
     Auth.OPEN: ("rate_limited",),
-    Auth.OWN: (),
-    Auth.FREE: (),
+    Auth.OWN: ("rate_limited",),
+    Auth.FREE: ("rate_limited",),
 }
 TAGS = {
     "transcription": "Audio in, words out",

@@ -35,7 +35,7 @@ class Auth(StrEnum):
     KEY = "key"  # a valid API key of this environment
     OPEN = "open"  # anyone, counted by address
     OWN = "own"  # the handler decides: signed links, stream tokens
-    FREE = "free"  # anyone, uncounted: health, documentation
+    FREE = "free"  # anyone, counted by address and only against floods: health, documentation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from server.model.errors import (
     RateLimited,
     Refused,
     RequestError,
+    TooManyKeys,
     WrongScope,
 )
 from server.model.instants import iso
@@ -124,6 +125,15 @@ def _concurrency(error: ConcurrencyLimited) -> Problem:
     )
 
 
+def _keys(error: TooManyKeys) -> Problem:
+    return Problem(
+        error.code,
+        f"{error.used} of {error.limit} working keys; revoke one first",
+        headers={"x-should-retry": "false"},
+        members=_counted(error),
+    )
+
+
 def _counted(error: LimitReached) -> dict[str, object]:
     return {"limit": error.limit, "used": error.used, "window": error.name, "violated-policies": [error.name]}
 
@@ -147,6 +157,7 @@ _TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Problem | None]] = {
     QuotaExceeded: _quota,
     RateLimited: _rate,
     ConcurrencyLimited: _concurrency,
+    TooManyKeys: _keys,
     WrongScope: _wrong_scope,
     RequestError: _request_error,
     AudioTooLong: _too_long,

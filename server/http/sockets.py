@@ -18,6 +18,7 @@ from server.metrics import Metrics
 
 NORMAL = 1000
 GOING_AWAY = 1001
+ABNORMAL = 1006  # never sent: the connection ended without a close frame
 TOO_BIG = 1009
 MAX_REASON_BYTES = 123  # the room in a close frame; a longer reason never reaches the peer
 CLOSING_S = 10.0  # how long a peer may take to read the last message
@@ -88,7 +89,9 @@ class Socket:
             await self.websocket.accept()
 
     async def send(self, body: bytes) -> None:
-        """Send JSON text. Raises WebSocketDisconnect."""
+        """Send JSON text. Raises WebSocketDisconnect, also when another task has found out that the peer left."""
+        if self._gone:
+            raise WebSocketDisconnect(ABNORMAL)
         await self.websocket.send({"type": "websocket.send", "text": body.decode()})
 
     async def close(self, code: int, reason: str = "") -> None:

@@ -14,6 +14,7 @@ from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.session import Session
+from server.clock import now_ms
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
@@ -40,6 +41,8 @@ class LiveRules:
     renew_s: float = 5.0
     look_s: float = 1.0  # how often to check for a cancel and for a missing writer
     idle_s: float = 30.0  # without audio and keep_alive for this long, the session ends
+    audioless_s: float = 600.0  # without audio for this long, the session ends, whatever else the writer sends
+    margin_s: float = 3600.0  # a session ends so long after its start, and the plan's longest audio besides
     writerless_s: float = 60.0  # without a writer for this long, the session ends
     seat_s: float = 1.0  # how long a new writer waits for the one before it to leave
     takeover_s: float = 10.0  # a writer silent for this long may be a dead connection, and the next one takes its place
@@ -92,7 +95,8 @@ class LiveSession:
         self._seat: Seat | None = None
         self._vacant = asyncio.Event()
         self._taking = False
-        self._sign_of_life = time.monotonic()
+        self._sign_of_life = self._audio_at = time.monotonic()
+        self._max_s = plan.audio_s_per_file + rules.margin_s
         self._renew_at = time.monotonic() + rules.renew_s
         self._intake: Intake = (
             ContainerIntake(isolation, self._take_in)
@@ -140,6 +144,8 @@ class LiveSession:
         finally:
             self._taking = False
             self.keep_alive()
+            if data:
+                self._audio_at = self._sign_of_life
         if self._intake.received_bytes > self._plan.upload_bytes:
             self.end(Refused("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
         return not self.ending
@@ -338,7 +344,7 @@ class LiveSession:
             self._held.check()
             if self._tape is not None:
                 await self._tape.flush()
-            self._end_if_forgotten()
+            self._end_if_due()
             await self._pause()
 
     def _close(self) -> Verdict | None:
@@ -359,10 +365,15 @@ class LiveSession:
             return Verdict.LEASE_LOST
         return None if job.cancel_requested_at is None else Verdict.CANCELED
 
-    def _end_if_forgotten(self) -> None:
-        if self._patience_s > 0:
+    def _end_if_due(self) -> None:
+        """End a session that is older than it may be, or that its writer has forgotten."""
+        if now_ms() >= self.job.created_at + self._max_s * 1000:
+            self.end(Refused("audio_too_long", f"a session of this plan may last {self._max_s:g} s"))
+        elif not self._taking and time.monotonic() - self._audio_at >= self.rules.audioless_s:
+            self.end(Refused("ingest_idle", f"no audio came for {self.rules.audioless_s:g} s"))
+        elif self._patience_s > 0:
             return
-        if self._seat is None:
+        elif self._seat is None:
             self.end(Refused("ingest_idle", f"no writer came back within {self.rules.writerless_s:g} s"))
         else:
             self.end(Refused("ingest_idle", f"neither audio nor keep_alive came for {self.rules.idle_s:g} s"))

@@ -15,6 +15,12 @@ MAX_URL_CHARS = 2048
 MAX_PROMPT_CHARS = 1000
 MAX_METADATA_KEYS = 16
 MAX_METADATA_CHARS = 512
+MAX_KEYS = 20
+"""Keys of one account that work at the same time, those of an overlap included."""
+
+MAX_ENDED_KEYS = 80
+"""Revoked and expired keys of one account that are still listed; older ones are forgotten."""
+
 ENCODINGS = (*SAMPLE_BYTES, CONTAINER)
 TELEPHONE_ENCODINGS = ("mulaw", "alaw")
 TELEPHONE_RATE = 8_000

@@ -82,6 +82,12 @@ class ConcurrencyLimited(LimitReached):
     retry_after_s = 5
 
 
+class TooManyKeys(LimitReached):
+    """The account has as many working keys as it may have. Revoke one."""
+
+    code = "quota_exceeded"
+
+
 class QueueFull(RequestError):
     """The server has as many waiting jobs as it accepts. Try again later."""
 

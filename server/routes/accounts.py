@@ -24,6 +24,7 @@ from server.model.errors import QuotaExceeded
 from server.model.instants import iso, iso_or_none
 from server.routes.asking import JSON_CODES, own_job
 from server.routes.door import Door, bearer
+from server.routes.estimates import estimates_of
 from server.storage.ports import Storage
 
 MAX_BODY = 10_000
@@ -65,11 +66,19 @@ class Accounts:
                 auth=Auth.OPEN,
                 **json_body,
                 summary="Get an API key",
-                description="Free and without a payment card. With a key, the new one joins the same account.",
+                description="Free and without a payment card. With a key, the new one joins the same account, which "
+                "may have 20 that work. A sandbox key makes sandbox keys.",
                 bodies={JSON: ref("KeyRequest")},
                 body_examples={JSON: {"name": "laptop"}},
                 answers={201: Answer(description="The key, shown this once", schema=ref("NewKey"))},
-                codes=(*JSON_CODES, "signup_closed", "quota_exceeded", "invalid_key", "environment_mismatch"),
+                codes=(
+                    *JSON_CODES,
+                    "signup_closed",
+                    "origin_not_allowed",
+                    "quota_exceeded",
+                    "invalid_key",
+                    "environment_mismatch",
+                ),
             ),
             Operation(
                 method="GET",
@@ -103,7 +112,7 @@ class Accounts:
                 bodies={JSON: ref("RotateRequest")},
                 body_examples={JSON: {"overlap_seconds": 3600}},
                 answers={201: Answer(description="The new key, shown this once", schema=ref("NewKey"))},
-                codes=(*JSON_CODES, "key_not_found"),
+                codes=(*JSON_CODES, "key_not_found", "quota_exceeded"),
             ),
             Operation(
                 method="GET",
@@ -166,6 +175,8 @@ class Accounts:
         name, environment = _key_request(body, default=caller.environment)
         if owner is not None:
             account = owner.require_account()[0]
+            if owner.environment == "sandbox" != environment:
+                raise Problem("environment_mismatch", "a sandbox key makes sandbox keys only")
             issued = issue_key(account.id, environment=environment, name=name)
             await self.storage.accounts.add_key(issued.key)
             return json_response(new_key(account, issued), 201)
@@ -193,27 +204,37 @@ class Accounts:
             raise QuotaExceeded("signups", limit=limit, used=count.used, resets_at=count.resets_at)
 
     async def list_keys(self, _request: Request, caller: Caller) -> Response:
-        keys = await self.storage.accounts.keys(caller.account_id)
-        return json_response({"object": "list", "data": [_shown_key(key) for key in keys]})
+        return json_response({"object": "list", "data": [_shown_key(key) for key in await self._keys(caller)]})
 
     async def revoke_key(self, request: Request, caller: Caller) -> Response:
-        if not await self.storage.accounts.revoke(caller.account_id, request.path_params["key_id"], at=now_ms()):
+        key = await self._key(request, caller)
+        if not await self.storage.accounts.revoke(key.account, key.id, at=now_ms()):
             raise _no_such_key()
         return Response(status_code=204)
 
     async def rotate_key(self, request: Request, caller: Caller) -> Response:
         overlap_s = _overlap_s(json_object(await body_of(request, most=MAX_BODY)), default=0)
         account = caller.require_account()[0]
-        key_id = request.path_params["key_id"]
-        old = next((key for key in await self.storage.accounts.keys(account.id) if key.id == key_id), None)
-        if old is None:
-            raise _no_such_key()
+        old = await self._key(request, caller)
         issued = issue_key(account.id, environment=old.environment, name=old.name)
         if not await self.storage.accounts.rotate(
-            account.id, key_id, new=issued.key, old_expires_at=now_ms() + overlap_s * 1000
+            account.id, old.id, new=issued.key, old_expires_at=now_ms() + overlap_s * 1000
         ):
             raise _no_such_key()
         return json_response(new_key(account, issued), 201)
+
+    async def _keys(self, caller: Caller) -> list[ApiKey]:
+        """The account's keys that *caller* may see and end: from the sandbox, those of the sandbox."""
+        keys = await self.storage.accounts.keys(caller.account_id)
+        return [key for key in keys if caller.environment in ("production", key.environment)]
+
+    async def _key(self, request: Request, caller: Caller) -> ApiKey:
+        """The key that the path names. Raises Problem key_not_found."""
+        key_id = request.path_params["key_id"]
+        for key in await self._keys(caller):
+            if key.id == key_id:
+                return key
+        raise _no_such_key()
 
     # --- usage and tokens ----------------------------------------------------------------------------------------
 
@@ -227,9 +248,8 @@ class Accounts:
             ("estimates", day, plan.estimates_per_day),
         ]
         windows = [(name, window.name) for name, window, _ in rows]
-        used = (
-            await self.storage.counters.used(account.id, windows) if caller.environment == "production" else [0, 0, 0]
-        )
+        # In the sandbox, estimates alone are counted.
+        used = await self.storage.counters.used(estimates_of(account.id, caller.environment), windows)
         shown = [_usage(*row, count) for row, count in zip(rows, used, strict=True)]
         limits = {number.name: getattr(plan, number.name) for number in fields(plan) if number.name != "weight"}
         return json_response({"plan": account.plan, "limits": limits, "usage": shown})
@@ -250,6 +270,8 @@ class Accounts:
         )
 
     async def rotate_webhook_secret(self, request: Request, caller: Caller) -> Response:
+        if caller.environment == "sandbox":
+            raise Problem("environment_mismatch", "the secret signs production's webhooks too: use a production key")
         overlap_s = _overlap_s(json_object(await body_of(request, most=MAX_BODY)), default=WEBHOOK_OVERLAP_S)
         account, fresh = caller.require_account()[0], issue_webhook_secret()
         expires_at = fresh.created_at + overlap_s * 1000

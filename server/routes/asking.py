@@ -55,8 +55,8 @@ def no_such_job() -> Refused:
     return Refused("job_not_found", "there is no such job")
 
 
-async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs: JobStore) -> tuple[Job, str]:
-    """The job of the path and a name for the caller: its owner by key, or a holder of a token of *scope* for this job.
+async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs: JobStore) -> Job:
+    """The job of the path, for its owner by key or for a holder of a token of *scope* for this job.
 
     Raises Refused and what Door.check_token() raises.
     """
@@ -64,17 +64,17 @@ async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs
     token = connection.query_params.get("token")
     if token is None:
         caller = await door.identify(connection)
-        return await own_job(jobs, caller, job_id), caller.key_id
+        return await own_job(jobs, caller, job_id)
     door.check_token(token, job_id=job_id, scope=scope)
     job = await jobs.get(job_id)
     if job is None or job.environment != connection.state.environment:
         raise no_such_job()
-    return job, f"token of {job.account}"
+    return job
 
 
 async def live_job(connection: HTTPConnection, *, door: Door, jobs: JobStore) -> Job:
     """The job of the path, if it is a live session that the caller may write to. Raises Refused."""
-    job, _ = await admitted(connection, Scope.INGEST, door=door, jobs=jobs)
+    job = await admitted(connection, Scope.INGEST, door=door, jobs=jobs)
     if job.order.live is None:
         raise Refused("not_found", "this job is no live session")
     return job

@@ -6,46 +6,63 @@ of it is checked on the headers, before a byte of the body is read.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
 from server.accounts.addresses import Network, address_key, client_address
-from server.accounts.keys import digest, environment_of
+from server.accounts.keys import MalformedKey, digest, environment_of
 from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
 from server.accounts.signed import Scope, check_token
 from server.clock import now_ms
+from server.config import LOOPBACK
 from server.http.caller import Caller
 from server.http.headers import idempotency_key, limit_headers
 from server.http.operation import Auth, Operation
 from server.http.problems import Problem
 from server.logs import log
-from server.model.accounts import ApiKey, Plan, SigningKeys, WindowUse
+from server.model.accounts import Account, ApiKey, Plan, SigningKeys, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RateLimited, StorageBusy
 from server.storage.ports import AccountStore, Counter
 
+MAX_FAMILIAR = 10_000  # keys that were good lately; beyond it all are forgotten and become familiar again
 MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are counted by the month
 FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
 
 
 @dataclass(slots=True, kw_only=True)
 class Door:
-    """Checks requests and finds their caller. It counts requests per minute in memory."""
+    """Checks requests and finds their caller. It counts in memory: requests and refused keys, per minute.
+
+    A flood of wrong keys is refused before the database is read. Keys that were good lately are still looked up then,
+    because their owners may share the address with the flood.
+    """
 
     accounts: AccountStore
     counters: Counter
     limits: Limits
     keys: SigningKeys
     trusted_proxies: Sequence[Network]
-    _rates: RateTable = field(init=False, default_factory=RateTable)
+    origins: Sequence[str]  # whose pages may do what needs no key, and open WebSockets; "*": any
+    _rates: RateTable = field(init=False, default_factory=RateTable)  # by account and environment, or by address
+    _free: RateTable = field(init=False, default_factory=RateTable)  # requests of Auth.FREE, by address
+    _refused: RateTable = field(init=False, default_factory=RateTable)  # keys, by address
+    _familiar: set[bytes] = field(init=False, default_factory=set)  # hashes of keys that were good lately
 
     async def admit(self, request: Request, operation: Operation) -> Caller:
         """The caller, after every check that needs no body. Raises RequestError."""
         if operation.auth is Auth.KEY:
             caller = self._count_request(request, await self.identify(request))
         elif operation.auth is Auth.OPEN:
+            if operation.method == "POST" and bearer(request.headers) is None:
+                self.check_page(request)
             caller = self._count_request(request, self._anonymous(request))
         else:
             caller = self._anonymous(request)
+            if operation.auth is Auth.FREE:
+                limit = self.limits.keyless.free_requests_per_minute
+                _check_rate(self._free.hit(caller.address, now=now_ms(), limit=limit))
         _check_body(request, operation, caller.plan)
         if operation.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
             idempotency_key(key)  # refused at once, also where repeating a request changes nothing
@@ -56,11 +73,8 @@ class Door:
         secret = bearer(request.headers)
         if secret is None:
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
-        environment_of(secret)
-        found = await self.accounts.by_hash(digest(secret))
-        if found is None or not _alive(found[0], now_ms()):
-            raise Problem("invalid_key", "this API key is unknown, revoked or expired")
-        key, account = found
+        address = self._address(request)
+        key, account = await self._look_up(secret, address)
         environment = request.state.environment
         request.state.account = account.id
         if key.environment != environment:
@@ -69,7 +83,46 @@ class Door:
             )
         await self._touch(key)
         plan = self.limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
-        return Caller(environment, self._address(request), account, key, plan)
+        return Caller(environment, address, account, key, plan)
+
+    async def _look_up(self, secret: str, address: str) -> tuple[ApiKey, Account]:
+        """The working key and its account. Raises MalformedKey, Problem invalid_key.
+
+        Raises RateLimited for an address that sent too many wrong keys lately.
+        """
+        hashed, limit = digest(secret), self.limits.keyless.refused_keys_per_minute
+        if hashed not in self._familiar:
+            _check_rate(self._refused.look(address, now=now_ms(), limit=limit))
+        try:
+            found = await self._working(secret, hashed)
+        except (MalformedKey, Problem):
+            self._familiar.discard(hashed)
+            self._refused.hit(address, now=now_ms(), limit=limit)
+            raise
+        if len(self._familiar) >= MAX_FAMILIAR:
+            self._familiar.clear()
+        self._familiar.add(hashed)
+        return found
+
+    async def _working(self, secret: str, hashed: bytes) -> tuple[ApiKey, Account]:
+        environment_of(secret)
+        found = await self.accounts.by_hash(hashed)
+        if found is None or not _alive(found[0], now_ms()):
+            raise Problem("invalid_key", "this API key is unknown, revoked or expired")
+        return found
+
+    def check_page(self, connection: HTTPConnection) -> None:
+        """Refuse web pages that may not use this server. Raises Problem origin_not_allowed.
+
+        Browsers send some requests, and open WebSockets, for pages of any origin without asking, and tell the origin in
+        a header. Our own pages come from the host that they connect to. Its name must be one that nobody else can give
+        to this machine: a number, "localhost", or what the operator has named.
+        """
+        origin = connection.headers.get("origin")
+        if origin is None or "*" in self.origins or origin in self.origins:
+            return
+        if not _is_own(origin, connection.headers.get("host")):
+            raise Problem("origin_not_allowed", "pages of this origin may not use this server")
 
     def check_token(self, token: str, *, job_id: str, scope: Scope) -> None:
         """Return if *token* is valid for this job and scope. Raises RequestError if not."""
@@ -92,13 +145,13 @@ class Door:
     def _count_request(self, request: Request, caller: Caller) -> Caller:
         now = now_ms()
         if caller.key is not None and caller.plan is not None:
-            subject, limit = caller.key.id, caller.plan.requests_per_minute
+            subject = f"{caller.key.account} in {caller.environment}"
+            limit = caller.plan.requests_per_minute
         else:
             subject, limit = caller.address, self.limits.keyless.requests_per_minute
         window = self._rates.hit(subject, now=now, limit=limit)
         request.state.limit_headers = limit_headers([window], now=now)
-        if not window.allowed:
-            raise RateLimited(window.name, limit=window.limit, used=window.used, resets_at=window.resets_at)
+        _check_rate(window)
         return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, window)
 
     def _anonymous(self, request: HTTPConnection) -> Caller:
@@ -115,6 +168,29 @@ class Door:
         except (DiskFull, StorageBusy) as error:
             # The request itself may not need to write, so let it go on.
             log.warning("last use of a key not written: %s", error)
+
+
+def origin_of(url: str) -> str:
+    """The origin that browsers tell for pages below *url*."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _is_own(origin: str, host: str | None) -> bool:
+    """Whether *origin* is that of the *host* asked, and the host has no name that a stranger may have given to it."""
+    try:
+        page = urlsplit(origin)
+        if page.hostname not in LOOPBACK:
+            ip_address(page.hostname or "")
+    except ValueError:
+        return False
+    return page.netloc == host
+
+
+def _check_rate(window: WindowUse) -> None:
+    """Raises RateLimited if the request does not fit into *window*."""
+    if not window.allowed:
+        raise RateLimited(window.name, limit=window.limit, used=window.used, resets_at=window.resets_at)
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:

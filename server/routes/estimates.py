@@ -1,11 +1,12 @@
 """The routes of /v1/estimate: what a prompt will cost. They use no audio, and of the store mostly the counters.
 
 Counting tokens takes time, and one of the routes is open to everybody. It runs on one thread of its own, so that a
-flood of estimates delays nothing else, and too many waiting estimates are refused.
+flood of estimates delays nothing else. Too many waiting estimates are refused, of one account or address first.
 """
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -31,11 +32,15 @@ from server.model.errors import FieldError, QuotaExceeded
 from server.model.instants import iso
 from server.model.jobs import State
 from server.routes.asking import JOB_ID, own_job
-from server.storage.ports import Counter, JobStore
+from server.storage.ports import Counter as CounterStore
+from server.storage.ports import JobStore
 
 MAX_BODY = 2_000_000
 MAX_FREE_BODY = 256_000
 MAX_WAITING = 32
+MAX_WAITING_OF_ACCOUNT = 2
+MAX_WAITING_OF_ADDRESS = 1
+MAX_WAITING_FOR_CATALOGUE = 8  # of everybody together
 ESTIMATE_CODES = (
     "invalid_json",
     "invalid_parameter",
@@ -46,7 +51,17 @@ ESTIMATE_CODES = (
     "unsupported_encoding",
     "quota_exceeded",
     "queue_full",
+    "concurrency_limited",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """Whom an estimate is counted for, how many a day are allowed, and how many at the same time."""
+
+    subject: str
+    per_day: int | None
+    at_once: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,11 +70,11 @@ class Estimates:
 
     estimator: Estimator
     thread: ThreadPoolExecutor  # of one worker
-    counters: Counter
+    counters: CounterStore
     jobs: JobStore
     limits: Limits
     keys: SigningKeys
-    _waiting: int = field(init=False, default_factory=int)
+    _waiting: Counter[str] = field(init=False, default_factory=Counter)  # estimates at work, by whom they are for
 
     def operations(self) -> list[Operation]:
         body: dict[str, Any] = {
@@ -81,7 +96,7 @@ class Estimates:
                 max_body=MAX_FREE_BODY,
                 summary="Price a prompt without a key",
                 description="Counted by address and day. An Authorization header is ignored.",
-                **body,
+                **{**body, "codes": (*ESTIMATE_CODES, "origin_not_allowed")},
             ),
             Operation(
                 method="POST",
@@ -139,11 +154,13 @@ class Estimates:
         asked = _parse(await body_of(request, most=MAX_FREE_BODY))
         day = day_of(now_ms())
         subject = counted_as(self.keys.secrets[self.keys.current], caller.address, day=day.name)
-        return await self._answer(asked, subject, self.limits.keyless.estimates_per_day)
+        asker = _Asker(subject, self.limits.keyless.estimates_per_day, MAX_WAITING_OF_ADDRESS)
+        return await self._answer(asked, asker)
 
     async def keyed(self, request: Request, caller: Caller) -> Response:
-        asked = _parse(await body_of(request, most=MAX_BODY))
-        return await self._answer(asked, *_account(caller))
+        most = MAX_BODY if caller.environment == "production" else MAX_FREE_BODY
+        asked = _parse(await body_of(request, most=most))
+        return await self._answer(asked, _account(caller))
 
     async def of_job(self, request: Request, caller: Caller) -> Response:
         job = await own_job(self.jobs, caller, request.path_params["job_id"])
@@ -152,49 +169,69 @@ class Estimates:
         query = {name: value for name, value in request.query_params.items() if name != "prompt"}
         with _refusals():
             asked = parse_query(query, job.text or "")
-        return await self._answer(asked, *_account(caller))
+        return await self._answer(asked, _account(caller))
 
     async def models(self, _request: Request, _caller: Caller) -> Response:
-        return json_response(await self._on_thread(lambda: self.estimator.models(now=datetime.now(UTC))))
+        with self._place(_Asker("the catalogue", None, MAX_WAITING_FOR_CATALOGUE)):
+            return json_response(await self._on_thread(lambda: self.estimator.models(now=datetime.now(UTC))))
 
-    async def _answer(self, asked: EstimateRequest, subject: str, limit: int | None) -> Response:
+    async def _answer(self, asked: EstimateRequest, asker: _Asker) -> Response:
         now = datetime.now(UTC)
         name = estimate_id(now, secrets.token_bytes(10))
-        async with self._count(subject, limit) as count:
-            with _refusals():
+        with self._place(asker), _refusals():
+            async with self._count(asker) as count:
                 answer = await self._on_thread(lambda: self.estimator.estimate(asked, now=now, estimate_id=name))
         remaining = None if count.limit is None else max(0, count.limit - count.used)
         return json_response({**answer, "usage": {"remaining": remaining, "resets_at": iso(count.resets_at)}})
 
     @asynccontextmanager
-    async def _count(self, subject: str, limit: int | None) -> AsyncIterator[Count]:
-        """Take one estimate from *subject*'s day. It is given back if the block raises."""
+    async def _count(self, asker: _Asker) -> AsyncIterator[Count]:
+        """Take one estimate from *asker*'s day. It is given back if the block raises."""
         day = day_of(now_ms())
-        quota = Quota(name="estimates", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
-        count = await self.counters.take(subject, quota)
+        quota = Quota(name="estimates", window=day.name, limit=asker.per_day, amount=1, resets_at=day.resets_at)
+        count = await self.counters.take(asker.subject, quota)
         if not count.allowed:
             raise QuotaExceeded("estimates", limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
         try:
             yield count
         except BaseException:
-            await self.counters.give_back(subject, quota)
+            await self.counters.give_back(asker.subject, quota)
             raise
 
-    async def _on_thread(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        if self._waiting >= MAX_WAITING:
-            raise Problem("queue_full", "too many estimates at once", headers={"Retry-After": "2"})
-        self._waiting += 1
+    @contextmanager
+    def _place(self, asker: _Asker) -> Iterator[None]:
+        """A place among the waiting estimates while the block lasts. Raises Problem concurrency_limited, queue_full."""
+        used, soon = self._waiting[asker.subject], {"Retry-After": "2"}
+        if used >= asker.at_once:
+            numbers = {"limit": asker.at_once, "used": used, "window": "estimates at once"}
+            raise Problem(
+                "concurrency_limited",
+                f"{used} of {asker.at_once} estimates are at work; wait for one to end",
+                headers=soon,
+                members={**numbers, "violated-policies": ["estimates at once"]},
+            )
+        if self._waiting.total() >= MAX_WAITING:
+            raise Problem("queue_full", "too many estimates at once", headers=soon)
+        self._waiting[asker.subject] += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.thread, work)
+            yield
         finally:
-            self._waiting -= 1
+            self._waiting[asker.subject] -= 1
+            self._waiting += Counter()  # removes the zero counts
+
+    async def _on_thread(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        return await asyncio.get_running_loop().run_in_executor(self.thread, work)
 
 
-def _account(caller: Caller) -> tuple[str, int | None]:
-    """Whom an estimate is counted for, and how many a day are allowed. The sandbox is counted separately."""
+def _account(caller: Caller) -> _Asker:
+    """The caller's account. The sandbox is counted separately."""
     account, _, plan = caller.require_account()
-    subject = account.id if caller.environment == "production" else f"{account.id} in the sandbox"
-    return subject, plan.estimates_per_day
+    return _Asker(estimates_of(account.id, caller.environment), plan.estimates_per_day, MAX_WAITING_OF_ACCOUNT)
+
+
+def estimates_of(account_id: str, environment: str) -> str:
+    """The name that an account's estimates are counted under."""
+    return account_id if environment == "production" else f"{account_id} in the sandbox"
 
 
 def _parse(body: bytes) -> EstimateRequest:

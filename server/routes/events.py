@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -40,21 +40,32 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 @dataclass(slots=True)
 class Seats:
-    """Counts open streams. A file has few readers; a live session may have many."""
+    """Counts open streams and downloads. A file has few readers; a live session may have many."""
 
     rules: StreamRules
-    _open: Counter[str] = field(default_factory=Counter)  # by job and, for files, by caller
+    _open: Counter[str] = field(default_factory=Counter)  # by job, by account, by the downloads of a job
+
+    def reading(self, job: Job) -> AbstractContextManager[None]:
+        """A seat for one reader of *job*'s events while the block lasts. Raises Problem too_many_connections."""
+        rules = self.rules
+        if job.order.live is not None:
+            return self._taken({job.id: rules.per_session}, f"{rules.per_session} streams of a live session")
+        return self._taken(
+            {job.id: rules.per_job, f"{job.account} in {job.environment}": rules.per_account},
+            f"{rules.per_job} streams of a file and {rules.per_account} of an account",
+        )
+
+    def downloading(self, job: Job) -> AbstractContextManager[None]:
+        """A seat for one download of *job*'s outputs. Raises Problem too_many_connections."""
+        most = self.rules.downloads_per_job
+        return self._taken({f"downloads of {job.id}": most}, f"{most} downloads of a job")
 
     @contextmanager
-    def taken(self, job: Job, caller: str) -> Iterator[None]:
-        """A seat while the block lasts. Raises Problem too_many_connections."""
-        rules = self.rules
-        most = {job.id: rules.per_job, caller: rules.per_key} if job.order.live is None else {job.id: rules.per_session}
+    def _taken(self, most: Mapping[str, int], said: str) -> Iterator[None]:
         if any(self._open[name] >= bound for name, bound in most.items()):
             raise Problem(
                 "too_many_connections",
-                f"at most {rules.per_job} streams per file, {rules.per_key} per key and {rules.per_session} per live "
-                "session may be open",
+                f"at most {said} may be open",
                 headers={"Retry-After": "5"},
                 members={"violated-policies": ["streams"]},
             )
@@ -66,11 +77,13 @@ class Seats:
             self._open += Counter()  # removes the zero counts
 
 
-class _Seated(StreamingResponse):
+class Seated(StreamingResponse):
     """A stream that holds a seat until it ends. The seat was taken before the answer began."""
 
-    def __init__(self, lines: AsyncIterator[bytes], seat: ExitStack, *, headers: Mapping[str, str]) -> None:
-        super().__init__(lines, headers=headers)
+    def __init__(
+        self, lines: AsyncIterator[bytes], seat: ExitStack, *, status: int = 200, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(lines, status, headers)
         self._seat = seat
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -136,7 +149,7 @@ class EventStreams:
         ]
 
     async def stream(self, request: Request, _caller: Caller) -> Response:
-        job, caller = await admitted(request, Scope.EVENTS, door=self.door, jobs=self.jobs)
+        job = await admitted(request, Scope.EVENTS, door=self.door, jobs=self.jobs)
         if not _accepted(",".join(request.headers.getlist("accept")) or "*/*"):
             raise Problem("not_acceptable", f"this resource is {MEDIA_TYPE}")
         after = last_event_id(request.headers.get("last-event-id"), request.query_params.get("last_event_id"))
@@ -147,10 +160,10 @@ class EventStreams:
             return Response(status_code=204)
         headers = {**HEADERS, "Content-Type": f"{MEDIA_TYPE}; charset=utf-8"}
         with ExitStack() as seat:
-            seat.enter_context(self.seats.taken(job, caller))
+            seat.enter_context(self.seats.reading(job))
             if request.method == "HEAD":
                 return Response(headers=headers)
-            return _Seated(self._lines(job.id, after), seat.pop_all(), headers=headers)
+            return Seated(self._lines(job.id, after), seat.pop_all(), headers=headers)
 
     async def _lines(self, job_id: str, after: int) -> AsyncIterator[bytes]:
         view = self.following.follow(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s)

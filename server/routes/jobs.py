@@ -1,11 +1,12 @@
 """The routes of /v1/jobs: look at jobs, wait for them, list, cancel, delete and download them."""
 
 import hashlib
+from contextlib import ExitStack
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.ingest import recording
@@ -40,6 +41,7 @@ from server.routes.asking import (
     query_switch,
 )
 from server.routes.door import Door
+from server.routes.events import Seated, Seats
 from server.storage.ports import BlobStore, JobStore
 
 
@@ -66,6 +68,7 @@ class Jobs:
     blobs: BlobStore
     records: Records
     links: Links
+    seats: Seats
     wait_max_s: int
 
     def operations(self) -> list[Operation]:
@@ -172,6 +175,7 @@ class Jobs:
                     "missing_credentials",
                     "invalid_key",
                     "environment_mismatch",
+                    "too_many_connections",
                 ),
             ),
         ]
@@ -240,9 +244,12 @@ class Jobs:
             raise Problem("output_not_found", f"there is no {name} of this job")
         if artifact is None:
             raise Problem("job_not_completed", f"the job is {job.state}")
-        return self._file(request, job, artifact)
+        with ExitStack() as seat:
+            seat.enter_context(self.seats.downloading(job))
+            return self._file(request, job, artifact, seat)
 
-    def _file(self, request: Request, job: Job, artifact: Artifact) -> Response:
+    def _file(self, request: Request, job: Job, artifact: Artifact, seat: ExitStack) -> Response:
+        """The answer to a download. If it has a body, it takes *seat* over and holds it to its end."""
         kind = DOWNLOADS[artifact.kind]
         headers = {
             "ETag": f'"{artifact.sha256}"',
@@ -263,7 +270,7 @@ class Jobs:
         status = 206 if part else 200
         if request.method == "HEAD":
             return Response(status_code=status, headers=headers)
-        return StreamingResponse(self.blobs.read(artifact.blob, start, stop), status, headers)
+        return Seated(self.blobs.read(artifact.blob, start, stop), seat.pop_all(), status=status, headers=headers)
 
     def _part(self, request: Request, artifact: Artifact, etag: str) -> ByteRange | None:
         asked = request.headers.get("range")

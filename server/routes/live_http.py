@@ -41,7 +41,6 @@ from server.waiting import racing
 
 MAX_BODY = 64 * 1024
 PIECE_BYTES = 256 * 1024  # of an HTTP body, taken at once
-TOKEN_MARGIN_S = 3600  # a session's link for its audio is valid for this much longer than the longest session
 AUDIO_TYPES = (
     "application/octet-stream",
     "audio/webm",
@@ -187,7 +186,7 @@ class LiveRequests:
             )
             submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said))
         job = submitted.job
-        expires_s = now_ms() // 1000 + plan.audio_s_per_file + TOKEN_MARGIN_S
+        expires_s = round(now_ms() / 1000 + plan.audio_s_per_file + self.desk.rules.margin_s)
         shown = await self.records.full(job)
         shown["live"] |= {
             "ingest_ws": self.links.ingest_socket(job, expires_s=expires_s),

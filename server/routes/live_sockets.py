@@ -4,7 +4,6 @@ Refusals are Refused errors of the domain; http/sockets.py tells them to the cli
 """
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -45,7 +44,6 @@ class LiveSockets:
     following: Following
     seats: Seats
     metrics: Metrics
-    origins: Sequence[str]  # whose pages may open WebSockets
 
     def routes(self) -> list[BaseRoute]:
         return [WebSocketRoute(AUDIO_SOCKET, self.audio), WebSocketRoute(EVENT_SOCKET, self.stream)]
@@ -57,7 +55,7 @@ class LiveSockets:
         await socket.serve(self._write(socket))
 
     async def _write(self, socket: Socket) -> None:
-        self._check_origin(socket.websocket)
+        self.door.check_page(socket.websocket)
         job = await live_job(socket.websocket, door=self.door, jobs=self.jobs)
         after = await self._place(socket.websocket, job)
         await socket.accept()
@@ -135,11 +133,11 @@ class LiveSockets:
 
     async def _read(self, socket: Socket) -> None:
         websocket = socket.websocket
-        self._check_origin(websocket)
-        job, reader = await admitted(websocket, Scope.EVENTS, door=self.door, jobs=self.jobs)
+        self.door.check_page(websocket)
+        job = await admitted(websocket, Scope.EVENTS, door=self.door, jobs=self.jobs)
         after = await self._place(websocket, job)
         await socket.accept()
-        with self.seats.taken(job, reader), self.metrics.subscribers.track_inprogress():
+        with self.seats.reading(job), self.metrics.subscribers.track_inprogress():
             async with racing(self._tell_reader(socket, job.id, after), _refuse_data(websocket)) as (tell, listen):
                 pass
         for task in (listen, tell):
@@ -162,18 +160,6 @@ class LiveSockets:
         if after > await self.events.last(job.id):
             raise InvalidLastEventId("last_event_id is beyond the last event of this job")
         return after
-
-    def _check_origin(self, websocket: WebSocket) -> None:
-        """Refuse pages of foreign origins. Browsers open WebSockets across origins without asking, and send this
-        header.
-
-        Our own pages come from the host that they connect to.
-        """
-        origin = websocket.headers.get("origin")
-        if origin is None or "*" in self.origins or origin in self.origins:
-            return
-        if origin.partition("://")[2] != websocket.headers.get("host"):
-            raise Problem("origin_not_allowed", "pages of this origin may not use this server")
 
 
 async def _refuse_data(websocket: WebSocket) -> None:

@@ -244,7 +244,10 @@ class AccountStore(Protocol):
     """Accounts and their API keys."""
 
     async def create_account(self, account: Account, key: ApiKey) -> None: ...
-    async def add_key(self, key: ApiKey) -> None: ...
+    async def add_key(self, key: ApiKey) -> None:
+        """Store another key of an account. Raises TooManyKeys if bounds.MAX_KEYS of the account work."""
+        ...
+
     async def by_hash(self, digest: bytes) -> tuple[ApiKey, Account] | None:
         """The key and its account, also if it is revoked or expired: the caller decides."""
         ...
@@ -258,7 +261,10 @@ class AccountStore(Protocol):
 
     async def revoke(self, account_id: str, key_id: str, *, at: int) -> bool: ...
     async def rotate(self, account_id: str, key_id: str, *, new: ApiKey, old_expires_at: int) -> bool:
-        """Add *new* and end the old key at *old_expires_at*, in one commit; False without such a valid key."""
+        """Add *new* and end the old key at *old_expires_at*, in one commit; False without such a valid key.
+
+        Raises TooManyKeys.
+        """
         ...
 
     async def set_plan(self, account_id: str, plan: str, limits: Mapping[str, object] | None) -> bool: ...

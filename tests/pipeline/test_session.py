@@ -211,6 +211,18 @@ def test_finalize_takes_effect_where_it_stands_among_the_audio():
     virtually(main())
 
 
+def test_a_flood_of_finalize_is_one_finalize():
+    async def main() -> None:
+        session = Session(StreamCore(StreamOptions()), vad=Voice(SPOKEN), listener=Listener(SPOKEN))
+        for _ in range(3):
+            await session.feed(np.zeros(WINDOW, np.float32))
+            for _ in range(10_000):
+                session.finalize()
+        assert len(session._backlog) == 6
+
+    virtually(main())
+
+
 def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
     async def main() -> None:
         quick, slow = Listener(SPOKEN), Listener(SPOKEN, takes=[2.5])

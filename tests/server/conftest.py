@@ -36,7 +36,7 @@ def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield a server with the scripted engine, a free plan that takes one mebibyte, and short waits for webhooks."""
     folder = tmp_path_factory.mktemp("small")
     limits = _changed((ROOT / "server" / "limits.toml").read_text(), folder)
-    with running(folder / "data", ENGINE="scripted", LIMITS_FILE=str(limits)) as started:
+    with running(folder / "data", ENGINE="scripted", LIMITS_FILE=str(limits), CORS_ORIGINS="*") as started:
         yield started
 
 

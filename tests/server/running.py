@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,6 +54,7 @@ class Server:
 
     data_dir: Path
     variables: Mapping[str, str] = field(default_factory=dict)
+    before: Sequence[str] = ()  # a command that starts the one behind it
     log: list[str] = field(default_factory=list)
     clients: list[httpx.Client] = field(default_factory=list)
     base: str = ""
@@ -61,7 +62,7 @@ class Server:
 
     def start(self) -> "Server":
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "server", "serve"],
+            [*self.before, sys.executable, "-m", "server", "serve"],
             cwd=ROOT,
             env=environment(self.data_dir, **self.variables),
             stdout=subprocess.DEVNULL,
@@ -135,8 +136,8 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(data_dir: Path, **variables: str) -> Iterator[Server]:
-    server = Server(data_dir, variables).start()
+def running(data_dir: Path, *before: str, **variables: str) -> Iterator[Server]:
+    server = Server(data_dir, variables, before=before).start()
     try:
         yield server
     finally:

@@ -7,6 +7,7 @@ import asyncio
 import atexit
 import functools
 import io
+import resource
 import ssl
 import threading
 import time
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import httpx
-import uvicorn
 
 from estimator import Estimator
 from pipeline.audio import RATE
@@ -33,7 +33,9 @@ from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
 from server.app import LIVE_RULES, Service, build
 from server.clock import now_ms
-from server.commands.serve import listen, transport
+from server.commands.acceptor import connection_limits
+from server.commands.connections import Connections
+from server.commands.serve import HttpServer, listen
 from server.config import PREFIX, Config
 from server.engines import ServedEngine
 from server.live.engine import Headroom, LiveEngine
@@ -134,7 +136,7 @@ class Served:
     storage: Storage
     service: Service
     batch: ScriptedBatch
-    answering: uvicorn.Server = field(repr=False)
+    answering: HttpServer = field(repr=False)
     loop: asyncio.AbstractEventLoop = field(repr=False)
 
     def wait(self, work: Coroutine[Any, Any, T], *, max_s: float = 20) -> T:
@@ -267,10 +269,10 @@ async def _serving(
             public_base_url=settings.public_base_url or base,
             live_rules=live,
         )
-        answering = uvicorn.Server(transport(service.app))
+        answering = HttpServer(service.app, listening, _connections(settings, service))
         try:
             async with service.running():
-                serving = asyncio.create_task(answering._serve(sockets=[listening]))
+                serving = asyncio.create_task(answering.serve())
                 while not answering.started:  # noqa: ASYNC110  uvicorn has no event for it
                     await asyncio.sleep(0.005)
                 yield Served(base, storage, service, batch, answering, asyncio.get_running_loop())
@@ -279,3 +281,9 @@ async def _serving(
                 await serving
         finally:
             await storage.close()
+
+
+def _connections(settings: Config, service: Service) -> Connections:
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    rules, proxies = connection_limits(settings, descriptors), settings.trusted_proxies
+    return Connections(rules, trusted_proxies=proxies, metrics=service.domain.metrics)

@@ -173,6 +173,61 @@ def test_a_revoked_key_cannot_be_revoked_or_rotated_again(client):
     assert client.post(f"/v1/keys/{made['key_id']}/rotate", json={}).status_code == 404
 
 
+# --- what a sandbox key may do to the account -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tester(server, client):
+    """The sandbox key of an account that has a production key, too."""
+    made = client.post("/v1/keys", json={"environment": "sandbox"}).json()
+    with server.client(made["key"], sandbox=True) as tester:
+        yield tester
+
+
+def test_a_sandbox_key_makes_no_production_key(tester):
+    response = tester.post("/v1/keys", json={"environment": "production"})
+    assert (response.status_code, code(response)) == (403, "environment_mismatch")
+    assert tester.post("/v1/keys", json={}).json()["key"].startswith("sw_test_")
+
+
+def test_a_sandbox_key_neither_sees_nor_ends_production_keys(tester, client):
+    assert {key["environment"] for key in tester.get("/v1/keys").json()["data"]} == {"sandbox"}
+    production = client.get("/v1/keys").json()["data"][0]["key_id"]
+    for answer in (tester.delete(f"/v1/keys/{production}"), tester.post(f"/v1/keys/{production}/rotate", json={})):
+        assert (answer.status_code, code(answer)) == (404, "key_not_found")
+    assert client.get("/v1/jobs").status_code == 200
+
+
+def test_a_sandbox_key_leaves_the_secret_of_the_webhooks_alone(tester, client):
+    before = client.get("/v1/webhook-secret").json()
+    response = tester.post("/v1/webhook-secret/rotate", json={"overlap_seconds": 0})
+    assert (response.status_code, code(response)) == (403, "environment_mismatch")
+    assert client.get("/v1/webhook-secret").json() == before
+
+
+def test_a_production_key_may_end_sandbox_keys(tester, client):
+    own = tester.get("/v1/keys").json()["data"][0]["key_id"]
+    assert client.delete(f"/v1/keys/{own}").status_code == 204
+    assert tester.get("/v1/jobs").status_code == 401
+
+
+# --- how many keys ----------------------------------------------------------------------------------------------------
+
+
+def test_an_account_has_at_most_twenty_keys_that_work(client):
+    me = {"X-Forwarded-For": f"2001:db8:{next(ADDRESSES):x}::1"}
+    made = [client.post("/v1/keys", json={}, headers=me) for _ in range(20)]
+    assert [response.status_code for response in made] == [201] * 19 + [429]
+    refused = made[-1]
+    assert (code(refused), refused.json()["window"], refused.json()["limit"]) == ("quota_exceeded", "keys", 20)
+    old = made[0].json()["key_id"]
+    overlapping = client.post(f"/v1/keys/{old}/rotate", json={"overlap_seconds": 60})
+    assert (overlapping.status_code, code(overlapping)) == (429, "quota_exceeded")
+    assert client.post(f"/v1/keys/{old}/rotate", json={"overlap_seconds": 0}).status_code == 201
+    assert client.delete(f"/v1/keys/{made[1].json()['key_id']}").status_code == 204
+    assert client.post("/v1/keys", json={}, headers=me).status_code == 201
+
+
 # --- usage -----------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -10,7 +11,7 @@ from server.accounts.keys import make_key
 from server.clock import now_ms
 from server.model.errors import DiskFull
 from tests.server.peers import RawClient
-from tests.server.serving import served, wav
+from tests.server.serving import LIMITS, served, wav
 
 BEARER = 'Bearer realm="api"'
 FREE_MOST = 512 * 1024 * 1024
@@ -93,6 +94,41 @@ def test_the_sandbox_has_a_host_of_its_own_too(server):
         assert client.get("/v1/jobs", headers={"Host": "nottry.test"}).status_code == 403
 
 
+# --- web pages -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "status"),
+    [
+        (None, None, 201),  # no browser
+        ("http://127.0.0.1:{port}", None, 201),  # the page of this server
+        ("http://localhost:{port}", "localhost:{port}", 201),
+        ("http://192.0.2.7:{port}", "192.0.2.7:{port}", 201),
+        ("https://evil.example", None, 403),
+        ("http://127.0.0.1:3000", None, 403),  # another server of this machine
+        ("http://evil.example:{port}", "evil.example:{port}", 403),  # its name was moved to this machine meanwhile
+        ("null", None, 403),
+        ("http://[", None, 403),
+    ],
+)
+def test_on_a_laptop_only_the_own_page_makes_keys(server, origin, host, status):
+    port = server.base.rpartition(":")[2]
+    given = {"X-Forwarded-For": f"2001:db8:{status}:{len(origin or '')}::1", "Origin": origin, "Host": host}
+    headers = {name: value.format(port=port) for name, value in given.items() if value is not None}
+    with server.client() as client:
+        response = client.post("/v1/keys", headers=headers)
+    assert response.status_code == status
+    assert "access-control-allow-origin" not in response.headers
+    if status == 403:
+        assert code(response) == "origin_not_allowed"
+
+
+def test_a_public_server_is_open_to_pages_of_any_origin(tmp_path):
+    with served(tmp_path, PUBLIC_BASE_URL="https://speech.example.org") as server:
+        response = httpx.post(f"{server.base}/v1/keys", headers={"Origin": "https://app.example"})
+    assert (response.status_code, response.headers["access-control-allow-origin"]) == (201, "*")
+
+
 # --- order -----------------------------------------------------------------------------------------------------------
 
 
@@ -139,12 +175,56 @@ def test_request_31_of_a_minute_is_refused_until_the_first_is_a_minute_old(serve
     assert body["violated-policies"] == ["minute"]
 
 
-def test_each_key_has_its_own_minute_and_refusals_are_not_counted(server):
+def test_all_keys_of_an_account_share_its_minute_and_the_sandbox_has_another(server):
     with server.new_client("free", requests_per_minute=2) as client:
         second = client.post("/v1/keys", json={}).json()["key"]  # counted by address
-        assert [client.get("/v1/usage").status_code for _ in range(3)] == [200, 200, 429]
+        rehearsing = client.post("/v1/keys", json={"environment": "sandbox"}).json()["key"]
+        assert client.get("/v1/usage").status_code == 200
         with server.client(second) as other:
+            assert [other.get("/v1/usage").status_code for _ in range(2)] == [200, 429]
+        assert client.get("/v1/usage").status_code == 429
+        with server.client(rehearsing, sandbox=True) as other:
             assert other.get("/v1/usage").status_code == 200
+
+
+def test_another_account_of_the_same_address_has_its_own_minute(server):
+    with server.new_client("free", requests_per_minute=1) as client, server.new_client("free") as other:
+        assert [client.get("/v1/usage").status_code for _ in range(3)] == [200, 429, 429]
+        assert other.get("/v1/usage").status_code == 200
+
+
+def test_a_flood_of_wrong_keys_is_refused_without_reading_the_database(server, monkeypatch):
+    good = server.key()
+    looked_up = []
+    by_hash = server.storage.accounts.by_hash
+
+    async def watched(digest):
+        looked_up.append(digest)
+        return await by_hash(digest)
+
+    monkeypatch.setattr(server.storage.accounts, "by_hash", watched)
+    with server.client() as client:
+        client.headers["X-Forwarded-For"] = "203.0.113.77"
+
+        def answer(key: str) -> int:
+            return client.get("/v1/jobs", headers={"Authorization": f"Bearer {key}"}).status_code
+
+        assert answer(good) == 200
+        answers = [answer(make_key("production", number.to_bytes(32))) for number in range(1, 71)]
+        assert answers == [401] * 60 + [429] * 10
+        assert len(looked_up) == 61
+        assert answer(good) == 200  # an owner at the same address is not shut out
+        assert answer(server.key()) == 429
+        client.headers["X-Forwarded-For"] = "203.0.113.78"
+        assert answer(server.key()) == 200
+
+
+def test_what_needs_no_key_is_counted_by_address_against_floods(tmp_path):
+    few = replace(LIMITS, keyless=replace(LIMITS.keyless, free_requests_per_minute=4))  # the description is one
+    with served(tmp_path, limits=few, TRUSTED_PROXIES="127.0.0.0/8") as server, server.client() as client:
+        paths = ["/metrics", "/readyz", "/healthz", "/v1/formats"]
+        assert [client.get(path).status_code for path in paths] == [200, 200, 200, 429]
+        assert client.get("/metrics", headers={"X-Forwarded-For": "203.0.113.79"}).status_code == 200
 
 
 def test_answers_that_refuse_a_body_tell_the_limits_too(server):

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,30 +73,82 @@ def test_a_flood_of_estimates_holds_up_no_transcription(
     behind_a_proxy: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With forty estimates from as many addresses, one is computed, some wait, and an upload passes all of them."""
-    counted, statuses = threading.Event(), []
-    estimate = Estimator.estimate
-
-    def slow(*arguments: Any, **members: Any) -> Any:
-        counted.wait(60)
-        return estimate(*arguments, **members)
-
-    monkeypatch.setattr(Estimator, "estimate", slow)
+    statuses: list[int] = []
     threads = [
         threading.Thread(target=lambda n=n: statuses.append(ask(behind_a_proxy, f"198.51.100.{n}").status_code))
         for n in range(40)
     ]
-    for thread in threads:
-        thread.start()
-    until(lambda: len(statuses) == 40 - MAX_WAITING)
-    answer = httpx.post(
-        behind_a_proxy.base + "/v1/transcribe",
-        files={"file": wav()},
-        headers={"Authorization": f"Bearer {behind_a_proxy.key()}"},
-        timeout=60,
-    )
-    assert answer.json()["status"] == "completed"
-    assert statuses == [503] * (40 - MAX_WAITING)
-    counted.set()
+    with held_up(monkeypatch):
+        for thread in threads:
+            thread.start()
+        until(lambda: len(statuses) == 40 - MAX_WAITING)
+        answer = httpx.post(
+            behind_a_proxy.base + "/v1/transcribe",
+            files={"file": wav()},
+            headers={"Authorization": f"Bearer {behind_a_proxy.key()}"},
+            timeout=60,
+        )
+        assert answer.json()["status"] == "completed"
+        assert statuses == [503] * (40 - MAX_WAITING)
     for thread in threads:
         thread.join()
     assert sorted(statuses) == [200] * MAX_WAITING + [503] * (40 - MAX_WAITING)
+
+
+@contextmanager
+def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No estimate ends while the block lasts."""
+    go = threading.Event()
+    estimate = Estimator.estimate
+
+    def slow(*arguments: Any, **members: Any) -> Any:
+        go.wait(60)
+        return estimate(*arguments, **members)
+
+    monkeypatch.setattr(Estimator, "estimate", slow)
+    try:
+        yield
+    finally:
+        go.set()
+
+
+def test_one_account_and_one_address_cannot_take_every_place(
+    behind_a_proxy: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five at once of an account and of an address: so many wait that others find a place."""
+    statuses: dict[str, list[int]] = {"account": [], "address": [], "others": []}
+    key = {"Authorization": f"Bearer {behind_a_proxy.key()}"}
+
+    def keyed() -> None:
+        answer = httpx.post(behind_a_proxy.base + "/v1/estimate", json=ASK, headers=key, timeout=110)
+        statuses["account"].append(answer.status_code)
+
+    def keyless(name: str, address: str) -> None:
+        statuses[name].append(ask(behind_a_proxy, address).status_code)
+
+    threads = [threading.Thread(target=keyed) for _ in range(5)]
+    threads += [threading.Thread(target=keyless, args=("address", "198.51.100.1")) for _ in range(5)]
+    with held_up(monkeypatch):
+        for thread in threads:
+            thread.start()
+        until(lambda: (len(statuses["account"]), len(statuses["address"])) == (3, 4), max_s=10)
+        threads.append(threading.Thread(target=keyless, args=("others", "198.51.100.2")))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    assert statuses["account"] == [429] * 3 + [200] * 2
+    assert statuses["address"] == [429] * 4 + [200]
+    assert statuses["others"] == [200]
+
+
+def test_the_sandbox_has_a_day_of_estimates_of_its_own_and_takes_smaller_ones(tmp_path: Path) -> None:
+    with served(tmp_path) as server, server.new_client("free", estimates_per_day=2) as owner:
+        key = owner.post("/v1/keys", json={"environment": "sandbox"}).json()["key"]
+        with server.client(key, sandbox=True) as tester:
+            long = {**ASK, "prompt": "word " * 60_000}
+            assert owner.post("/v1/estimate", json=long).status_code == 200
+            refused = tester.post("/v1/estimate", json=long)
+            assert (refused.status_code, refused.json()["code"]) == (413, "payload_too_large")
+            assert [tester.post("/v1/estimate", json=ASK).status_code for _ in range(3)] == [200, 200, 429]
+            assert {row["name"]: row["used"] for row in tester.get("/v1/usage").json()["usage"]}["estimates"] == 2
+        assert owner.post("/v1/estimate", json=ASK).json()["usage"]["remaining"] == 0

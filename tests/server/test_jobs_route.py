@@ -282,11 +282,13 @@ def test_more_unfinished_jobs_than_the_plan_allows_are_refused(server):
 
 
 def test_the_sandbox_counts_nothing_against_the_plan(server):
-    with server.new_client("free", sandbox=True) as client:
+    with server.new_client("free") as owner:
+        rehearsing = owner.post("/v1/keys", json={"environment": "sandbox"}).json()["key"]
+        production = owner.headers["authorization"].removeprefix("Bearer ")
+    with server.client(rehearsing, sandbox=True) as client:
         for _ in range(7):
             assert client.post("/v1/transcribe", files=AUDIO).status_code == 200
         assert [row["used"] for row in client.get("/v1/usage").json()["usage"]] == [0, 0, 0]
-        production = client.post("/v1/keys", json={"environment": "production"}).json()["key"]
     with server.client(production) as client:
         assert client.get("/v1/usage").json()["usage"][0]["used"] == 0
 

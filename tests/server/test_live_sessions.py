@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import httpx
@@ -13,8 +14,10 @@ from websockets.exceptions import ConnectionClosed
 
 from pipeline.ingest.recording import Recording
 from server.client import Client
+from server.engines import MAX_SANDBOX_SESSIONS, open_engines
 from tests.server.receiving import receiver
 from tests.server.running import CLIP
+from tests.server.serving import config
 from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, durable, refused, silence, spoken, talking
 
@@ -100,8 +103,19 @@ async def test_the_sandbox_has_live_sessions_of_its_own(live_server):
 def test_a_plan_has_so_many_sessions_at_once(live_server):
     with live_server.new_client("free") as client:
         assert client.post("/v1/live", json={}).status_code == 201
-        refusal = client.post("/v1/live", json={})
+        second = client.post("/v1/keys", json={}).json()["key"]
+        with live_server.client(second) as other:  # another key of the account shares its seats
+            refusal = other.post("/v1/live", json={})
     assert (refusal.status_code, refusal.json()["code"]) == (429, "concurrency_limited")
+
+
+def test_the_sandbox_has_a_bound_for_the_live_sessions_of_everybody(tmp_path):
+    settings = config(ENGINE="scripted", DATA_DIR=str(tmp_path))
+    with ThreadPoolExecutor(1) as threads, open_engines(settings, threads) as (engines, _):
+        assert {name: engine.live.max_sessions for name, engine in engines.items()} == {
+            "production": None,  # nothing was measured
+            "sandbox": MAX_SANDBOX_SESSIONS,
+        }
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

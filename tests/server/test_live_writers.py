@@ -1,10 +1,15 @@
 """Tests of writers of live sessions on a real server: one at a time, reconnecting, and within limits."""
 
 import asyncio
+import time
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from server.model.instants import parse_iso
+from tests.server.serving import served
 from tests.server.storing import in_a_loop
 from tests.server.talking import HASTY, IMPATIENT, SECOND, Caller, received, refused, silence, spoken, talking
 
@@ -112,6 +117,51 @@ async def test_silence_of_the_client_is_4408_and_what_was_heard_is_kept(rushed):
         await refused(talk, 4408, "ingest_idle")
     assert talk.words == spoken(2)
     assert talk.frames[-2]["type"] == "job.completed"
+
+
+def test_keep_alive_and_new_connections_keep_no_session_without_audio_for_ever(tmp_path):
+    async def main(me: Caller) -> None:
+        record = await me.start()
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            await talk.send(silence(1))
+            began = time.monotonic()
+            for _ in range(3):
+                await talk.say("keep_alive")
+                await asyncio.sleep(0.2)
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            with suppress(ConnectionClosed):
+                while True:
+                    await talk.say("keep_alive")
+                    await talk.say("finalize")
+                    await asyncio.sleep(0.1)
+            await refused(talk, 4408, "ingest_idle")
+            assert 0.9 < time.monotonic() - began < 10
+        assert (await me.job(record["job_id"], wait=10))["text"] == " ".join(spoken(1))
+
+    with served(tmp_path, live=replace(HASTY, audioless_s=1.0)) as server:
+        asyncio.run(main(Caller(server, server.key())))
+
+
+def test_a_session_ends_at_the_time_that_its_record_names_however_little_audio_comes(tmp_path):
+    """The plan takes a minute of audio, and three seconds are left for it here."""
+
+    async def main(me: Caller) -> None:
+        record = await me.start()
+        began = time.monotonic()
+        ends_s = parse_iso(record["live"]["expires_at"]) / 1000 - time.time()
+        assert 2 < ends_s < 4
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            with suppress(ConnectionClosed):
+                while True:
+                    await talk.send(silence(0.05))
+                    await asyncio.sleep(0.1)
+            await refused(talk, 4413, "audio_too_long")
+        assert abs(time.monotonic() - began - ends_s) < 2
+        job = await me.job(record["job_id"], wait=10)
+        assert (job["status"], job["duration"] > 0.5) == ("completed", True)
+
+    with served(tmp_path, live=replace(HASTY, margin_s=-57.0)) as server:
+        asyncio.run(main(Caller(server, server.key(audio_minutes_per_file=1))))
 
 
 @in_a_loop

@@ -17,7 +17,7 @@ PAGE = "https://page.test"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("served")) as it:
+    with served(tmp_path_factory.mktemp("served"), CORS_ORIGINS="*") as it:
         yield it
 
 

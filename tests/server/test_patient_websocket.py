@@ -5,26 +5,51 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-import uvicorn
-from websockets.asyncio.client import connect
+import pytest
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from server.commands.serve import transport
+from server.commands import websocket
+from server.commands.connections import ConnectionRules, Connections
+from server.commands.serve import HttpServer
+from server.commands.websocket import MAX_FRAGMENTS
+from server.http.sockets import Socket
+from server.metrics import Metrics
 from tests.server.storing import in_a_loop
 
 PING_S = 0.1
+HANDSHAKE = (
+    b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+@asynccontextmanager
+async def connected_to(app: Callable[..., Awaitable[None]]) -> AsyncIterator[tuple[HttpServer, ClientConnection]]:
+    """A client of a server that the test stops itself. Nobody has to answer pings."""
+    async with started(app, ping_s=60) as (server, url), connect(url, proxy=None) as client:
+        yield server, client
 
 
 @asynccontextmanager
 async def serving(app: Callable[..., Awaitable[None]]) -> AsyncIterator[str]:
-    config = transport(app)
-    config.ws_ping_interval = config.ws_ping_timeout = PING_S
-    server = uvicorn.Server(config)
+    async with started(app) as (_, url):
+        yield url
+
+
+@asynccontextmanager
+async def started(
+    app: Callable[..., Awaitable[None]], *, ping_s: float = PING_S
+) -> AsyncIterator[tuple[HttpServer, str]]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        running = asyncio.create_task(server._serve(sockets=[listening]))
+        rules = ConnectionRules(most=100, most_of_address=100)
+        server = HttpServer(app, listening, Connections(rules, trusted_proxies=(), metrics=Metrics()))
+        server.config.ws_ping_interval = server.config.ws_ping_timeout = ping_s
+        running = asyncio.create_task(server.serve())
         while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
             await asyncio.sleep(0.005)
-        yield f"ws://127.0.0.1:{listening.getsockname()[1]}"
+        yield server, f"ws://127.0.0.1:{listening.getsockname()[1]}"
         server.should_exit = True
         await running
 
@@ -89,3 +114,129 @@ async def test_a_peer_that_says_nothing_at_all_is_dead():
         writer.transport.pause_reading()  # pings arrive, but are not answered
         await asyncio.wait_for(over.wait(), 10)
         writer.transport.abort()
+
+
+# --- what a peer may send --------------------------------------------------------------------------------------------
+
+
+async def keep(_scope, receive, send):
+    """An app that takes whatever comes, until the end."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (await receive())["type"] != "websocket.disconnect":
+        pass
+
+
+@in_a_loop
+@pytest.mark.parametrize("part", [b"", b"x"])
+async def test_a_message_has_a_bounded_number_of_frames(part):
+    async with serving(keep) as url, connect(url, proxy=None) as writer:
+        await writer.send([part] * (MAX_FRAGMENTS - 1))  # and an empty one for its end
+        await writer.send([part] * (MAX_FRAGMENTS + 1))
+        await writer.wait_closed()
+        assert writer.close_code == 1009
+
+
+@in_a_loop
+async def test_a_peer_that_reads_no_answer_to_its_pings_is_cut():
+    over = asyncio.Event()
+
+    async def app(scope, receive, send):
+        await keep(scope, receive, send)
+        over.set()
+
+    async with serving(app) as url:
+        host, port = url.removeprefix("ws://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1)
+        writer.write(HANDSHAKE)
+        await reader.readexactly(12)
+        ping = b"\x89\xfd" + bytes(4) + bytes(125)  # with a mask of zeros
+        async with asyncio.timeout(20):
+            while not over.is_set():
+                writer.write(ping * 1000)
+                with suppress(ConnectionError):
+                    await writer.drain()
+                await asyncio.sleep(0)
+        writer.transport.abort()
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_route_that_does_not_end_its_socket_at_a_stop_is_ended_with_going_away(monkeypatch):
+    monkeypatch.setattr(websocket, "LEAVE_S", 0.2)
+    async with connected_to(keep) as (server, client):
+        server.should_exit = True
+        await asyncio.wait_for(client.wait_closed(), 5)
+        assert (client.close_code, client.close_reason) == (1001, "shutting_down")
+
+
+@in_a_loop
+async def test_a_route_that_still_sends_after_the_stop_learns_that_the_peer_is_gone(monkeypatch, caplog):
+    monkeypatch.setattr(websocket, "LEAVE_S", 0.2)
+    over = asyncio.Event()
+
+    async def app(_scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        with suppress(OSError):  # what ASGI says for a client that has left
+            while True:
+                await send({"type": "websocket.send", "text": "still here"})
+                await asyncio.sleep(0.01)
+        over.set()
+
+    async with connected_to(app) as (server, client):
+        client.transport.pause_reading()  # so that it does not answer the close
+        server.should_exit = True
+        await asyncio.wait_for(over.wait(), 5)
+        client.transport.abort()
+    assert not caplog.records
+
+
+@in_a_loop
+async def test_a_route_that_ends_its_socket_at_a_stop_says_all_it_has_to_say():
+    stopping = asyncio.Event()
+
+    async def app(_scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        await stopping.wait()
+        await asyncio.sleep(0.5)  # uvicorn has begun to shut down
+        await send({"type": "websocket.send", "text": "the last words"})
+        await send({"type": "websocket.close", "code": 4400})
+
+    async with connected_to(app) as (server, client):
+        server.should_exit = True
+        stopping.set()
+        assert await asyncio.wait_for(client.recv(), 5) == "the last words"
+        await client.wait_closed()
+        assert client.close_code == 4400
+
+
+@in_a_loop
+async def test_what_is_sent_after_the_connection_was_closed_is_no_fault_of_the_route(caplog):
+    """Of two tasks that send, the second may learn from the first one that the peer is gone, or from the server."""
+    seen: list[int] = []
+
+    async def app(scope, receive, send):
+        socket = Socket(WebSocket({**scope, "state": {}}, receive, send), route="/", metrics=Metrics())
+        await receive()
+        await send({"type": "websocket.accept"})
+        socket.websocket.application_state = WebSocketState.CONNECTED
+        for _ in range(2):
+            try:
+                while True:
+                    await socket.send(b"{}")
+                    await asyncio.sleep(0.01)
+            except WebSocketDisconnect as left:
+                seen.append(left.code)
+
+    async with serving(app) as url:
+        client = await connect(url, proxy=None, ping_interval=None, close_timeout=0.1)
+        client.transport.pause_reading()  # no pong comes, and the server ends the connection
+        while len(seen) < 2:  # noqa: ASYNC110  the app's
+            await asyncio.sleep(0.05)
+        client.transport.abort()
+    assert seen == [1006, 1006]
+    assert not caplog.records

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from server.model.accounts import Account, ApiKey, Count, WebhookSecret
+from server.model.bounds import MAX_ENDED_KEYS
 from server.model.errors import StorageError
 from tests.server.storing import HOUR, NOON, RESET, ManualClock, in_a_loop, quota
 
@@ -65,6 +66,19 @@ async def test_a_revoked_key_stays_revoked_from_its_first_time(backend, tmp_path
         found = await storage.accounts.by_hash(KEY.hash)
         assert found is not None  # the caller decides
         assert found[0].revoked_at == NOON + 1
+
+
+@in_a_loop
+async def test_only_the_newest_keys_that_ended_are_remembered(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
+        await storage.accounts.create_account(ACCOUNT, KEY)
+        for number in range(MAX_ENDED_KEYS + 2):
+            key = replace(KEY, id=f"old_{number:03}", hash=b"%032d" % number, created_at=NOON + number)
+            await storage.accounts.add_key(key)
+            assert await storage.accounts.revoke("acct_1", key.id, at=NOON + number)
+        await storage.accounts.add_key(replace(KEY, id="key_2", hash=b"\x02" * 32, created_at=NOON + HOUR))
+        kept = [key.id for key in await storage.accounts.keys("acct_1")]
+    assert kept == ["key_1", *(f"old_{number:03}" for number in range(2, MAX_ENDED_KEYS + 2)), "key_2"]
 
 
 @in_a_loop

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import orjson
 
 from server.model.accounts import Account, ApiKey, WebhookSecret
+from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
+from server.model.errors import TooManyKeys
 from server.storage.sqlite.database import Database, Row, Transaction
 from server.storage.sqlite.rows import text_of
 
@@ -122,6 +124,21 @@ class SqliteAccounts:
 
 
 def _add(tx: Transaction, key: ApiKey) -> None:
+    """Store *key*. Raises TooManyKeys if the account has MAX_KEYS that work; forgets the oldest of those that ended."""
+    owner = {"account": key.account, "now": tx.now, "kept": MAX_ENDED_KEYS}
+    (working,) = tx.all(
+        "SELECT count(*) AS n FROM keys"
+        " WHERE account = :account AND revoked_at IS NULL AND coalesce(expires_at, :now + 1) > :now",
+        owner,
+    )
+    if working["n"] >= MAX_KEYS:
+        raise TooManyKeys("keys", limit=MAX_KEYS, used=working["n"])
+    tx.run(
+        "DELETE FROM keys WHERE id IN (SELECT id FROM keys"
+        " WHERE account = :account AND (revoked_at IS NOT NULL OR expires_at <= :now)"
+        " ORDER BY created_at DESC, id DESC LIMIT -1 OFFSET :kept)",
+        owner,
+    )
     tx.run(
         "INSERT INTO keys (id, account, environment, name, hash, prefix, last4, created_at, last_used_at, expires_at,"
         " revoked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

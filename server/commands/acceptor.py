@@ -1,0 +1,158 @@
+"""Accepts connections, as many as the process has descriptors for.
+
+Every connection needs descriptors, and so does every file, pipe and outgoing request. If connections took the last one,
+nobody's audio could be read any more. asyncio's own server accepts thousands of connections before a protocol can count
+the first one, and when descriptors run out it writes a log line for each attempt. So connections are accepted here, one
+by one, and not at all while there are as many as there may be.
+"""
+
+import asyncio
+import resource
+import socket
+from collections.abc import Callable
+
+import orjson
+
+from server.accounts.issuing import fresh_id
+from server.commands.connections import ConnectionRules, Connections, Place
+from server.config import PREFIX, Config, ConfigError
+from server.http.problems import Problem
+from server.logs import log
+from server.model.ids import Prefix
+
+MAX_DESCRIPTORS = 1_048_576  # where the system has no limit
+RESERVED_DESCRIPTORS = 256  # for the database, decoders and outgoing requests
+DESCRIPTORS_EACH = 2  # of a connection: its socket, and the file that is uploaded or downloaded over it
+MAX_CONNECTIONS = 10_000  # where the descriptors suffice for more: an idle connection takes 25 kB of memory
+
+BACKLOG = 2048  # connections that the system keeps until they are accepted
+AT_ONCE = 64  # connections accepted before other work gets its turn
+RETRY_S = 1.0  # after the system had no descriptor left all the same
+WARN_EVERY_S = 60.0
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the limit of open descriptors as far as this process may, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else hard
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:  # macOS has a lower limit that it does not tell
+        log.warning("the limit of open files could not be raised: %s", error, extra={"limit": soft})
+        return soft
+    return wanted
+
+
+def connection_limits(config: Config, descriptors: int) -> ConnectionRules:
+    """How many connections there may be in all and of one address, in a process with so many *descriptors*.
+
+    Raises ConfigError if the settings ask for more than the descriptors suffice for.
+    """
+    possible = max(1, (descriptors - RESERVED_DESCRIPTORS) // DESCRIPTORS_EACH)
+    if config.max_connections > possible:
+        raise ConfigError(
+            f"{PREFIX}MAX_CONNECTIONS must be at most {possible}, because this process may open {descriptors} files, "
+            f"got {config.max_connections}"
+        )
+    most = config.max_connections or min(possible, MAX_CONNECTIONS)
+    of_address = config.max_connections_per_address or max(1, most // 2)
+    return ConnectionRules(most=most, most_of_address=of_address)
+
+
+class Acceptor:
+    """Accepts the connections of one listening socket and gives each a protocol."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        connections: Connections,
+        make_protocol: Callable[[Place], asyncio.Protocol],
+    ) -> None:
+        self._listening = listening
+        self._connections = connections
+        self._make_protocol = make_protocol
+        self._loop = asyncio.get_running_loop()
+        self._accepting = False
+        self._closed = False
+        self._starting: set[asyncio.Task[None]] = set()
+        self._warned_at = -WARN_EVERY_S
+
+    def start(self) -> None:
+        self._listening.setblocking(False)
+        self._listening.listen(BACKLOG)
+        self._connections.on_room = self._resume
+        self._resume()
+
+    def close(self) -> None:
+        """Accept nothing more and close the listening socket. Connections stay as they are."""
+        self._pause()
+        self._closed = True
+        self._listening.close()
+
+    def _resume(self) -> None:
+        if not self._accepting and not self._closed:
+            self._accepting = True
+            self._loop.add_reader(self._listening.fileno(), self._accept)
+
+    def _pause(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._listening.fileno())
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            if self._connections.full:
+                self._pause()
+                self._warn("there are as many connections as there may be; new ones wait")
+                self._connections.make_room()
+                return
+            try:
+                connection, peer = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause()
+                self._loop.call_later(RETRY_S, self._resume)
+                self._warn(f"connections cannot be accepted: {error.strerror}")
+                return
+            self._take(connection, str(peer[0]))
+
+    def _take(self, connection: socket.socket, peer: str) -> None:
+        connection.setblocking(False)
+        place = self._connections.admit(peer)
+        if place is None:
+            _refuse(connection)
+            return
+        starting = self._loop.create_task(self._start(connection, place))
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
+
+    async def _start(self, connection: socket.socket, place: Place) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: self._make_protocol(place), connection)
+        except OSError:  # the client has left already
+            connection.close()
+            place.leave()
+
+    def _warn(self, text: str) -> None:
+        if self._loop.time() - self._warned_at >= WARN_EVERY_S:
+            self._warned_at = self._loop.time()
+            log.warning(text)
+
+
+def _refuse(connection: socket.socket) -> None:
+    """Tell the client that its address has too many connections, if it can be told at once, and hang up."""
+    problem = Problem("too_many_connections", "this address has too many connections; close some")
+    body = orjson.dumps(problem.to_json(instance="/", request_id=fresh_id(Prefix.REQUEST)))
+    head = (
+        f"HTTP/1.1 {problem.status} {problem.title}\r\nContent-Type: application/problem+json\r\n"
+        f"Content-Length: {len(body)}\r\nRetry-After: 5\r\nConnection: close\r\n\r\n"
+    )
+    with connection:
+        try:
+            connection.send(head.encode() + body)
+            connection.shutdown(socket.SHUT_WR)
+        except OSError:
+            return  # the client has left already

@@ -1,0 +1,302 @@
+"""Connections of clients that do nothing, that read nothing, or that are too many; and those of everybody else."""
+
+import asyncio
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from server.accounts.limits import Limits
+from server.commands.acceptor import MAX_CONNECTIONS, connection_limits
+from server.config import ConfigError
+from tests.processes import printed
+from tests.server.peers import RawClient
+from tests.server.running import ROOT, Server, running
+from tests.server.serving import LIMITS, Served, chunk, config, served, until, wav
+
+STRANGER = "127.0.0.2"
+"""Another address of this machine."""
+
+
+@contextmanager
+def hurried(
+    folder: Path, *, head_s: float = 15, unread_s: float = 60, limits: Limits = LIMITS, **variables: str
+) -> Iterator[Served]:
+    """A server with less patience for connections."""
+    with served(folder, limits=limits, **variables) as server:
+        connections = server.answering.connections
+        connections.rules = replace(connections.rules, head_s=head_s, unread_s=unread_s)
+        yield server
+
+
+def connected(server: Served | Server, address: str = "127.0.0.1") -> socket.socket:
+    host, port = server.base.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=10, source_address=(address, 0))
+
+
+def ended(connection: socket.socket) -> bool:
+    """Whether the server has hung up, waiting for at most ten seconds."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def drip(client: RawClient, text: str) -> None:
+    """Send *text* letter by letter, ten a second."""
+    for letter in text:
+        client.send(letter)
+        time.sleep(0.1)
+
+
+def open_connections(server: Served) -> int:
+    page = server.service.domain.metrics.page().decode()
+    found = re.search(r"^scribewire_connections (\S+)", page, re.MULTILINE)
+    assert found
+    return int(float(found[1]))
+
+
+def health(server: Served | Server) -> int:
+    return httpx.get(server.base + "/healthz", timeout=10).status_code
+
+
+# --- requests that do not come ---------------------------------------------------------------------------------------
+
+
+def test_a_connection_without_a_request_is_closed(tmp_path):
+    with hurried(tmp_path, head_s=0.5) as server, connected(server) as silent:
+        began = time.monotonic()
+        assert ended(silent)
+        assert 0.4 < time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("before", ["", "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_a_head_that_drips_is_cut_also_after_an_earlier_request(tmp_path, before):
+    with hurried(tmp_path, head_s=1) as server, RawClient(server.base) as client:
+        if before:
+            client.send(before)
+            assert client.answer()[0] == 200
+        began = time.monotonic()
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            drip(client, "GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + "y" * 100)
+        assert 0.9 < time.monotonic() - began < 5
+
+
+def test_the_rest_of_a_body_that_was_answered_already_may_not_drip(tmp_path):
+    with hurried(tmp_path, head_s=1) as server, RawClient(server.base) as client:
+        client.send("GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+        assert client.answer()[0] == 200
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            drip(client, "y" * 100)
+
+
+def test_a_slow_answer_and_a_rest_between_two_requests_are_no_silence(tmp_path):
+    async def slow(_path, _options, _done):
+        await asyncio.sleep(1.5)
+        yield chunk(0, "late")
+
+    with hurried(tmp_path, head_s=0.5) as server, server.new_client() as client:
+        server.batch.scripts["slow"] = slow
+        files: dict[str, Any] = {"file": ("a.wav", wav())}
+        answer = client.post("/v1/transcribe", files=files, data={"prompt": "slow"})
+        assert answer.json()["text"] == "late"
+        before = open_connections(server)
+        time.sleep(1)
+        assert open_connections(server) == before
+        assert client.get("/v1/jobs").status_code == 200
+
+
+# --- too many --------------------------------------------------------------------------------------------------------
+
+
+def test_one_address_has_a_bound_and_others_do_not_feel_it(tmp_path):
+    with served(tmp_path, MAX_CONNECTIONS_PER_ADDRESS="5") as server, ExitStack() as stack:
+        kept = [stack.enter_context(connected(server, STRANGER)) for _ in range(5)]
+        until(lambda: open_connections(server) == 5)
+        refused = stack.enter_context(connected(server, STRANGER))
+        head, _, body = refused.makefile("rb").read().partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 429 ")
+        assert b'"code":"too_many_connections"' in body
+        assert health(server) == 200
+        kept.pop().close()
+        until(lambda: open_connections(server) <= 4)
+        again = stack.enter_context(connected(server, STRANGER))
+        again.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert again.recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_trusted_proxy_brings_any_number_of_connections(tmp_path):
+    with (
+        served(tmp_path, MAX_CONNECTIONS_PER_ADDRESS="5", TRUSTED_PROXIES=f"{STRANGER}/32") as server,
+        ExitStack() as stack,
+    ):
+        for _ in range(20):
+            stack.enter_context(connected(server, STRANGER))
+        until(lambda: open_connections(server) == 20)
+
+
+def test_when_all_are_taken_the_oldest_silent_ones_make_room(tmp_path):
+    with (
+        served(tmp_path, MAX_CONNECTIONS="40", MAX_CONNECTIONS_PER_ADDRESS="40") as server,
+        server.new_client() as client,
+        ExitStack() as stack,
+    ):
+        assert client.get("/v1/jobs").status_code == 200
+        silent = [stack.enter_context(connected(server, STRANGER)) for _ in range(100)]
+        assert [health(server) for _ in range(5)] == [200] * 5
+        assert open_connections(server) <= 40
+        assert client.get("/v1/jobs").status_code == 200
+        assert ended(silent[0])
+
+
+def test_connections_at_work_are_not_closed_for_new_ones_which_wait_instead(tmp_path):
+    head = b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{"
+    with (
+        served(tmp_path, MAX_CONNECTIONS="10", MAX_CONNECTIONS_PER_ADDRESS="10") as server,
+        ExitStack() as stack,
+    ):
+        working = [stack.enter_context(connected(server)) for _ in range(10)]
+        for connection in working:
+            connection.sendall(head)
+        until(lambda: open_connections(server) == 10)
+        late = stack.enter_context(connected(server))
+        late.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        late.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            late.recv(1)
+        for connection in working:
+            connection.sendall(b"}")
+            assert connection.recv(12) == b"HTTP/1.1 201"
+        late.settimeout(10)
+        assert late.recv(12) == b"HTTP/1.1 200"
+
+
+# --- descriptors -----------------------------------------------------------------------------------------------------
+
+
+def test_the_limit_of_open_files_is_raised_to_the_hard_one():
+    program = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 900))
+from server.commands.acceptor import raise_descriptor_limit
+print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+    assert printed(program) == "900 900 900"
+
+
+def test_a_server_raises_its_limit_when_it_starts(server):
+    assert server.process is not None
+    limits = Path(f"/proc/{server.process.pid}/limits").read_text()
+    found = re.search(r"^Max open files +(\d+) +(\d+)", limits, re.MULTILINE)
+    assert found
+    assert found[1] == found[2]
+
+
+def test_connections_leave_descriptors_for_files():
+    rules = connection_limits(config(), 1024)
+    assert (rules.most, rules.most_of_address) == (384, 192)
+    assert connection_limits(config(), 1_000_000).most == 10_000
+    assert connection_limits(config(MAX_CONNECTIONS="300"), 1024).most_of_address == 150
+    with pytest.raises(ConfigError, match="MAX_CONNECTIONS must be at most 384"):
+        connection_limits(config(MAX_CONNECTIONS="385"), 1024)
+
+
+def test_the_systemd_unit_allows_as_many_files_as_the_connections_need():
+    unit = (ROOT / "scripts" / "scribewire.service").read_text()
+    found = re.search(r"^LimitNOFILE=(\d+)$", unit, re.MULTILINE)
+    assert found
+    assert connection_limits(config(), int(found[1])).most == MAX_CONNECTIONS
+
+
+def test_a_flood_of_connections_leaves_the_server_able_to_read_files_and_its_log_short(tmp_path):
+    few_files = ("sh", "-c", 'ulimit -n 500; exec "$@"', "sh")
+    with running(tmp_path, *few_files, ENGINE="scripted") as server, ExitStack() as stack:
+        client = server.client(server.new_key())
+        for address in (STRANGER, "127.0.0.3", "127.0.0.4"):
+            for _ in range(200):
+                stack.enter_context(connected(server, address))
+        for _ in range(3):
+            answer = client.post("/v1/transcribe", files={"file": ("a.wav", wav())})
+            assert (answer.status_code, answer.json()["status"]) == (200, "completed")
+        assert not [line for line in server.log if "Too many open files" in line]
+        assert len(server.log) < 50
+
+
+# --- answers that are not read ---------------------------------------------------------------------------------------
+
+
+def asked(server: Served, key: str, path: str, *, kept: int = 4096) -> socket.socket:
+    """A connection that asks for *path* and does not read the answer. Its system keeps *kept* bytes of it."""
+    host, port = server.base.removeprefix("http://").split(":")
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kept)
+    client.settimeout(10)
+    client.connect((host, int(port)))
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
+    return client
+
+
+def long_job(server: Served, client: httpx.Client) -> str:
+    """A finished job with some megabytes of text and of events, more than two systems keep for a connection."""
+
+    async def talkative(_path, _options, done):
+        for index in range(len(done), 40):
+            yield chunk(index, *["word" * 500] * 40)
+
+    server.batch.scripts["talkative"] = talkative
+    files: dict[str, Any] = {"file": ("a.wav", wav())}
+    data = {"prompt": "talkative", "word_timestamps": "true", "output_formats": "json"}
+    record = client.post("/v1/transcribe", files=files, data=data).json()
+    assert record["status"] == "completed"
+    return str(record["job_id"])
+
+
+@pytest.mark.parametrize(("place", "limits"), [("outputs/json", "downloads_per_job"), ("events", "per_job")])
+def test_a_client_that_does_not_read_loses_its_seat_and_its_connection(tmp_path, place, limits):
+    one_seat = replace(LIMITS, streams=replace(LIMITS.streams, **{limits: 1}))
+    with hurried(tmp_path, unread_s=0.5, limits=one_seat) as server, server.new_client() as client:
+        path = f"/v1/jobs/{long_job(server, client)}/{place}"
+        key = client.headers["authorization"].removeprefix("Bearer ")
+        with asked(server, key, path):
+            until(lambda: client.head(path).status_code == 429, max_s=5)
+            until(lambda: client.head(path).status_code == 200, max_s=10)
+        assert client.get(path).status_code == 200
+
+
+def test_a_slow_reader_keeps_its_connection(tmp_path):
+    with hurried(tmp_path, unread_s=0.5) as server, server.new_client() as client:
+        path = f"/v1/jobs/{long_job(server, client)}/outputs/json"
+        expected = int(client.head(path).headers["content-length"])
+        key = client.headers["authorization"].removeprefix("Bearer ")
+        began = time.monotonic()
+        with asked(server, key, path, kept=128 * 1024) as reader:
+            seen = b""
+            while len(seen.partition(b"\r\n\r\n")[2]) < expected:
+                part = reader.recv(128 * 1024)
+                assert part
+                seen += part
+                time.sleep(0.05)
+        assert time.monotonic() - began > 1
+
+
+def test_a_websocket_that_is_not_read_ends(tmp_path):
+    with hurried(tmp_path, unread_s=0.5) as server, server.new_client() as client:
+        path = f"/v1/jobs/{long_job(server, client)}/stream"
+        key = client.headers["authorization"].removeprefix("Bearer ")
+        upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        with connected(server) as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.sendall(
+                f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{upgrade}"
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+            )
+            assert reader.recv(12) == b"HTTP/1.1 101"
+            until(lambda: server.service.domain.metrics.subscribers._value.get() == 1, max_s=5)
+            until(lambda: server.service.domain.metrics.subscribers._value.get() == 0, max_s=10)

@@ -1,0 +1,45 @@
+"""Log lines: what clients choose cannot write one of its own."""
+
+import logging
+import re
+
+import httpx
+
+from server.logs import _Text
+from tests.server.running import Server
+from tests.server.serving import until
+
+LINE = re.compile(r"\d\d:\d\d:\d\d\.\d{3} \w+ +\S")
+
+
+def shown(record: logging.LogRecord) -> list[str]:
+    return _Text().format(record).splitlines()
+
+
+def record(message: str, *values: object, **fields: object) -> logging.LogRecord:
+    made = logging.LogRecord("scribewire", logging.INFO, "", 0, message, values, None)
+    vars(made).update(fields)
+    return made
+
+
+def test_fields_and_messages_stay_on_their_line_and_send_nothing_to_a_terminal() -> None:
+    forged = "/x\n12:00:00.000 info    ready\x1b[2J\r\u2028\u202e\x85é"
+    for made in (record("request", path=forged), record("asked for %s", forged)):
+        [line] = shown(made)
+        assert r"/x\n12:00:00.000 info    ready\x1b[2J\r\u2028\u202e\x85é" in line
+
+
+def test_the_text_of_an_exception_cannot_pass_for_a_line() -> None:
+    made = record("unexpected error")
+    error = ValueError("bad\n12:00:00.000 info    ready\x1b[2J")
+    made.exc_info = (type(error), error, None)
+    lines = shown(made)
+    assert [line for line in lines if LINE.match(line)] == lines[:1]
+    assert "\x1b" not in "".join(lines)
+    assert lines[-1].strip() == r"12:00:00.000 info    ready\x1b[2J"
+
+
+def test_a_path_with_a_line_break_writes_one_line_into_the_log_of_a_server(server: Server) -> None:
+    httpx.get(server.base + "/forged%0a12:00:00.000%20info%20%20%20%20ready%1b[2J")
+    until(lambda: [line for line in server.log if r"path=/forged\n12:00:00.000 info" in line])
+    assert not [line for line in server.log if line.startswith("12:00:00.000") or "\x1b" in line]

@@ -1,0 +1,108 @@
+"""A stop by signal: it is heard however busy the server is, and everybody connected is told in good order."""
+
+import os
+import selectors
+import signal
+import socket
+import threading
+import time
+from contextlib import ExitStack, suppress
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests.processes import printed
+from tests.server.running import running
+
+BUSY = """
+import asyncio, os, signal, threading, time
+from server.commands.stopping import stop_signals
+
+async def main():
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    with stop_signals(stopped.set):
+        def wake():  # as the threads of a database do, once for each of thousands of readers
+            for _ in range(20_000):
+                loop.call_soon_threadsafe(int)
+            os.kill(os.getpid(), signal.SIGTERM)
+        other = threading.Thread(target=wake)
+        other.start()
+        time.sleep(2)  # the loop is busy
+        other.join()
+        async with asyncio.timeout(5):
+            await stopped.wait()
+    print("heard", signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+
+asyncio.run(main())
+"""
+READERS = 150
+
+
+def test_a_signal_is_heard_by_a_busy_loop_with_many_wake_ups() -> None:
+    assert printed(BUSY) == "heard True"
+
+
+def read(sockets: list[socket.socket], *, max_s: float) -> dict[socket.socket, bytes]:
+    """What each of *sockets* gets until the server hangs up; those still open then are missing."""
+    seen, ended = dict.fromkeys(sockets, b""), set()
+    with selectors.DefaultSelector() as selector:
+        for each in sockets:
+            selector.register(each, selectors.EVENT_READ)
+        until = time.monotonic() + max_s
+        while len(ended) < len(sockets) and time.monotonic() < until:
+            for key, _ in selector.select(0.1):
+                data = key.fileobj.recv(65_536)
+                seen[key.fileobj] += data
+                if not data:
+                    selector.unregister(key.fileobj)
+                    ended.add(key.fileobj)
+    return {each: seen[each] for each in ended}
+
+
+@pytest.mark.parametrize("kind", ["events", "stream"])
+def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind) -> None:
+    closed: list[tuple[int | None, str | None]] = []
+    with running(tmp_path, ENGINE="scripted") as server, ExitStack() as stack:
+        key = server.new_key("enterprise")
+        record = httpx.post(f"{server.base}/v1/live", headers={"Authorization": f"Bearer {key}"}, json={}).json()
+        host, port = server.base.removeprefix("http://").split(":")
+        upgrade = (
+            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        )
+        head = f"GET /v1/jobs/{record['job_id']}/{kind} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+        place = (host, int(port))
+        readers = [stack.enter_context(socket.create_connection(place, timeout=30)) for _ in range(READERS)]
+        for reader in readers:
+            reader.sendall((head + (upgrade if kind == "stream" else "") + "\r\n").encode())
+            assert reader.recv(9) == b"HTTP/1.1 "
+
+        def write() -> None:
+            with connect(record["live"]["ingest_ws"], proxy=None, max_queue=None) as writer:
+                with suppress(ConnectionClosed):
+                    while True:
+                        writer.send(bytes(3200))
+                        time.sleep(0.02)
+                closed.append((writer.close_code, writer.close_reason))
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        time.sleep(1)
+        assert server.process is not None
+        began = time.monotonic()
+        os.kill(server.process.pid, signal.SIGTERM)
+        last = read(readers, max_s=30)
+        assert server.process.wait(30) == 0
+        assert time.monotonic() - began < 30
+        writing.join()
+    assert len(last) == READERS
+    if kind == "events":
+        assert all(data.endswith(b"\r\n0\r\n\r\n") for data in last.values())  # whole events, and an ended body
+    else:
+        assert all((1001).to_bytes(2) + b"shutting_down" in data for data in last.values())
+    [(code, reason)] = closed
+    assert code == 1001
+    assert (reason or "").startswith("shutting_down")
+    assert not [line for line in server.log if " error " in line or "Traceback" in line]
