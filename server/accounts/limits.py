@@ -224,10 +224,15 @@ class RateTable:
         self._sweep_at = self.SMALLEST
 
     def hit(self, subject: str, *, now: int, limit: int) -> WindowUse:
+        """Count a request of *subject* if it fits."""
         if len(self._windows) >= self._sweep_at:
             self._windows = {subject: window for subject, window in self._windows.items() if not window.idle(now)}
             self._sweep_at = max(self.SMALLEST, 2 * len(self._windows))
         return self._windows.setdefault(subject, SlidingWindow()).hit(now, limit)
+
+    def look(self, subject: str, *, now: int, limit: int) -> WindowUse:
+        """The state of the subject's window, without counting a request."""
+        return self._windows.get(subject, SlidingWindow()).look(now, limit)
 
     def __len__(self) -> int:
         return len(self._windows)
