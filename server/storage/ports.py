@@ -209,6 +209,11 @@ class Sink(Protocol):
 class BlobStore(Protocol):
     """Named byte strings that never change. Keys are "job_.../name", so that a prefix deletes all of a job."""
 
+    @property
+    def scratch(self) -> Path:
+        """A private folder for files without a name, such as a recording that is not a blob yet."""
+        ...
+
     def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[Sink]:
         """Write a blob. It exists, durably, when the block ends well; nothing is left of it if the block raises.
 

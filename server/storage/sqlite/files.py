@@ -38,6 +38,10 @@ class FileBlobs:
         self._threads = ThreadPoolExecutor(THREADS, "storage-files")
         self._sweep_incoming()
 
+    @property
+    def scratch(self) -> Path:
+        return self._incoming
+
     @asynccontextmanager
     async def create(self, key: str, *, leave_reserve: bool = False) -> AsyncIterator[Sink]:
         path = self._path(key)
