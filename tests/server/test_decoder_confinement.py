@@ -46,8 +46,8 @@ def test_a_system_without_filters_is_named_in_the_log_once(
 @pytest.mark.parametrize(("platform", "well"), [("linux", False), ("darwin", True)])
 def test_doctor_tells_where_decoders_are_not_confined(
     platform: str,
-    well: bool,
-    monkeypatch: pytest.MonkeyPatch,  # noqa: FBT001  parametrized
+    well: bool,  # noqa: FBT001  parametrized
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(seccomp, "missing", lambda: "no seccomp here")
