@@ -52,6 +52,7 @@ def test_a_length_that_no_recording_has_is_not_known(length_s: float | str | Non
     arrived = unpacked(b"O", orjson.dumps(said))
     assert isinstance(arrived, Opened)
     assert arrived.probe.duration_s is None
+    assert not arrived.probe.duration_stated
 
 
 @pytest.mark.parametrize("error", [EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio])
