@@ -11,8 +11,8 @@ its arguments, and says what happens. install() writes that program from these t
 - Every other call fails with EPERM, as if a right were missing. Opening files and sockets and forking are among them:
   libraries try some of these in passing, and can do without.
 
-The Python binding of libseccomp is not kept up, and needs a library that the system may lack. The kernel's interface is
-small and does not change: an instruction has 8 bytes (<linux/filter.h>), and calls have fixed numbers (<asm/unistd.h>).
+The Python binding of libseccomp would need a library that the system may lack. The kernel's interface is small and does
+not change: an instruction has 8 bytes (<linux/filter.h>), and calls have fixed numbers (<asm/unistd.h>).
 """
 
 import ctypes

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.errors import InvalidAudio
 from pipeline.ingest import seccomp
+from pipeline.ingest.cell import MEMORY_BYTES
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.isolation import Isolation, _reason
@@ -138,6 +139,20 @@ def test_where_calls_cannot_be_filtered_nothing_can_be_opened_all_the_same(preci
     program = ATTEMPT.replace("cell._confine", "cell.seccomp.missing = lambda: 'no seccomp'; cell._confine")
     for attempt in ("open('/etc/hostname')", "socket.socket()", "os.pipe()"):
         assert printed(program, attempt, str(precious), "0", "0") == "EMFILE"
+
+
+def test_the_limits_hold_on_any_system(precious: Path) -> None:
+    """Read where there is no filter, which refuses even that."""
+    program = ATTEMPT.replace("cell._confine", "cell.seccomp.missing = lambda: 'no seccomp'; cell._confine")
+    names = ("CORE", "FSIZE", "NOFILE", "NPROC", "CPU", *(["AS"] if sys.platform == "linux" else []))
+    attempt = f"print([resource.getrlimit(getattr(resource, 'RLIMIT_' + name)) for name in {names}])"
+    limits, done = printed(program, attempt, str(precious), "0", "0").splitlines()
+    memory = [(MEMORY_BYTES, MEMORY_BYTES)] * (sys.platform == "linux")
+    assert (limits, done) == (str([(0, 0)] * 4 + [(70, 75), *memory]), "allowed")
+
+
+def test_the_readme_says_how_many_calls_are_left() -> None:
+    assert f"such code has {len(ALLOWED)} system calls" in (ROOT / "pipeline/ingest/README.md").read_text()
 
 
 STOPPED = """

@@ -96,12 +96,12 @@ class FileBlobs:
         await asyncio.to_thread(self._threads.shutdown)
 
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Run *work* outside the event loop. A full disk raises DiskFull."""
+        """Run *function* outside the event loop. A full disk raises DiskFull. Cancelled, it ends when the thread has."""
         running = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         try:
             return await asyncio.shield(running)
-        except asyncio.CancelledError:  # a thread may still use a descriptor that is about to be closed
-            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            await _outlast(running)
             raise
         except OSError as error:
             if error.errno in NO_ROOM:
@@ -123,6 +123,18 @@ class FileBlobs:
                     path.unlink()
                 finally:
                     os.close(descriptor)
+
+
+async def _outlast(running: "asyncio.Future[T]") -> None:
+    """Wait until a thread is done, however often the waiting is cancelled; anyio cancels at every await.
+
+    The thread may use a descriptor that the caller is about to close. Its number may then stand for another file.
+    """
+    while not running.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([running])
+    if not running.cancelled():
+        running.exception()  # nobody else will ask for it
 
 
 class _HalfWritten:
