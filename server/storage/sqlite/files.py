@@ -96,7 +96,7 @@ class FileBlobs:
         await asyncio.to_thread(self._threads.shutdown)
 
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Run *function* outside the event loop. A full disk raises DiskFull. Cancelled, it ends when the thread has."""
+        """Run *function* outside the event loop, to its end even if cancelled. A full disk raises DiskFull."""
         running = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         try:
             return await asyncio.shield(running)
