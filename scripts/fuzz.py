@@ -28,15 +28,7 @@ MORE_MEMORY_MB = 64
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument(
-        "--findings", type=Path, default=Path("fuzz-findings"), help="folder for inputs that show faults"
-    )
-    parser.add_argument("--replay", type=Path, help="try the input of such a file again, and nothing else")
-    parser.add_argument("--write", action="store_true", help="write the summary to benchmarks/results/fuzz.json")
-    given = parser.parse_args()
+    given = arguments()
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it warns of every broken form
     print(f"seed {given.seed}", file=sys.stderr, flush=True)
     with (
@@ -57,6 +49,18 @@ def main() -> int:
     if given.write:
         write("fuzz", summary)
     return 1 if summary["findings"] else 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument(
+        "--findings", type=Path, default=Path("fuzz-findings"), help="folder for inputs that show faults"
+    )
+    parser.add_argument("--replay", type=Path, help="try the input of such a file again, and nothing else")
+    parser.add_argument("--write", action="store_true", help="write the summary to benchmarks/results/fuzz.json")
+    return parser.parse_args()
 
 
 def prepared(started: Serving) -> Fuzzed:
@@ -86,25 +90,35 @@ def replay(path: Path, targets: list[Target]) -> int:
 
 def fuzz(server: Fuzzed, targets: list[Target], given: argparse.Namespace) -> dict[str, Any]:
     """Give every target its turns until the time is over. Returns what was tried, found and held."""
-    until, turn, before = time.monotonic() + given.seconds, 0, {}
-    while turn == 0 or time.monotonic() < until:
+    until, turn, left = time.monotonic() + given.seconds, 0, []
+    before: dict[str, float] = {}
+    while not left and (turn == 0 or time.monotonic() < until):
         for target in targets:
             if target.found is None and (turn == 0 or time.monotonic() < until):
                 target.take_turn(given.seed * 1_000_003 + turn)
                 tell(target, given.findings)
-        server.settle()
+        left = unsettled(server)
         before = before or server.held()
         turn += 1
     after = server.held()
-    found = [target.found for target in targets if target.found is not None]
+    found = [f"{target.name}: {target.found['error']}" for target in targets if target.found is not None]
     return {
         "tried": {target.name: target.tried for target in targets},
         "turns": turn,
         "busy": server.busy,
         "before": before,
         "after": after,
-        "findings": [f"{one['target']}: {one['error']}" for one in found] + grown(before, after),
+        "findings": [*found, *left, *grown(before, after)],
     }
+
+
+def unsettled(server: Fuzzed) -> list[str]:
+    """End every job of the last turns. Returns what is left of them all the same."""
+    try:
+        server.settle()
+    except Finding as finding:
+        return [str(finding)]
+    return []
 
 
 def tell(target: Target, folder: Path) -> None:
