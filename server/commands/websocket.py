@@ -9,6 +9,7 @@ import asyncio
 import socket
 
 from uvicorn._types import ASGISendEvent
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode
 
@@ -31,6 +32,9 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
         super().data_received(data)
 
     async def send(self, message: ASGISendEvent) -> None:
+        """Called by the route. Raises ClientDisconnected also if the connection was closed from this side."""
+        if self.close_sent:
+            raise ClientDisconnected
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # refused in HTTP; uvicorn would log that as a fault of the server

@@ -124,6 +124,30 @@ async def test_text_that_is_not_utf8_closes_the_websocket_without_a_traceback_in
 
 
 @in_a_loop
+async def test_a_route_that_speaks_after_a_broken_frame_is_told_that_its_client_is_gone(caplog):
+    refused = []
+
+    async def app(_scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+        for message in ({"type": "websocket.send", "text": "still there?"}, {"type": "websocket.close", "code": 1000}):
+            try:
+                await send(message)
+            except OSError:  # what Starlette takes for a client that left
+                refused.append(message["type"])
+
+    async with serving(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
+        writer.transport.write(b"\xff" * 20)  # reserved bits, an unknown kind of frame
+        with pytest.raises(ConnectionClosed):
+            await writer.recv()
+        assert writer.close_code == 1002
+    assert refused == ["websocket.send", "websocket.close"]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@in_a_loop
 async def test_text_in_several_frames_arrives_whole():
     async def app(_scope, receive, send):
         await receive()
