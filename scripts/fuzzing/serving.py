@@ -132,15 +132,27 @@ class Fuzzed:
         while jobs := [job["job_id"] for job in self._jobs() if job["job_id"] != self.job]:
             for job in jobs:
                 self.ask("DELETE", f"/v1/jobs/{job}", params={"force": "true"})
-        wait_until(lambda: not self.leftovers(), lambda: f"temporary files are left: {self.leftovers()[:9]}")
+        wait_until(lambda: not self.leftovers(), lambda: f"files are left: {self.leftovers()[:9]}")
 
     def _jobs(self) -> list[dict[str, Any]]:
         jobs: list[dict[str, Any]] = self.ask("GET", "/v1/jobs", params={"limit": 100}).json()["data"]
         return jobs
 
     def leftovers(self) -> list[str]:
-        """Return the temporary files of the server that were not there when it was ready."""
-        return sorted(self._temporary() - self._own)
+        """Return what the server still has of jobs that are over: temporary files, and open files of any kind.
+
+        What was there when it was ready is its own.
+        """
+        return sorted((self._temporary() | self._open_files()) - self._own)
+
+    def _open_files(self) -> set[str]:
+        """Return the audio and outputs that the server has open."""
+        names = set()
+        for descriptor in Path(f"/proc/{self.serving.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                names.add(str(descriptor.readlink()))
+        places = tuple(str(self.serving.folder / place) for place in ("data/blobs", "data/incoming", "tmp"))
+        return {f"open {name}" for name in names if name.startswith(places)}
 
     def _temporary(self) -> set[str]:
         places = (self.serving.folder / "data" / "incoming", self.serving.folder / "tmp")

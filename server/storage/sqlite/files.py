@@ -62,18 +62,19 @@ class FileBlobs:
         return await self._run(size)
 
     async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
-        descriptor = await self._run(_open_for_reading, self._path(key))
+        file = _Opened(self._path(key))
         try:
+            await self._run(file.open)
             at = start
             while stop is None or at < stop:
                 wanted = PIECE_BYTES if stop is None else min(PIECE_BYTES, stop - at)
-                piece = await self._run(os.pread, descriptor, wanted, at)
+                piece = await self._run(file.read, wanted, at)
                 if not piece:
                     return
                 at += len(piece)
                 yield piece
         finally:
-            await self._run(os.close, descriptor)
+            await self._run(file.close)
 
     @contextmanager
     def local(self, key: str) -> Iterator[Path]:
@@ -210,15 +211,27 @@ class _FileSink:
         await self._run(self._half.write, data)
 
 
-def _open_for_reading(path: Path) -> int:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        raise NoSuchBlob(path.name) from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NoSuchBlob(path.name)
-    return descriptor
+class _Opened:
+    """A blob's file for reading. It is closed by close() even if nobody waited for open(). Its methods block."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def open(self) -> None:
+        try:
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NoSuchBlob(self._path.name) from None
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            raise NoSuchBlob(self._path.name)
+
+    def read(self, size: int, at: int) -> bytes:
+        return os.pread(self._descriptor, size, at)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
 
 def _delete(path: Path) -> None:
