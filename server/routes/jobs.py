@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.ingest import recording
@@ -15,6 +15,7 @@ from server.http.caller import Caller
 from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.problems import Problem
+from server.http.streamed import Streamed
 from server.jobs.waiter import JobWaiter
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
@@ -263,7 +264,7 @@ class Jobs:
         status = 206 if part else 200
         if request.method == "HEAD":
             return Response(status_code=status, headers=headers)
-        return StreamingResponse(self.blobs.read(artifact.blob, start, stop), status, headers)
+        return Streamed(self.blobs.read(artifact.blob, start, stop), status=status, headers=headers)
 
     def _part(self, request: Request, artifact: Artifact, etag: str) -> ByteRange | None:
         asked = request.headers.get("range")

@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -61,7 +61,7 @@ class FileBlobs:
 
         return await self._run(size)
 
-    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes]:
         file = _Opened(self._path(key))
         try:
             await self._run(file.open)
