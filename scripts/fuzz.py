@@ -23,8 +23,8 @@ from scripts.fuzzing import containers, http_requests, parsers, sockets
 from scripts.fuzzing.serving import LIMITS, Fuzzed
 from scripts.fuzzing.target import Finding, Target, keep, kept
 
-MORE_DESCRIPTORS = 8  # connections of the pool of this program, files of the storage's threads
-MORE_MEMORY_MB = 64
+MAX_MORE_DESCRIPTORS = 8  # connections of the pool of this program, files of the storage's threads
+MAX_MORE_MEMORY_MB = 64
 
 
 def main() -> int:
@@ -132,7 +132,7 @@ def tell(target: Target, folder: Path) -> None:
 
 def grown(before: dict[str, float], after: dict[str, float]) -> list[str]:
     """Return what the server holds more of than it may."""
-    allowed = {"processes": 0, "descriptors": MORE_DESCRIPTORS, "memory_mb": MORE_MEMORY_MB}
+    allowed = {"processes": 0, "descriptors": MAX_MORE_DESCRIPTORS, "memory_mb": MAX_MORE_MEMORY_MB}
     return [
         f"{name} grew from {before[name]} to {after[name]}"
         for name, more in allowed.items()

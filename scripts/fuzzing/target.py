@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-MOST_BEFORE = 5
+MAX_BEFORE = 5
 """Inputs that are kept of a fault that the last one alone does not show."""
 
 
@@ -51,7 +51,7 @@ class Target:
             try:
                 self.check(value)
             except Exception:
-                at_first.extend(() if at_first else seen[-MOST_BEFORE:])
+                at_first.extend(() if at_first else seen[-MAX_BEFORE:])
                 raise
 
         try:
