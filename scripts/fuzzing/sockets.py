@@ -75,6 +75,7 @@ class Sessions:
                 drop(writer, gently=drops[number])
                 writer = self._seated(job, 0, sent)
                 sent = writer.received_bytes  # type: ignore[attr-defined]  # set by _seated
+        writer.send(audio[sent:])  # what was lost on the way
         writer.send('{"type": "close"}')
         check_closing(drained(writer))
         self._end(job)
