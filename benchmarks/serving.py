@@ -24,6 +24,11 @@ class Serving:
     base: str
     key: str
     pid: int
+    folder: Path  # with the server's data folder, its folder for temporary files and its log
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
 
     def metrics(self) -> str:
         return httpx.get(f"{self.base}/metrics", timeout=30).text
@@ -40,17 +45,23 @@ def serving(limits: Mapping[str, str] | None = None, **settings: str) -> Iterato
             text = text.replace(old, new)
         (Path(folder) / "limits.toml").write_text(text)
         ours = {"DATA_DIR": f"{folder}/data", "PORT": "0", "LIMITS_FILE": f"{folder}/limits.toml", **settings}
+        temporary = Path(folder) / "tmp"
+        temporary.mkdir()
         log = Path(folder) / "log"
         with log.open("wb") as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", "server", "serve"],
                 cwd=ROOT,
                 stderr=file,
-                env={**os.environ, **{f"SCRIBEWIRE_{name}": value for name, value in ours.items()}},
+                env={
+                    **os.environ,
+                    "TMPDIR": str(temporary),
+                    **{f"SCRIBEWIRE_{name}": value for name, value in ours.items()},
+                },
             )
         try:
             base = _address(log)
-            yield Serving(base, (Path(folder) / "data" / "operator-key").read_text().strip(), process.pid)
+            yield Serving(base, (Path(folder) / "data" / "operator-key").read_text().strip(), process.pid, Path(folder))
         finally:
             process.terminate()
             process.wait(60)

@@ -102,8 +102,11 @@ def section(name: str, result: Mapping[str, Any]) -> str:
 
 
 def purpose(name: str) -> str:
-    """Return the first line of the docstring of the benchmark that the name of a result begins with."""
-    source = HERE / f"{name.partition('-')[0]}.py"
+    """Return the first line of the docstring of the benchmark or script that the name of a result begins with."""
+    program = f"{name.partition('-')[0]}.py"
+    source = HERE / program
+    if not source.exists():
+        source = HERE.parent / "scripts" / program
     return (ast.get_docstring(ast.parse(source.read_text())) or "").partition("\n")[0].partition(": python ")[0]
 
 

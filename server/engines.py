@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pipeline.batch import Batch
+from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, Fitting, Loaded, choose
@@ -43,6 +44,8 @@ def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
     with ExitStack() as stack:
         isolation = stack.enter_context(closing(Isolation()))
         isolation.start()
+        if (lack := seccomp.missing()) is not None:
+            log.warning("decoders run without a filter of system calls: %s", lack)
         loaded = choose(settings(config))
         stack.enter_context(closing(loaded.engine))
         voice = VoiceDetector() if loaded.engine.name != "scripted" else None

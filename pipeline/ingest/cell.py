@@ -22,14 +22,18 @@ from typing import Any, NoReturn
 import orjson
 
 from pipeline.errors import PipelineError
+from pipeline.ingest import seccomp
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.crossing import OUT_OF_MEMORY, DecodeOrder, Done, Failed, Message, Opened, packed
-from pipeline.ingest.decode import recording
+from pipeline.ingest.decode import ByteSource, recording
 
 MEMORY_BYTES = 1 << 30
 """The limit of address space. The interpreter and its libraries take 0.2 GB, the index of a 12 h file 0.1 GB."""
 
 MAX_ORDER_BYTES = 4096
+
+CPU_GRACE_S = 5
+"""CPU time from the signal of the limit, which tells what happened, to the end that no signal can delay."""
 
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
@@ -96,8 +100,9 @@ def _live_and_die(asked: dict[str, Any], descriptors: list[int], control: socket
         control.close()
         order = DecodeOrder.read(asked)
         source, out = descriptors
-        _confine(order, parent)
-        _decode(order, source, out)
+        with os.fdopen(source, "rb", buffering=0) as file:
+            _confine(order, parent)
+            _decode(order, file, out)
         code = 0
     except BrokenPipeError:
         code = 0  # the reader has left
@@ -112,32 +117,33 @@ def _live_and_die(asked: dict[str, Any], descriptors: list[int], control: socket
 def _confine(order: DecodeOrder, parent: int) -> None:
     """Take all rights from this process that decoding does not need.
 
-    With a limit of 0 descriptors it cannot open files or connections, even if a file exploits a decoder.
+    With a limit of 0 descriptors it cannot open files or connections, even if a file exploits a decoder. Where the
+    system can filter system calls, it cannot do anything else to other processes and files either.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
-    if order.limits.longest_s is not None:
-        cpu_s = 60 + int(order.limits.longest_s)  # slower than real time is an attack
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    if order.cpu_s is not None:
+        # Where both limits are equal, Linux sends SIGKILL, which looks like a killing from outside.
+        resource.setrlimit(resource.RLIMIT_CPU, (order.cpu_s, order.cpu_s + CPU_GRACE_S))
     if sys.platform == "linux":  # other systems have neither this limit nor this signal
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             raise ProcessLookupError("the parent died before it could be watched")
+    if seccomp.missing() is None:
+        seccomp.install()
 
 
-def _decode(order: DecodeOrder, source: int, out: int) -> None:
+def _decode(order: DecodeOrder, file: ByteSource, out: int) -> None:
     def send(message: Message) -> None:
         _write(out, packed(message))
         signal.setitimer(signal.ITIMER_PROF, order.stall_s)  # CPU-time limit: kills a decoder stuck in an endless loop
 
-    signal.setitimer(signal.ITIMER_PROF, order.stall_s)
+    signal.setitimer(signal.ITIMER_PROF, min(order.stall_s, order.limits.first_frame_cpu_s))
     try:
-        with (
-            open(source, "rb", buffering=0) as file,
-            recording(file, order.limits, live=order.live) as heard,
-        ):
+        with recording(file, order.limits, live=order.live) as heard:
             send(Opened(heard.probe))
             for samples in heard:
                 send(samples)
@@ -169,6 +175,7 @@ def _warm_up() -> None:
 def main() -> None:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # only the server ends this process
+    seccomp.close_memory()
     _warm_up()
     with socket.socket(fileno=0) as control:
         serve(control)

@@ -3,6 +3,7 @@
 Files are recognised by their content only. The extensions are for people who read the list.
 """
 
+import math
 from dataclasses import dataclass
 
 
@@ -126,6 +127,14 @@ def known(head: bytes) -> bool:
     return any(head.startswith(signature, offset) for offset, signature in SIGNATURES)
 
 
+def length_or_none(stated_s: float) -> float | None:
+    """Return the length that a header states, in seconds, or None if no recording can have it.
+
+    A header may say anything. A length below 0 would give audio back to the account that sends the file.
+    """
+    return stated_s if math.isfinite(stated_s) and stated_s > 0 else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeLimits:
     """The limits of a recording."""
@@ -135,6 +144,8 @@ class DecodeLimits:
     max_streams: int = 32  # each costs buffers; a film has a dozen
     highest_rate: int = 384_000  # the highest that converters are sold with
     lowest_rate: int = 2_000  # at 1 Hz a single frame would become 18 hours of samples
+    max_packets_before_frame: int = 1_000  # a decoder that waits for a header needs a few dozen
+    first_frame_cpu_s: float = 5.0  # the index of a film of 12 hours takes half a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,5 +156,5 @@ class Probe:
     codec: str
     rate: int
     channels: int
-    duration_s: float | None  # None: unknown
+    duration_s: float | None  # above 0; None: unknown
     duration_stated: bool  # False: guessed, so it is good for a progress bar but not to refuse a file

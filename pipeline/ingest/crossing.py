@@ -5,7 +5,6 @@ message is one byte of kind, four of length, and the payload. The process reads 
 not trusted either: there are no pickles, no payload exceeds MAX_BYTES, and only the errors in ERRORS are accepted.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from struct import Struct
@@ -23,7 +22,7 @@ from pipeline.errors import (
     PipelineError,
     UndecodableAudio,
 )
-from pipeline.ingest.containers import DecodeLimits, Probe
+from pipeline.ingest.containers import DecodeLimits, Probe, length_or_none
 
 HEAD = Struct("<cI")
 """The kind and the length of the payload."""
@@ -46,13 +45,14 @@ class DecodeOrder:
     limits: DecodeLimits
     live: bool
     stall_s: float  # CPU time without a sample after which the kernel ends the process
+    cpu_s: int | None  # CPU time for everything; None: no limit, for live streams
 
     def written(self) -> bytes:
         return orjson.dumps({"start": asdict(self)}) + b"\n"
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Self:
-        return cls(limits=DecodeLimits(**said["limits"]), live=said["live"], stall_s=said["stall_s"])
+        return cls(**{**said, "limits": DecodeLimits(**said["limits"])})
 
 
 class Garbled(ValueError):
@@ -117,20 +117,15 @@ def unpacked(kind: bytes, payload: bytes | bytearray) -> Message:
 
 def _probe(said: Mapping[str, Any]) -> Probe:
     duration_s = said["duration_s"]
+    length_s = None if duration_s is None else length_or_none(float(duration_s))
     return Probe(
         format=str(said["format"]),
         codec=str(said["codec"]),
         rate=int(said["rate"]),
         channels=int(said["channels"]),
-        duration_s=_length_s(duration_s),
-        duration_stated=bool(said["duration_stated"]),
+        duration_s=length_s,
+        duration_stated=length_s is not None and bool(said["duration_stated"]),
     )
-
-
-def _length_s(said: Any) -> float | None:
-    """The length in seconds. What no recording can have, such as a negative one, is not known."""
-    length_s = math.nan if said is None else float(said)
-    return length_s if math.isfinite(length_s) and length_s > 0 else None
 
 
 def _notes(said: list[Any]) -> tuple[str, ...]:

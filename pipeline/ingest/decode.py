@@ -38,6 +38,7 @@ from pipeline.ingest.containers import (
     DecodeLimits,
     Probe,
     known,
+    length_or_none,
 )
 
 TRUNCATED = "audio_truncated"
@@ -120,9 +121,9 @@ class OpenRecording:
         stream, container = self._stream, self._container
         own_s = whole_s = None
         if stream.duration and self._tick_s:
-            own_s = stream.duration * self._tick_s + self._lead(first) / RATE
-        elif container.duration:
-            whole_s = container.duration / av.time_base  # of a film, whose sound may end before its pictures
+            own_s = length_or_none(stream.duration * self._tick_s + self._lead(first) / RATE)
+        elif container.duration:  # of a film, whose sound may end before its pictures
+            whole_s = length_or_none(container.duration / av.time_base)
         return Probe(
             format=NAMES.get(container.format.name, container.format.name),
             codec=stream.codec_context.codec.canonical_name,
@@ -163,7 +164,10 @@ class OpenRecording:
     def _decoded(self) -> Iterator[AudioFrame]:
         """Yield the frames, and count the packets that cannot be decoded. Raises InvalidAudio beyond the limits."""
         broken = 0  # bad packets since a frame: skipped if a frame follows, else the end is cut
-        for packet in self._packets():
+        begun = False
+        for before, packet in enumerate(self._packets()):
+            if not begun and before == self._limits.max_packets_before_frame:
+                raise InvalidAudio(f"the first {before} packets hold no audio frame")
             try:
                 frames = self._stream.codec_context.decode(packet)
             except av.error.FFmpegError:
@@ -171,7 +175,7 @@ class OpenRecording:
                 continue
             for frame in frames:
                 _admit(frame.sample_rate, frame.layout.nb_channels, self._limits)
-                self._skipped, broken = self._skipped + broken, 0
+                self._skipped, broken, begun = self._skipped + broken, 0, True
                 yield frame
         self._truncated |= broken > 0
 

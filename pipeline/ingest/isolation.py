@@ -8,6 +8,8 @@ Leaving the block kills the process at once. If a decoder crashes, only that fil
 that is started at first use (cell.py); they end with this process, however it ends.
 """
 
+import logging
+import math
 import os
 import select
 import signal
@@ -38,12 +40,18 @@ from pipeline.ingest.crossing import (
     length_of,
     unpacked,
 )
+from pipeline.ingest.seccomp import STOPPED_BY_FILTER
+
+log = logging.getLogger(__name__)
 
 STALL_S = 30.0
 """A decoder without a sample for so long is stuck. A second of audio usually takes milliseconds."""
 
 ANSWER_S = 60.0
 """How long the forking process may take to answer. Loading its libraries takes 1 s, on a slow disk 10 s."""
+
+SPARE_CPU_S = 60
+"""The CPU time that a file may take beyond a second for each second of audio. Slower than real time is an attack."""
 
 KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "TMPDIR")
 """The environment variables that are passed to the decoding process."""
@@ -55,8 +63,9 @@ OUT_OF_TIME = (-signal.SIGPROF, -signal.SIGXCPU)
 class Isolation:
     """Makes decoding processes. It is thread-safe; close() ends all of them."""
 
-    def __init__(self, *, stall_s: float = STALL_S) -> None:
+    def __init__(self, *, stall_s: float = STALL_S, spare_cpu_s: int = SPARE_CPU_S) -> None:
         self._stall_s = stall_s
+        self._spare_cpu_s = spare_cpu_s
         self._lock = threading.Lock()
         self._cell: _Cell | None = None
 
@@ -92,7 +101,8 @@ class Isolation:
         """
         with ExitStack() as stack:
             source = stack.enter_context(path.open("rb", buffering=0))
-            order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s)
+            cpu_s = None if limits.longest_s is None else self._spare_cpu_s + math.ceil(limits.longest_s)
+            order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s, cpu_s=cpu_s)
             process = stack.enter_context(self._started(order, source.fileno()))
             audio = Decoding(process, wait_s=self._stall_s)
             audio.open()
@@ -109,7 +119,7 @@ class Isolation:
         with ExitStack() as stack:
             feeding = stack.enter_context(os.fdopen(feed, "wb", buffering=0))
             with os.fdopen(source, "rb"):
-                order = DecodeOrder(limits=limits, live=True, stall_s=self._stall_s)
+                order = DecodeOrder(limits=limits, live=True, stall_s=self._stall_s, cpu_s=None)
                 process = stack.enter_context(self._started(order, source))
             yield LiveDecoding(process, feeding)
 
@@ -338,6 +348,9 @@ def _reason(code: int | None) -> PipelineError:
     """Return why a decoder ended without a last message, by its exit code."""
     if code in OUT_OF_TIME:
         return DecodeTimeout("decoding took too much processor time")
+    if code == STOPPED_BY_FILTER:
+        log.warning("a file made its decoder make a forbidden system call; the kernel ended the decoder")
+        return InvalidAudio("this file made the decoder do what no recording needs, so it was stopped")
     if code == OUT_OF_MEMORY:
         return InvalidAudio("decoding needs more memory than a recording should")
     if code is None or code >= 0 or code in KILLED_FROM_OUTSIDE:

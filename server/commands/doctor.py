@@ -5,6 +5,7 @@ import asyncio
 import os
 import shutil
 import socket
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from pipeline.batch import BatchOptions
 from pipeline.errors import PipelineError
+from pipeline.ingest import seccomp
 from pipeline.ingest.containers import INPUT_FORMATS, DecodeLimits
 from pipeline.ingest.decode import missing_demuxers
 from pipeline.ingest.isolation import Isolation
@@ -159,6 +161,15 @@ def _codecs(_config: Config) -> Finding:
     return Finding("codecs", well=not missing and probe.format == "flac", detail=detail)
 
 
+def _confinement(_config: Config) -> Finding:
+    """Tell whether decoders give up the system calls that they do not need."""
+    lack = seccomp.missing()
+    if lack is None:
+        return Finding("decoders", well=True, detail="system calls are filtered")
+    detail = f"system calls are not filtered: {lack}; a file that exploits a decoder could delete data"
+    return Finding("decoders", well=sys.platform != "linux", detail=detail)
+
+
 def _data_folder(config: Config) -> Finding:
     """Check that the data folder can be used and has room."""
     try:
@@ -182,6 +193,7 @@ CHECKS: tuple[Callable[[Config], Finding], ...] = (
     _machine,
     _data_folder,
     _codecs,
+    _confinement,
     _network,
     _proxy,
     _bundled,

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from estimator import EstimateError, Estimator
 from pipeline.batch import BatchOptions
+from pipeline.ingest.seccomp import close_memory
 from pipeline.words import written
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
@@ -52,6 +53,7 @@ def add(commands: Any) -> None:
 
 def run(_given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level=config.log_level)
+    close_memory()
     for name in unknown_variables(os.environ):
         log.warning("unknown variable", extra={"variable": name})
     limits = read_limits(config)

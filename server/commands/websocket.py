@@ -66,6 +66,8 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
             raise ClientDisconnected
         await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True  # refused in HTTP; uvicorn would log that as a fault of the server
 
     def shutdown(self) -> None:
         """Called when the server stops. The route knows it, too, and closes the WebSocket when it has said all."""
@@ -87,6 +89,15 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
             self.transport.resume_reading()
             self.close_timer = self.loop.call_later(LEAVE_S, self.transport.close)
 
+    def send_receive_event_to_app(self) -> None:
+        """Called with every whole message. uvicorn would log a traceback for text that is not UTF-8."""
+        if self.curr_msg_data_type == "text" and not _is_text(b"".join(self.frames)):
+            self.frames = []
+            self.conn.fail(CloseCode.INVALID_DATA, "text must be UTF-8")
+            self.handle_parser_exception()
+        else:
+            super().send_receive_event_to_app()
+
     def keepalive_timeout(self) -> None:
         """Called when no pong came in time. The connection ends only if we were reading and nothing else came."""
         if self.read_paused or self._heard_at > self.ping_sent_at:
@@ -95,3 +106,11 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
             self.schedule_ping()
         else:
             super().keepalive_timeout()
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

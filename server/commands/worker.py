@@ -6,6 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from pipeline.ingest.seccomp import close_memory
 from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
 from server.app import build_workers, open_egress
@@ -26,6 +27,7 @@ def add(commands: Any) -> None:
 
 def run(_given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level=config.log_level)
+    close_memory()
     if config.workers == 0:
         raise ConfigError(f"{PREFIX}WORKERS must be at least 1 for a worker, got 0")
     asyncio.run(_work(config, read_limits(config)))

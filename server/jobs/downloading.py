@@ -37,7 +37,7 @@ class Downloading:
     async def _look_at(self, key: str) -> Probe:
         """What the stored audio is. It is deleted again if it cannot be used."""
         try:
-            return await self._tools.prober.probe(key, longest_s=self._plan.audio_s_per_file)
+            return await self._tools.prober.probe(key, account=self.held.job.account, plan=self._plan)
         except BaseException:
             await self._tools.blobs.delete(key)
             raise

@@ -1,35 +1,63 @@
 """A first look at a stored recording, before its job is accepted: format, length, and whether it is audio at all."""
 
 import asyncio
+import math
 from concurrent.futures import ThreadPoolExecutor
+from weakref import WeakValueDictionary
 
-from pipeline.errors import AudioTooLong
+from pipeline.errors import AudioTooLong, PipelineError
 from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
+from server.accounts.limits import RateTable
+from server.clock import now_ms
+from server.model.accounts import Plan
+from server.model.errors import Refused
 from server.storage.ports import BlobStore
 
 MAX_AT_ONCE = 8  # each takes a process for some 20 ms, a hostile file for seconds; more of them wait
+MAX_PER_ACCOUNT = 2  # of these, so that nobody's files make everybody wait
 SLACK_S = 1.0  # tolerance for an encoder's padding; decoding stops this far after the limit
+
+REQUESTS_PER_BAD_FILE = 3
+"""A file that cannot be decoded costs as much as this many requests: a look at it may take seconds of a core."""
 
 
 class Prober:
-    """Looks at recordings in processes of their own, a few at a time."""
+    """Looks at recordings in processes of their own, a few at a time, and counts the bad files of each account."""
 
     def __init__(self, isolation: Isolation, blobs: BlobStore) -> None:
         self._isolation = isolation
         self._blobs = blobs
         self._threads = ThreadPoolExecutor(MAX_AT_ONCE, "probe")
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by account, while in use
+        self._bad_files = RateTable()
 
-    async def probe(self, blob: str, *, longest_s: float) -> Probe:
-        """The format and stated length of the recording, after decoding its first frame.
+    def admit(self, account: str, plan: Plan) -> None:
+        """Return if the account may send another file. Raises Refused rate_limited if too many of late were bad."""
+        now, limit = now_ms(), _max_bad_files(plan)
+        window = self._bad_files.look(account, now=now, limit=limit)
+        if not window.allowed:
+            raise Refused(
+                "rate_limited",
+                f"{limit} files within a minute could not be decoded",
+                retry_after_s=math.ceil((window.resets_at - now) / 1000),
+            )
 
-        Raises AudioTooLong if the stated length exceeds *longest_s*, and what Isolation.decoding() raises on entering.
+    async def probe(self, blob: str, *, account: str, plan: Plan) -> Probe:
+        """The format and stated length of the account's recording, after decoding its first frame.
+
+        Raises AudioTooLong if the stated length exceeds the plan's, and what Isolation.decoding() raises on entering.
         A false length is found during transcription.
         """
-        with self._blobs.local(blob) as path:
-            probe = await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._isolation.probe, path, DecodeLimits()
-            )
+        turns = self._turns.setdefault(account, asyncio.Semaphore(MAX_PER_ACCOUNT))
+        async with turns:
+            try:
+                probe = await self._look_at(blob)
+            except PipelineError as error:
+                if not error.retryable:
+                    self._bad_files.hit(account, now=now_ms(), limit=_max_bad_files(plan))
+                raise
+        longest_s = plan.audio_s_per_file
         if probe.duration_s is not None and probe.duration_stated and probe.duration_s > longest_s + SLACK_S:
             raise AudioTooLong(
                 f"the audio has {probe.duration_s:.0f} s, the plan takes {longest_s:.0f} s",
@@ -37,3 +65,13 @@ class Prober:
                 actual_s=probe.duration_s,
             )
         return probe
+
+    async def _look_at(self, blob: str) -> Probe:
+        with self._blobs.local(blob) as path:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._isolation.probe, path, DecodeLimits()
+            )
+
+
+def _max_bad_files(plan: Plan) -> int:
+    return max(1, plan.requests_per_minute // REQUESTS_PER_BAD_FILE)

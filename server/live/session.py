@@ -86,7 +86,7 @@ class LiveSession:
         self._plan = plan
         self._metrics = metrics
         self._closing = closing
-        self._tape = Tape() if self.options.record else None
+        self._tape = Tape(endings.storage.blobs.scratch) if self.options.record else None
         self.resumed = past.settled > 0
         self._heard = past.origin.position  # end of the audio taken so far, on the stream's clock
         self._retractions = 0

@@ -18,9 +18,9 @@ PIECE_BYTES = 256 * 1024
 
 
 class Tape:
-    """add() only keeps samples; flush() writes them, outside the event loop."""
+    """add() only keeps samples; flush() writes them to a file in *folder*, outside the event loop."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._added: list[Samples] = []  # bounded by flush() every second and by the pace of the session
         self._recording: Recording | None = None

@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
@@ -17,6 +17,7 @@ from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter
 from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
+from server.http.streamed import Streamed
 from server.metrics import Metrics
 from server.model.events import Event
 from server.model.jobs import Job
@@ -77,13 +78,13 @@ class Seats:
             self._open += Counter()  # removes the zero counts
 
 
-class Seated(StreamingResponse):
+class Seated(Streamed):
     """A stream that holds a seat until it ends. The seat was taken before the answer began."""
 
     def __init__(
-        self, lines: AsyncIterator[bytes], seat: ExitStack, *, status: int = 200, headers: Mapping[str, str]
+        self, source: AsyncGenerator[bytes], seat: ExitStack, *, status: int = 200, headers: Mapping[str, str]
     ) -> None:
-        super().__init__(lines, status, headers)
+        super().__init__(source, status=status, headers=headers)
         self._seat = seat
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -165,7 +166,7 @@ class EventStreams:
                 return Response(headers=headers)
             return Seated(self._lines(job.id, after), seat.pop_all(), headers=headers)
 
-    async def _lines(self, job_id: str, after: int) -> AsyncIterator[bytes]:
+    async def _lines(self, job_id: str, after: int) -> AsyncGenerator[bytes]:
         view = self.following.follow(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s)
         with self.metrics.subscribers.track_inprogress():
             yield retry(self.seats.rules.retry_ms)

@@ -19,7 +19,6 @@ from server.jobs.orders import Asked, parse_order
 from server.jobs.probing import Prober
 from server.jobs.sandbox import delay_of, refuse_at_the_door
 from server.jobs.waiter import JobWaiter
-from server.model.accounts import Plan
 from server.model.ids import Prefix
 from server.model.jobs import NewJob, Submitted
 from server.model.orders import Source
@@ -138,6 +137,7 @@ class Transcriptions:
         job_id = fresh_id(Prefix.JOB)
         async with self.accepting.reserved(key) as earlier, self.accepting.arriving(caller):
             if earlier is None:
+                self.prober.admit(caller.account_id, plan)
                 await self.accepting.check_room(caller)
             async with self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
                 asked = parse(received)
@@ -178,7 +178,7 @@ class Transcriptions:
     async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
         _, _, plan = caller.require_account()
         warnings = await self.accepting.warnings(caller, asked.order, asked.warnings)
-        source, audio_s = await self._source(asked, received, plan)
+        source, audio_s = await self._source(asked, received, caller)
         blob = received.file.blob if received.file else None
         return new_job(
             job_id,
@@ -193,13 +193,14 @@ class Transcriptions:
             max_active=plan.active_jobs,
         )
 
-    async def _source(self, asked: Asked, received: Received, plan: Plan) -> tuple[Source, float | None]:
+    async def _source(self, asked: Asked, received: Received, caller: Caller) -> tuple[Source, float | None]:
         """Where the audio is and its stated length. Audio that cannot be decoded is refused here."""
         if received.file is None:
             assert asked.url is not None
             await self.accepting.check_url("url", asked.url)
             return Source(type="url", url=asked.url), None
-        probe = await self.prober.probe(received.file.blob, longest_s=plan.audio_s_per_file)
+        account, _, plan = caller.require_account()
+        probe = await self.prober.probe(received.file.blob, account=account.id, plan=plan)
         source = Source(type="upload", filename=received.file.filename, bytes=received.file.bytes, format=probe.format)
         return source, probe.duration_s
 

@@ -7,7 +7,7 @@ store's clock decides about leases.
 Instants are milliseconds since 1970 UTC.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -209,6 +209,11 @@ class Sink(Protocol):
 class BlobStore(Protocol):
     """Named byte strings that never change. Keys are "job_.../name", so that a prefix deletes all of a job."""
 
+    @property
+    def scratch(self) -> Path:
+        """A private folder for files without a name, such as a recording that is not a blob yet."""
+        ...
+
     def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[Sink]:
         """Write a blob. It exists, durably, when the block ends well; nothing is left of it if the block raises.
 
@@ -220,7 +225,7 @@ class BlobStore(Protocol):
 
     async def size(self, key: str) -> int | None: ...
 
-    def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+    def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes]:
         """The bytes [start, stop) in pieces of at most 256 KiB. Raises NoSuchBlob with the first piece."""
         ...
 

@@ -2,12 +2,15 @@
 
 import io
 import json
+import shutil
+import subprocess
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import av
 import numpy as np
+import pytest
 import soundfile
 
 from pipeline.audio import RATE, Samples
@@ -15,6 +18,72 @@ from pipeline.audio import RATE, Samples
 SPEECH = Path(__file__).parent.parent / "speech"
 CLIPS: list[dict[str, Any]] = json.loads((SPEECH / "manifest.json").read_text())
 CLIP = SPEECH / "espeak" / "en_05.flac"
+
+
+Made: TypeAlias = tuple[str, str, int, str, int]
+
+LOSSLESS = [  # container, codec, and the sample format if the encoder's own choice is not exact
+    ("wav", "pcm_s16le", None),
+    ("wav", "pcm_s24le", None),
+    ("wav", "pcm_f32le", None),
+    ("flac", "flac", None),
+    ("ogg", "flac", None),
+    ("ipod", "alac", None),
+    ("mov", "pcm_s16le", None),
+    ("matroska", "pcm_s16le", None),
+    ("aiff", "pcm_s16be", None),
+    ("au", "pcm_s16be", None),
+    ("avi", "pcm_s16le", None),
+    ("caf", "pcm_s16le", None),
+    ("tta", "tta", "s16"),
+    ("w64", "pcm_s16le", None),
+    ("wv", "wavpack", "s16p"),
+]
+
+LOSSY = [  # container, codec, rate, layout, ms of the encoder's delay and padding if the container does not record it
+    ("mp3", "libmp3lame", 44100, "stereo", 0),
+    ("mp2", "mp2", 48000, "mono", 60),
+    ("wav", "pcm_mulaw", 8000, "mono", 0),
+    ("wav", "pcm_alaw", 8000, "stereo", 0),
+    ("wav", "pcm_u8", 11025, "mono", 0),
+    ("wav", "adpcm_ms", 22050, "mono", 60),
+    ("wav", "adpcm_ima_wav", 22050, "mono", 60),
+    ("wav", "g722", 16000, "mono", 0),
+    ("ipod", "aac", 44100, "stereo", 0),
+    ("mp4", "aac", 16000, "mono", 0),
+    ("3gp", "aac", 22050, "mono", 0),
+    ("3g2", "libopencore_amrnb", 8000, "mono", 0),
+    ("adts", "aac", 44100, "mono", 60),
+    ("latm", "aac", 48000, "mono", 60),
+    ("ogg", "libopus", 48000, "stereo", 0),
+    ("ogg", "vorbis", 44100, "stereo", 0),
+    ("webm", "libopus", 48000, "mono", 0),
+    ("webm", "vorbis", 48000, "stereo", 0),
+    ("matroska", "aac", 48000, "mono", 0),
+    ("ac3", "ac3", 48000, "5.1", 0),
+    ("eac3", "eac3", 44100, "stereo", 0),
+    ("amr", "libopencore_amrnb", 8000, "mono", 0),
+    ("asf", "wmav2", 44100, "stereo", 50),
+    ("asf", "wmav1", 44100, "stereo", 50),
+    ("avi", "libmp3lame", 44100, "mono", 60),
+    ("caf", "alac", 44100, "mono", 60),
+    ("flv", "libmp3lame", 44100, "mono", 60),
+    ("flv", "aac", 44100, "mono", 60),
+    ("mpeg", "mp2", 48000, "mono", 0),
+    ("mpegts", "aac", 48000, "mono", 60),
+    ("mpegts", "libopus", 48000, "mono", 60),
+    ("rm", "real_144", 8000, "mono", 0),
+    ("rm", "ac3", 48000, "mono", 0),
+    ("voc", "pcm_u8", 8000, "mono", 0),
+]
+
+FFMPEG_ALONE = [  # suffix, how the ffmpeg program writes what PyAV has no encoder for
+    ("dts", "-strict -2 -c:a dca -ar 48000"),
+    ("gsm", "-c:a libgsm -ar 8000"),
+    ("ogg", "-c:a libspeex -ar 16000"),
+    ("mxf", "-f lavfi -i testsrc=d=11.5:s=64x64:r=25 -map 1:v -map 0:a -c:v mpeg2video -c:a pcm_s16le -ar 48000"),
+    ("mpg", "-f lavfi -i testsrc=d=11.5:s=64x64:r=25 -map 1:v -map 0:a -c:v mpeg2video -c:a mp2 -ar 48000"),
+]
 
 
 def read(path: Path) -> Samples:
@@ -57,6 +126,30 @@ def encoded(
             frame.pts = at + round(start_s * RATE)
             out.mux(sound.encode(frame))
         out.mux(sound.encode(None))
+    return file.getvalue()
+
+
+def written_by_ffmpeg(folder: Path, suffix: str, how: str) -> bytes:
+    """CLIP as the ffmpeg program writes it. Skips the test where the program is not installed."""
+    program = shutil.which("ffmpeg")
+    if program is None:
+        pytest.skip("the ffmpeg program is not installed, and PyAV has no encoder for this")
+    made = folder / f"clip.{suffix}"
+    subprocess.run([program, "-v", "error", "-i", CLIP, *how.split(), made], check=True)
+    return made.read_bytes()
+
+
+def one_byte_packets(count: int) -> bytes:
+    """A Matroska file of FLAC whose packets have one byte each. FFmpeg decodes no frame of it, and raises no error."""
+    file = io.BytesIO()
+    with av.open(file, "w", format="matroska") as out:
+        sound = out.add_stream("flac", rate=RATE, layout="mono")
+        sound.codec_context.open()
+        for number in range(count):
+            packet = av.Packet(b"\0")
+            packet.stream, packet.time_base = sound, Fraction(1, RATE)
+            packet.pts = packet.dts = number * 4096
+            out.mux(packet)
     return file.getvalue()
 
 

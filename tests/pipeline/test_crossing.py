@@ -52,6 +52,7 @@ def test_a_length_that_no_recording_has_is_not_known(length_s: float | str | Non
     arrived = unpacked(b"O", orjson.dumps(said))
     assert isinstance(arrived, Opened)
     assert arrived.probe.duration_s is None
+    assert not arrived.probe.duration_stated
 
 
 @pytest.mark.parametrize("error", [EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio])
@@ -70,7 +71,7 @@ def test_the_length_error_arrives_with_its_numbers() -> None:
 
 def test_orders_are_read_as_written() -> None:
     for limits in (DecodeLimits(), DecodeLimits(longest_s=1800.5, max_channels=2)):
-        order = DecodeOrder(limits=limits, live=True, stall_s=0.5)
+        order = DecodeOrder(limits=limits, live=True, stall_s=0.5, cpu_s=90)
         assert DecodeOrder.read(orjson.loads(order.written())["start"]) == order
 
 

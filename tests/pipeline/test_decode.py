@@ -2,17 +2,14 @@
 
 import io
 import os
-import shutil
 import socket
 import struct
-import subprocess
 import threading
 import wave
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
 
 import av
 import numpy as np
@@ -29,7 +26,19 @@ from pipeline.errors import (
 )
 from pipeline.ingest.containers import DEMUXERS, INPUT_FORMATS, DecodeLimits, Probe
 from pipeline.ingest.decode import FILLED, SKIPPED, TRUNCATED, missing_demuxers, recording
-from tests.pipeline.sounds import CLIP, encoded, film, read, tone
+from tests.pipeline.sounds import (
+    CLIP,
+    FFMPEG_ALONE,
+    LOSSLESS,
+    LOSSY,
+    Made,
+    encoded,
+    film,
+    one_byte_packets,
+    read,
+    tone,
+    written_by_ffmpeg,
+)
 
 ANY = DecodeLimits()
 
@@ -77,64 +86,6 @@ def clip() -> Samples:
     return read(CLIP)[: position(5.7)]
 
 
-Made: TypeAlias = tuple[str, str, int, str, int]
-
-LOSSLESS = [  # container, codec, and the sample format if the encoder's own choice is not exact
-    ("wav", "pcm_s16le", None),
-    ("wav", "pcm_s24le", None),
-    ("wav", "pcm_f32le", None),
-    ("flac", "flac", None),
-    ("ogg", "flac", None),
-    ("ipod", "alac", None),
-    ("mov", "pcm_s16le", None),
-    ("matroska", "pcm_s16le", None),
-    ("aiff", "pcm_s16be", None),
-    ("au", "pcm_s16be", None),
-    ("avi", "pcm_s16le", None),
-    ("caf", "pcm_s16le", None),
-    ("tta", "tta", "s16"),
-    ("w64", "pcm_s16le", None),
-    ("wv", "wavpack", "s16p"),
-]
-
-LOSSY = [  # container, codec, rate, layout, ms of the encoder's delay and padding if the container does not record it
-    ("mp3", "libmp3lame", 44100, "stereo", 0),
-    ("mp2", "mp2", 48000, "mono", 60),
-    ("wav", "pcm_mulaw", 8000, "mono", 0),
-    ("wav", "pcm_alaw", 8000, "stereo", 0),
-    ("wav", "pcm_u8", 11025, "mono", 0),
-    ("wav", "adpcm_ms", 22050, "mono", 60),
-    ("wav", "adpcm_ima_wav", 22050, "mono", 60),
-    ("wav", "g722", 16000, "mono", 0),
-    ("ipod", "aac", 44100, "stereo", 0),
-    ("mp4", "aac", 16000, "mono", 0),
-    ("3gp", "aac", 22050, "mono", 0),
-    ("3g2", "libopencore_amrnb", 8000, "mono", 0),
-    ("adts", "aac", 44100, "mono", 60),
-    ("latm", "aac", 48000, "mono", 60),
-    ("ogg", "libopus", 48000, "stereo", 0),
-    ("ogg", "vorbis", 44100, "stereo", 0),
-    ("webm", "libopus", 48000, "mono", 0),
-    ("webm", "vorbis", 48000, "stereo", 0),
-    ("matroska", "aac", 48000, "mono", 0),
-    ("ac3", "ac3", 48000, "5.1", 0),
-    ("eac3", "eac3", 44100, "stereo", 0),
-    ("amr", "libopencore_amrnb", 8000, "mono", 0),
-    ("asf", "wmav2", 44100, "stereo", 50),
-    ("asf", "wmav1", 44100, "stereo", 50),
-    ("avi", "libmp3lame", 44100, "mono", 60),
-    ("caf", "alac", 44100, "mono", 60),
-    ("flv", "libmp3lame", 44100, "mono", 60),
-    ("flv", "aac", 44100, "mono", 60),
-    ("mpeg", "mp2", 48000, "mono", 0),
-    ("mpegts", "aac", 48000, "mono", 60),
-    ("mpegts", "libopus", 48000, "mono", 60),
-    ("rm", "real_144", 8000, "mono", 0),
-    ("rm", "ac3", 48000, "mono", 0),
-    ("voc", "pcm_u8", 8000, "mono", 0),
-]
-
-
 def test_there_are_48_extensions_and_the_installed_ffmpeg_reads_each_of_them() -> None:
     assert len(INPUT_FORMATS) == len({kind.extension for kind in INPUT_FORMATS}) == 48
     assert missing_demuxers() == []
@@ -167,24 +118,10 @@ def test_a_lossy_file_gives_the_same_sound_at_the_same_time(clip: Samples, made:
     assert notes == ()
 
 
-@pytest.mark.parametrize(
-    ("suffix", "how"),
-    [
-        ("dts", "-strict -2 -c:a dca -ar 48000"),
-        ("gsm", "-c:a libgsm -ar 8000"),
-        ("ogg", "-c:a libspeex -ar 16000"),
-        ("mxf", "-f lavfi -i testsrc=d=11.5:s=64x64:r=25 -map 1:v -map 0:a -c:v mpeg2video -c:a pcm_s16le -ar 48000"),
-        ("mpg", "-f lavfi -i testsrc=d=11.5:s=64x64:r=25 -map 1:v -map 0:a -c:v mpeg2video -c:a mp2 -ar 48000"),
-    ],
-)
+@pytest.mark.parametrize(("suffix", "how"), FFMPEG_ALONE)
 def test_formats_that_only_the_ffmpeg_program_writes_are_read(tmp_path: Path, suffix: str, how: str) -> None:
     clip = read(CLIP)
-    program = shutil.which("ffmpeg")
-    if program is None:
-        pytest.skip("the ffmpeg program is not installed, and PyAV has no encoder for this")
-    made = tmp_path / f"clip.{suffix}"
-    subprocess.run([program, "-v", "error", "-i", CLIP, *how.split(), made], check=True)
-    samples, _ = decoded(made.read_bytes())
+    samples, _ = decoded(written_by_ffmpeg(tmp_path, suffix, how))
     assert abs(len(samples) - len(clip)) / RATE <= 0.1
     assert max(likeness(samples, clip, lag) for lag in range(-5, 6)) > 0.93
 
@@ -363,6 +300,24 @@ def test_the_probe_says_what_the_header_does(clip: Samples) -> None:
     with_film = probed(encoded(clip, "matroska", "libopus", rate=48000, film=True))
     assert with_film.duration_s == pytest.approx(len(clip) / RATE, abs=0.1)
     assert not with_film.duration_stated
+
+
+@pytest.mark.parametrize("milliseconds", [-3.6e9, -0.0, float("nan"), float("inf"), float("-inf")])
+def test_a_length_that_no_recording_has_is_no_length(clip: Samples, milliseconds: float) -> None:
+    """A length below 0 would be given back to the account's month."""
+    honest = encoded(clip, "matroska", "flac")
+    at = honest.index(b"\x44\x89\x88") + 3  # the element Duration, of 8 bytes
+    probe = probed(honest[:at] + struct.pack(">d", milliseconds) + honest[at + 8 :])
+    assert (probe.duration_s, probe.duration_stated) == (None, False)
+    assert probed(honest).duration_stated
+
+
+def test_a_file_without_a_frame_is_given_up_after_a_bounded_number_of_packets(clip: Samples) -> None:
+    with pytest.raises(InvalidAudio, match="first 1000 packets"):
+        decoded(one_byte_packets(2000))
+    waiting = DecodeLimits(max_packets_before_frame=2)
+    assert len(decoded(encoded(clip, "flac", "flac"), waiting)[0]) == len(clip)
+    assert refusal(one_byte_packets(2000), waiting) is InvalidAudio
 
 
 def test_a_file_that_points_far_beyond_its_end_is_read_as_far_as_it_goes(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pipeline.audio import LONGEST_JOB, RATE, Samples
+from pipeline.ingest import seccomp
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from server.capacity import CAPACITY_FILE, Capacity, measure, sessions_of, write
@@ -76,6 +77,8 @@ def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_pat
     assert "models pull base` brings a model with fewer errors" in said
     noted = json.loads((tmp_path / CAPACITY_FILE).read_text())
     assert f"ok live sessions {noted['sessions']}:" in said
+    if seccomp.missing() is None:
+        assert "ok decoders system calls are filtered" in said
     write(Capacity("scripted", "scripted", 1, 1.0, 2.0), tmp_path)
     with running(tmp_path, ENGINE="scripted") as server:
         one_too_many(server)

@@ -3,8 +3,10 @@
 import asyncio
 import io
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -15,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from pipeline.ingest.recording import Recording
 from server.client import Client
 from server.engines import MAX_SANDBOX_SESSIONS, open_engines
+from tests.processes import await_true
 from tests.server.receiving import receiver
 from tests.server.running import CLIP
 from tests.server.serving import config
@@ -295,6 +298,29 @@ async def test_what_was_heard_is_kept_as_flac_where_that_is_ordered(me):
     assert (rate, kept.shape) == (16_000, noise.shape)
     assert np.abs(kept - noise).max() < 1e-4
     assert set(job["formats"]) == {"json"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the names of open files from /proc")
+@in_a_loop
+async def test_a_recording_lies_in_the_data_folder_while_it_is_made(me, live_server):
+    record = await me.start(record=True)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(3))
+        scratch = str(live_server.storage.blobs.scratch)
+        await asyncio.to_thread(await_true, lambda: any(name.startswith(scratch) for name in open_files()))
+        assert not list(live_server.storage.blobs.scratch.iterdir()), "it has no name"
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert not any(name.startswith(scratch) for name in open_files())
+
+
+def open_files() -> list[str]:
+    """The names of the files that this process, in which the server runs, has open."""
+    names = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            names.append(str(descriptor.readlink()))
+    return names
 
 
 @in_a_loop

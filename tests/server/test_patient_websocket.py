@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server.commands import websocket
 from server.commands.connections import ConnectionRules, Connections
@@ -114,6 +114,74 @@ async def test_a_peer_that_says_nothing_at_all_is_dead():
         writer.transport.pause_reading()  # pings arrive, but are not answered
         await asyncio.wait_for(over.wait(), 10)
         writer.transport.abort()
+
+
+@in_a_loop
+async def test_a_websocket_that_is_refused_in_http_is_no_error_in_the_log(caplog):
+    async def app(_scope, _receive, send):
+        start = {"type": "websocket.http.response.start", "status": 400, "headers": []}
+        await send(start)
+        await send({"type": "websocket.http.response.body", "body": b"no"})
+
+    async with serving(app) as url:
+        with pytest.raises(InvalidStatus):
+            await connect(url, proxy=None)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@in_a_loop
+async def test_text_that_is_not_utf8_closes_the_websocket_without_a_traceback_in_the_log(caplog):
+    codes = []
+
+    async def app(_scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        codes.append((await receive())["code"])
+
+    async with serving(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
+        await writer.send([b"caf\xc3", b"\xa9", b"\xff"], text=True)
+        with pytest.raises(ConnectionClosed):
+            await writer.recv()
+        assert writer.close_code == 1007
+    assert codes == [1007]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@in_a_loop
+async def test_a_route_that_speaks_after_a_broken_frame_is_told_that_its_client_is_gone(caplog):
+    refused = []
+
+    async def app(_scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+        for message in ({"type": "websocket.send", "text": "still there?"}, {"type": "websocket.close", "code": 1000}):
+            try:
+                await send(message)
+            except OSError:  # what Starlette takes for a client that left
+                refused.append(message["type"])
+
+    async with serving(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
+        writer.transport.write(b"\xff" * 20)  # reserved bits, an unknown kind of frame
+        with pytest.raises(ConnectionClosed):
+            await writer.recv()
+        assert writer.close_code == 1002
+    assert refused == ["websocket.send", "websocket.close"]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@in_a_loop
+async def test_text_in_several_frames_arrives_whole():
+    async def app(_scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "text": (await receive())["text"]})
+        await send({"type": "websocket.close", "code": 1000})
+
+    async with serving(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
+        await writer.send([b"caf\xc3", b"\xa9"], text=True)
+        assert await writer.recv() == "caf\N{LATIN SMALL LETTER E WITH ACUTE}"
 
 
 # --- what a peer may send --------------------------------------------------------------------------------------------

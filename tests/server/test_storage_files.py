@@ -5,6 +5,7 @@ import os
 import signal
 import stat
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -336,3 +337,65 @@ def test_an_existing_folder_keeps_its_mode(tmp_path):
     folder.mkdir(mode=0o750)
     make_private(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o750
+
+
+@in_a_loop
+async def test_a_file_stays_open_until_its_last_read_is_done_however_often_the_reader_is_cancelled(
+    tmp_path, monkeypatch
+):
+    """anyio, under Starlette's streamed answers, cancels at every await and not once."""
+    blobs = FileBlobs(tmp_path)
+    async with blobs.create("job_1/output") as sink:
+        await sink.write(b"words")
+    begun, go_on, read = threading.Event(), threading.Event(), []
+    pread = os.pread
+
+    def slow(descriptor, size, at):
+        begun.set()
+        assert go_on.wait(20)
+        read.append((descriptor, pread(descriptor, size, at)))
+        return read[-1][1]
+
+    monkeypatch.setattr(os, "pread", slow)
+    reading = asyncio.create_task(anext(blobs.read("job_1/output")))
+    await asyncio.to_thread(begun.wait, 20)
+    for _ in range(5):
+        reading.cancel()
+        await asyncio.sleep(0.01)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    [(descriptor, content)] = read
+    assert content == b"words"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    await blobs.close()
+
+
+@in_a_loop
+async def test_a_reader_that_leaves_while_its_file_is_opened_leaves_nothing_open(tmp_path, monkeypatch):
+    blobs = FileBlobs(tmp_path)
+    async with blobs.create("job_1/output") as sink:
+        await sink.write(b"words")
+    begun, go_on, opened = threading.Event(), threading.Event(), []
+    real_open = os.open
+
+    def slow(path, flags, *more):
+        if Path(path).name == "output":
+            begun.set()
+            assert go_on.wait(20)
+            opened.append(real_open(path, flags, *more))
+            return opened[-1]
+        return real_open(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", slow)
+    reading = asyncio.create_task(anext(blobs.read("job_1/output")))
+    await asyncio.to_thread(begun.wait, 20)
+    reading.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    [descriptor] = opened
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    await blobs.close()

@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -38,6 +38,10 @@ class FileBlobs:
         self._threads = ThreadPoolExecutor(THREADS, "storage-files")
         self._sweep_incoming()
 
+    @property
+    def scratch(self) -> Path:
+        return self._incoming
+
     @asynccontextmanager
     async def create(self, key: str, *, leave_reserve: bool = False) -> AsyncIterator[Sink]:
         path = self._path(key)
@@ -57,19 +61,20 @@ class FileBlobs:
 
         return await self._run(size)
 
-    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
-        descriptor = await self._run(_open_for_reading, self._path(key))
+    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes]:
+        file = _Opened(self._path(key))
         try:
+            await self._run(file.open)
             at = start
             while stop is None or at < stop:
                 wanted = PIECE_BYTES if stop is None else min(PIECE_BYTES, stop - at)
-                piece = await self._run(os.pread, descriptor, wanted, at)
+                piece = await self._run(file.read, wanted, at)
                 if not piece:
                     return
                 at += len(piece)
                 yield piece
         finally:
-            await self._run(os.close, descriptor)
+            await self._run(file.close)
 
     @contextmanager
     def local(self, key: str) -> Iterator[Path]:
@@ -92,12 +97,12 @@ class FileBlobs:
         await asyncio.to_thread(self._threads.shutdown)
 
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Run *work* outside the event loop. A full disk raises DiskFull."""
+        """Run *function* outside the event loop, to its end even if cancelled. A full disk raises DiskFull."""
         running = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         try:
             return await asyncio.shield(running)
-        except asyncio.CancelledError:  # a thread may still use a descriptor that is about to be closed
-            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            await _outlast(running)
             raise
         except OSError as error:
             if error.errno in NO_ROOM:
@@ -119,6 +124,18 @@ class FileBlobs:
                     path.unlink()
                 finally:
                     os.close(descriptor)
+
+
+async def _outlast(running: "asyncio.Future[T]") -> None:
+    """Wait until a thread is done, however often the waiting is cancelled; anyio cancels at every await.
+
+    The thread may use a descriptor that the caller is about to close. Its number may then stand for another file.
+    """
+    while not running.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([running])
+    if not running.cancelled():
+        running.exception()  # nobody else will ask for it
 
 
 class _HalfWritten:
@@ -194,15 +211,27 @@ class _FileSink:
         await self._run(self._half.write, data)
 
 
-def _open_for_reading(path: Path) -> int:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        raise NoSuchBlob(path.name) from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NoSuchBlob(path.name)
-    return descriptor
+class _Opened:
+    """A blob's file for reading. It is closed by close() even if nobody waited for open(). Its methods block."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def open(self) -> None:
+        try:
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NoSuchBlob(self._path.name) from None
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            raise NoSuchBlob(self._path.name)
+
+    def read(self, size: int, at: int) -> bytes:
+        return os.pread(self._descriptor, size, at)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
 
 def _delete(path: Path) -> None:

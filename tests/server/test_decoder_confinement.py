@@ -1,0 +1,56 @@
+"""What the server does about its decoders: closes its own memory, and says where they cannot be confined."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pipeline.ingest import seccomp
+from server.commands.doctor import _confinement
+from server.engines import open_engines
+from tests.processes import printed
+from tests.server.serving import config
+
+COMMAND = """
+import argparse, asyncio, ctypes, sys
+from server.commands import {command}
+from server.config import Config
+
+def run(work):
+    work.close()
+    print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))  # PR_GET_DUMPABLE, when the process would begin its work
+
+asyncio.run = run
+{command}.run(argparse.Namespace(), Config.from_env({{"SCRIBEWIRE_DATA_DIR": sys.argv[1]}}))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_servers_and_workers_close_their_memory(command: str, tmp_path: Path) -> None:
+    assert printed(COMMAND.format(command=command), str(tmp_path)) == "0"
+
+
+def test_a_system_without_filters_is_named_in_the_log_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(seccomp, "missing", lambda: "plan9 has no seccomp")
+    settings = config(DATA_DIR=str(tmp_path), ENGINE="scripted")
+    with ThreadPoolExecutor(2) as threads, open_engines(settings, threads):
+        pass
+    [line] = [record.getMessage() for record in caplog.records if "system calls" in record.getMessage()]
+    assert line == "decoders run without a filter of system calls: plan9 has no seccomp"
+
+
+@pytest.mark.parametrize(("platform", "well"), [("linux", False), ("darwin", True)])
+def test_doctor_tells_where_decoders_are_not_confined(
+    platform: str,
+    well: bool,  # noqa: FBT001  parametrized
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(seccomp, "missing", lambda: "no seccomp here")
+    finding = _confinement(config())
+    assert finding.well is well
+    assert "not filtered: no seccomp here" in finding.detail
