@@ -58,6 +58,7 @@ from server.streams.following import Following
 from server.streams.partials import Partials
 from server.webhooks.courier import Courier
 from server.webhooks.deliveries import Deliveries
+from server.webhooks.seats import SendingSeats
 
 LIVE_RULES = LiveRules()
 SERVER = "server "  # the names of workers in a server's process begin with this
@@ -209,7 +210,8 @@ def build_domain(
     desk = Desk(desk_parts)
     records = Records(storage.jobs, links, desk)
     egress = open_egress(config)
-    courier = Courier(egress, limits.webhooks)
+    seats = SendingSeats()
+    courier = Courier(egress, limits.webhooks, seats)
     prober = Prober(isolation, storage.blobs)
     following = Following(
         events=storage.events, partials=partials, jobs=storage.jobs, records=records, metrics=metrics, closing=closing
@@ -231,7 +233,7 @@ def build_domain(
         following=following,
         workers=workers,
         deliveries=Deliveries(
-            storage=storage, records=records, courier=courier, metrics=metrics, rules=limits.webhooks
+            storage=storage, records=records, courier=courier, seats=seats, metrics=metrics, rules=limits.webhooks
         ),
         sweeper=Sweeper(storage.jobs, storage.blobs),
     )
@@ -347,6 +349,7 @@ class _Routes:
             outbox=self._storage.outbox,
             egress=self._domain.egress,
             courier=self._domain.courier,
+            seats=self._domain.deliveries.seats,
             records=self._domain.records,
         )
 

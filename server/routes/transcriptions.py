@@ -178,7 +178,7 @@ class Transcriptions:
     async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
         _, _, plan = caller.require_account()
         warnings = await self.accepting.warnings(caller, asked.order, asked.warnings)
-        source, audio_s = await self._source(asked, received, plan)
+        source, audio_s = await self._source(caller, asked, received, plan)
         blob = received.file.blob if received.file else None
         return new_job(
             job_id,
@@ -193,11 +193,13 @@ class Transcriptions:
             max_active=plan.active_jobs,
         )
 
-    async def _source(self, asked: Asked, received: Received, plan: Plan) -> tuple[Source, float | None]:
+    async def _source(
+        self, caller: Caller, asked: Asked, received: Received, plan: Plan
+    ) -> tuple[Source, float | None]:
         """Where the audio is and its stated length. Audio that cannot be decoded is refused here."""
         if received.file is None:
             assert asked.url is not None
-            await self.accepting.check_url("url", asked.url)
+            await self.accepting.check_url(caller, "url", asked.url)
             return Source(type="url", url=asked.url), None
         probe = await self.prober.probe(received.file.blob, longest_s=plan.audio_s_per_file)
         source = Source(type="upload", filename=received.file.filename, bytes=received.file.bytes, format=probe.format)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from server.model.accounts import Account, ApiKey, Count, Quota, SigningKeys, WebhookSecret
-from server.model.deliveries import Attempt, Crowding, Delivery
+from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
 from server.model.events import Event, NewEvent
 from server.model.jobs import IdempotencyKey, Job, JobError, JobFilter, NewJob, Submitted
 from server.model.leases import Lease, Renewal
@@ -280,28 +280,43 @@ class Counter(Protocol):
 
 
 class Outbox(Protocol):
-    """Webhook messages still to be sent. JobStore.finish() adds them, in its commit."""
+    """Webhook messages still to be sent. JobStore.finish() adds them, in its commit.
+
+    At most MAX_PENDING_PER_URL deliveries to one address and MAX_PENDING_PER_ACCOUNT of one account are pending. A
+    further one is stored as failed, with an attempt that says why it was not sent.
+    """
 
     async def claim_due(
         self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
     ) -> list[Delivery]:
-        """Pending deliveries whose time has come, oldest first. Nobody else gets them for *busy_s*.
+        """Pending deliveries whose time has come. Nobody else gets them for *busy_s*.
 
-        Those that *crowding* has no room for are passed over and delay none behind them. Its numbers are read again
-        whenever an attempt was recorded. Empty if none came due within *wait_s*.
+        Accounts take turns: each place goes to the account with the fewest on their way, of those to the one with the
+        lowest number in crowding.turns, of those to the one whose delivery is the oldest. Of one account the oldest
+        is sent first. Those that *crowding* has no room for are passed over and delay none behind them. Its numbers
+        are read again whenever an attempt was recorded. Empty if none came due within *wait_s*. How long it takes
+        depends on the number of accounts that have pending deliveries, not on how many each of them has.
         """
         ...
 
-    async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> None:
-        """Log the attempt. A pending delivery comes due again at attempt.next_attempt_at.
+    async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> AddressHealth | None:
+        """Log the attempt and count it for its address; returns the counts. None if the delivery was deleted.
 
-        A delivered one stays delivered, and only a success changes a disabled one.
+        A pending delivery comes due again at attempt.next_attempt_at. A delivered one stays delivered, and only a
+        success changes a disabled one.
         """
+        ...
+
+    async def postpone(self, delivery_id: str, *, until: int) -> None:
+        """Make a pending delivery due at *until*, without an attempt."""
         ...
 
     async def of_job(self, job_id: str) -> list[Delivery]: ...
     async def redeliver(self, job_id: str, delivery_id: str) -> Delivery | None:
-        """Make it due now, with its webhook_id and a fresh schedule; None if there is no such delivery."""
+        """Make it due now, with its webhook_id and a fresh schedule; None if there is no such delivery.
+
+        Raises QueueFull if too many deliveries are pending.
+        """
         ...
 
     async def next_due(self) -> int | None:
@@ -314,10 +329,6 @@ class Outbox(Protocol):
 
     async def enable(self, account: str, url: str) -> None: ...
     async def disabled(self, account: str, url: str) -> bool: ...
-    async def exhausted(self, account: str, url: str, *, ok: bool) -> int:
-        """Count deliveries to this address that failed for good in a row (*ok* resets to 0). Returns the count."""
-        ...
-
     async def backlog(self) -> int: ...
 
 

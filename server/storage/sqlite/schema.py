@@ -209,4 +209,13 @@ MIGRATIONS = (
         class, (blob IS NULL AND json_extract(source, '$.type') = 'url'), environment, virtual_time, id
     ) WHERE state = 'queued';
     """,
+    """
+    -- Due deliveries are looked up account by account, the oldest first.
+    CREATE INDEX deliveries_lines ON deliveries (account, next_at, id, host) WHERE state = 'pending';
+    CREATE INDEX deliveries_hosts ON deliveries (account, host, next_at) WHERE state = 'pending';
+    ALTER TABLE addresses ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;  -- failed attempts since failing_since
+    ALTER TABLE addresses ADD COLUMN failing_since INTEGER;
+    ALTER TABLE addresses ADD COLUMN changed_at INTEGER NOT NULL DEFAULT 0;
+    UPDATE addresses SET changed_at = CAST(strftime('%s', 'now') AS INTEGER) * 1000;
+    """,
 )
