@@ -28,6 +28,7 @@ from server.engines import ServedEngine
 from server.http.bodies import Uploads
 from server.http.middleware import with_middleware
 from server.http.operation import Operation, Resource, not_found
+from server.jobs.erasing import Eraser
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
 from server.jobs.running import Tools
@@ -87,6 +88,7 @@ class Domain:
     desk: Desk
     workers: Workers
     deliveries: Deliveries
+    eraser: Eraser
     sweeper: Sweeper
 
 
@@ -213,6 +215,7 @@ def build_domain(
     seats = SendingSeats()
     courier = Courier(egress, limits.webhooks, seats)
     prober = Prober(isolation, storage.blobs)
+    eraser = Eraser(storage)
     following = Following(
         events=storage.events, partials=partials, jobs=storage.jobs, records=records, metrics=metrics, closing=closing
     )
@@ -235,7 +238,8 @@ def build_domain(
         deliveries=Deliveries(
             storage=storage, records=records, courier=courier, seats=seats, metrics=metrics, rules=limits.webhooks
         ),
-        sweeper=Sweeper(storage.jobs, storage.blobs),
+        eraser=eraser,
+        sweeper=Sweeper(storage, eraser),
     )
 
 
@@ -318,6 +322,7 @@ class _Routes:
             blobs=self._storage.blobs,
             records=self._domain.records,
             links=self._domain.links,
+            eraser=self._domain.eraser,
             wait_max_s=self._config.wait_max,
         )
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from server.model.errors import BadLimits
 
+SIGNUP_PLAN = "free"
+"""The plan of accounts that sign up by themselves."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:

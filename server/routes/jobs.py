@@ -15,9 +15,11 @@ from server.http.caller import Caller
 from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.problems import Problem
+from server.jobs.erasing import Eraser
 from server.jobs.waiter import JobWaiter
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
+from server.model.erasures import Why
 from server.model.errors import FieldError, invalid
 from server.model.jobs import Job, JobFilter, State
 from server.model.orders import AUDIO
@@ -66,6 +68,7 @@ class Jobs:
     blobs: BlobStore
     records: Records
     links: Links
+    eraser: Eraser
     wait_max_s: int
 
     def operations(self) -> list[Operation]:
@@ -219,9 +222,7 @@ class Jobs:
         job = await self.mine(request, caller)
         if not job.terminal and not force:
             raise Problem("job_active", f"the job is {job.state}; cancel it first, or add ?force=true")
-        prefix = await self.jobs.delete(job.id)
-        if prefix is not None:
-            await self.blobs.delete(prefix)
+        await self.eraser.delete(job.id, why=Why.REQUESTED)
         return Response(status_code=204)
 
     async def download(self, request: Request, _caller: Caller) -> Response:

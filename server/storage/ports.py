@@ -14,6 +14,7 @@ from typing import Protocol
 
 from server.model.accounts import Account, ApiKey, Count, Quota, SigningKeys, WebhookSecret
 from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
+from server.model.erasures import Erasure, Why
 from server.model.events import Event, NewEvent
 from server.model.jobs import IdempotencyKey, Job, JobError, JobFilter, NewJob, Submitted
 from server.model.leases import Lease, Renewal
@@ -151,10 +152,11 @@ class JobStore(Protocol):
         """Cancel a queued job now, as finish() would; request it of a processing one. Returns the job afterwards."""
         ...
 
-    async def delete(self, job_id: str) -> str | None:
-        """Remove record, chunks, events and deliveries. Returns the blob prefix to delete, None if there is no job.
+    async def delete(self, job_id: str, *, why: Why = Why.REQUESTED) -> str | None:
+        """Remove record, chunks, events and deliveries, and record the erasure, in one commit.
 
-        A worker that holds its lease finds it lost.
+        Returns the blob prefix to delete, None if there is no job. A worker that holds its lease finds it lost. The
+        backend's own files may still hold bytes of it until Upkeep.scrub().
         """
         ...
 
@@ -332,6 +334,29 @@ class Outbox(Protocol):
     async def backlog(self) -> int: ...
 
 
+class Upkeep(Protocol):
+    """The record of erasures, and what keeps the storage from holding more than it should."""
+
+    async def erasures(self, *, job_id: str | None = None, limit: int) -> list[Erasure]:
+        """What was erased, of one job or of all, the newest first. Kept for ERASURES_KEPT_MS."""
+        ...
+
+    async def scrub(self) -> bool:
+        """Wipe from the backend's own files what was erased since the last call: afterwards no byte of it is in them.
+
+        Returns False if that was not possible just now: call it again soon. Blobs are not its concern.
+        """
+        ...
+
+    async def forget_old(self) -> int:
+        """Delete what has passed the spans of model/erasures.py, and fairness that says nothing any more.
+
+        That is: usage of ended jobs, the health of webhook addresses, keys that have ended, accounts without use, and
+        old erasures. Returns how many rows.
+        """
+        ...
+
+
 class Storage(Protocol):
     """All stores of one backend, open until close(), and the keys that this installation signs with."""
 
@@ -347,6 +372,8 @@ class Storage(Protocol):
     def outbox(self) -> Outbox: ...
     @property
     def blobs(self) -> BlobStore: ...
+    @property
+    def upkeep(self) -> Upkeep: ...
     @property
     def signing_keys(self) -> SigningKeys: ...
 

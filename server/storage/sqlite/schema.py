@@ -217,5 +217,17 @@ MIGRATIONS = (
     ALTER TABLE addresses ADD COLUMN failing_since INTEGER;
     ALTER TABLE addresses ADD COLUMN changed_at INTEGER NOT NULL DEFAULT 0;
     UPDATE addresses SET changed_at = CAST(strftime('%s', 'now') AS INTEGER) * 1000;
+    CREATE INDEX addresses_age ON addresses (changed_at);
+    CREATE INDEX usage_age ON usage (finished_at);
+
+    -- What was erased of which job and why. It outlives the job.
+    CREATE TABLE erasures (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        job TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        what TEXT NOT NULL,
+        why TEXT NOT NULL
+    );
+    CREATE INDEX erasures_job ON erasures (job);
     """,
 )
