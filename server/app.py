@@ -210,14 +210,20 @@ def build_domain(
         rules=live_rules,
     )
     desk = Desk(desk_parts)
-    records = Records(storage.jobs, links, desk)
+    records = Records(storage.jobs, storage.blobs, links, desk)
+    eraser = Eraser(storage)
     egress = open_egress(config)
     seats = SendingSeats()
     courier = Courier(egress, limits.webhooks, seats)
     prober = Prober(isolation, storage.blobs)
-    eraser = Eraser(storage)
     following = Following(
-        events=storage.events, partials=partials, jobs=storage.jobs, records=records, metrics=metrics, closing=closing
+        events=storage.events,
+        partials=partials,
+        jobs=storage.jobs,
+        records=records,
+        eraser=eraser,
+        metrics=metrics,
+        closing=closing,
     )
     workers = build_workers(
         name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
@@ -236,7 +242,13 @@ def build_domain(
         following=following,
         workers=workers,
         deliveries=Deliveries(
-            storage=storage, records=records, courier=courier, seats=seats, metrics=metrics, rules=limits.webhooks
+            storage=storage,
+            records=records,
+            courier=courier,
+            eraser=eraser,
+            seats=seats,
+            metrics=metrics,
+            rules=limits.webhooks,
         ),
         eraser=eraser,
         sweeper=Sweeper(storage, eraser),
@@ -310,6 +322,7 @@ class _Routes:
             accepting=self._accepting,
             records=self._domain.records,
             links=self._domain.links,
+            eraser=self._domain.eraser,
             wait_limits=WaitLimits(default_s=self._config.wait_default, max_s=self._config.wait_max),
             closing=self._domain.closing,
         )
@@ -345,6 +358,7 @@ class _Routes:
             waiter=self._waiter,
             records=self._domain.records,
             links=self._domain.links,
+            eraser=self._domain.eraser,
             finish_wait_s=self._config.wait_default,
         )
 
@@ -384,6 +398,7 @@ class _Routes:
             jobs=self._storage.jobs,
             blobs=self._storage.blobs,
             following=self._domain.following,
+            eraser=self._domain.eraser,
             quiet_s=self._limits.streams.keep_alive_s,
             offers=self._accepting.offers,
         )

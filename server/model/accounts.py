@@ -54,6 +54,7 @@ class ApiKey:
     last_used_at: int | None = None
     expires_at: int | None = None
     revoked_at: int | None = None
+    retention: str | None = None  # of jobs that are ordered with this key and name none
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from server.http.headers import idempotency_key
 from server.http.operation import Parameter
 from server.model.accounts import Plan, Quota
 from server.model.errors import ConcurrencyLimited, FieldError, Refused
-from server.model.jobs import IdempotencyKey, NewJob
+from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob
 from server.model.offers import Offer
 from server.model.orders import Order, Source
 from server.storage.ports import JobStore, Outbox
@@ -151,7 +151,7 @@ def new_job(
         order=order,
         source=source,
         weight=plan.weight,
-        retention_ms=plan.retention_ms,
+        retention_ms=plan.retention_ms if order.kept else min(plan.retention_ms, UNANSWERED_KEPT_MS),
         quotas=_quotas(plan, counted_s) if caller.environment == "production" else (),
         **more,
     )

@@ -32,6 +32,7 @@ from server.routes.asking import (
     JOB_POLL_S,
     URL_TTL,
     WAIT,
+    handing_over,
     no_such_job,
     own_job,
     query_choice,
@@ -182,14 +183,19 @@ class Jobs:
     async def get(self, request: Request, caller: Caller) -> Response:
         wait_s = query_seconds(request, "wait", most=self.wait_max_s) or 0
         ttl_s = query_number(request, "url_ttl", least=1, most=MAX_TTL_S) or DOWNLOAD_TTL_S
-        job = await self.waiter.until_over(await self.mine(request, caller), wait_s=wait_s)
-        record = await self.records.full(job, ttl_s=ttl_s)
+        await self.eraser.settle(request.path_params["job_id"])
+        asked_at = now_ms()
+        mine = await self.mine(request, caller)
+        with self.eraser.holding(mine.id):
+            job = await self.waiter.until_over(mine, wait_s=wait_s)
+            record = await self.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
         headers = {"ETag": _etag(job, ttl_s, record.get("live"))} | (
             {} if job.terminal else {"Retry-After": str(JOB_POLL_S)}
         )
         if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
             return Response(status_code=304, headers=headers)
-        return json_response(record, headers=headers)
+        answer = json_response(record, headers=headers)
+        return await handing_over(answer, request, job, eraser=self.eraser, asked_at=asked_at)
 
     async def list(self, request: Request, caller: Caller) -> Response:
         which, limit = _filter(request, caller, self.links.keys)

@@ -160,6 +160,25 @@ class JobStore(Protocol):
         """
         ...
 
+    async def answered(self, job_id: str) -> None:
+        """Note that the results of a job whose order keeps none were handed over in full."""
+        ...
+
+    async def passing(self, *, limit: int) -> list[Job]:
+        """Jobs that have ended, whose order keeps no results, and whose results may be erased now.
+
+        They were handed over, or there are none because the job did not complete, and no webhook of it is pending.
+        """
+        ...
+
+    async def erase_outputs(self, job_id: str) -> str | None:
+        """Erase the results of a job that passing() would name, and record the erasure, in one commit.
+
+        Text, words, prompt, artifacts and the events with words go; the record, its metadata and its deliveries stay.
+        Returns the blob prefix to delete; None if the job is not, or no longer, to be erased.
+        """
+        ...
+
     async def expired(self, *, limit: int) -> list[str]:
         """Ids of jobs whose retention is over."""
         ...

@@ -32,6 +32,7 @@ class Reply:
     duration_ms: int
     error: str | None
     retry_after_s: float | None = None
+    handed_over: bool = False  # the receiver now has all results of a job that keeps none
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 import asyncio
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 
 from server.accounts.limits import WebhookRules
 from server.clock import now_ms
+from server.jobs.erasing import Eraser
 from server.logs import log
 from server.metrics import Metrics
 from server.model.deliveries import AddressHealth, Attempt, Delivery
@@ -33,6 +34,7 @@ class Deliveries:
     storage: Storage
     records: Records
     courier: Courier
+    eraser: Eraser
     seats: SendingSeats
     metrics: Metrics
     rules: WebhookRules
@@ -67,9 +69,12 @@ class Deliveries:
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:
-            reply = await self._attempt(delivery)
-            if reply is not None:
-                await self._record(delivery, reply)
+            with self.eraser.holding(delivery.job_id):
+                reply = await self._attempt(delivery)
+                if reply is not None:
+                    await self._record(delivery, reply)
+            if reply is not None and reply.handed_over:
+                await self.eraser.answered(delivery.job_id)
         except Exception:  # noqa: BLE001  stays claimed for a while, then comes due again
             log.exception("delivery failed", extra={"delivery": delivery.id})
 
@@ -91,13 +96,16 @@ class Deliveries:
             account = await self.storage.accounts.account(delivery.account)
             if job is None or account is None:
                 return None
-            body = orjson.dumps(self.records.notice(job))
+            told = await self.records.announcement(job)
         except StorageError:
             raise
         except Exception:  # noqa: BLE001  an attempt that is not recorded would be repeated for ever
             log.exception("a webhook could not be written", extra={"delivery": delivery.id})
             return Reply(None, 0, "the server failed to send it")
-        return await self.courier.bring(delivery.url, body, account=account, webhook_id=delivery.webhook_id)
+        reply = await self.courier.bring(
+            delivery.url, orjson.dumps(told.body), account=account, webhook_id=delivery.webhook_id
+        )
+        return replace(reply, handed_over=told.hands_over and reply.error is None)
 
     async def _record(self, delivery: Delivery, reply: Reply) -> None:
         """Log the attempt, and disable the address if this was one too many."""

@@ -18,6 +18,7 @@ from server.clock import now_ms
 from server.egress.guard import Egress
 from server.egress.names import Names
 from server.http.schemas import SCHEMAS
+from server.jobs.erasing import Eraser
 from server.metrics import Metrics
 from server.model.accounts import Account, SigningKeys, WebhookSecret
 from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
@@ -94,7 +95,8 @@ async def office(
         def deliveries(**options: Any) -> Deliveries:
             return Deliveries(
                 storage=storage,
-                records=Records(storage.jobs, links, NobodyLive()),
+                records=Records(storage.jobs, storage.blobs, links, NobodyLive()),
+                eraser=Eraser(storage),
                 courier=Courier(egress, settled, seats),
                 seats=seats,
                 metrics=metrics,

@@ -15,7 +15,7 @@ from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobError, JobFilter
 from server.model.leases import Lease, Renewal
 from server.model.orders import Source
 from server.model.outcomes import Artifact, Outcome
-from server.storage.sqlite import leases, listing, submission
+from server.storage.sqlite import leases, listing, passing, submission
 from server.storage.sqlite.database import Database, Transaction
 from server.storage.sqlite.endings import QUEUE_TOPIC, cancel
 from server.storage.sqlite.rows import job_of
@@ -241,6 +241,15 @@ class SqliteJobs:
             return job_id
 
         return await self._database.write(delete)
+
+    async def answered(self, job_id: str) -> None:
+        await self._database.write(lambda tx: passing.answered(tx, job_id))
+
+    async def passing(self, *, limit: int) -> list[Job]:
+        return await self._database.read(lambda tx: [job_of(row) for row in passing.passing(tx, limit)])
+
+    async def erase_outputs(self, job_id: str) -> str | None:
+        return await self._database.write(lambda tx: passing.erase_outputs(tx, job_id))
 
     async def expired(self, *, limit: int) -> list[str]:
         def expired(tx: Transaction) -> list[str]:

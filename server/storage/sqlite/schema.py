@@ -229,5 +229,12 @@ MIGRATIONS = (
         why TEXT NOT NULL
     );
     CREATE INDEX erasures_job ON erasures (job);
+
+    -- Jobs whose results are handed over once (kept = 0), and keys that order so.
+    ALTER TABLE jobs ADD COLUMN kept INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE jobs ADD COLUMN answered_at INTEGER;
+    ALTER TABLE jobs ADD COLUMN erased_at INTEGER;
+    CREATE INDEX jobs_passing ON jobs (id) WHERE kept = 0 AND erased_at IS NULL AND finished_at IS NOT NULL;
+    ALTER TABLE keys ADD COLUMN retention TEXT;
     """,
 )
