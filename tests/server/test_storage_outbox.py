@@ -25,6 +25,13 @@ async def ended(storage: Storage, **members: object) -> str:
     return job_id
 
 
+async def ended_for(storage: Storage, url: str) -> str:
+    """A completed job whose message goes to *url*."""
+    job_id = await submit(storage, order=Order(webhook_url=url, webhook_events=("job.completed",)))
+    await storage.jobs.finish(await claim(storage), completed())
+    return job_id
+
+
 async def due(storage: Storage) -> list[Delivery]:
     return await storage.outbox.claim_due(limit=10, busy_s=BUSY_S)
 
@@ -239,11 +246,9 @@ async def test_behind_a_long_line_to_a_full_host_others_of_the_account_are_found
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         for number in range(80):
-            job_id = await submit(storage, **hook(f"https://dead.example/{number}"))
-            await storage.jobs.finish(await claim(storage), completed())
+            await ended_for(storage, f"https://dead.example/{number}")
         clock.advance(ms=1)
-        job_id = await submit(storage, **hook("https://fine.example/"))
-        await storage.jobs.finish(await claim(storage), completed())
+        job_id = await ended_for(storage, "https://fine.example/")
         crowding = Crowding(per_host=3, per_account=99)
         rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=crowding)
         assert [row.host for row in rows] == ["dead.example"] * 3 + ["fine.example"]
@@ -265,10 +270,7 @@ def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
     @in_a_loop
     async def check() -> None:
         async with backend.stored(tmp_path) as storage:
-            jobs = []
-            for url in urls:
-                jobs.append(await submit(storage, **hook(url)))
-                await storage.jobs.finish(await claim(storage), completed())
+            jobs = [await ended_for(storage, url) for url in urls]
             other = await ended(storage, account="acct_2")
             rows = [row for job_id in [*jobs, other] for row in await storage.outbox.of_job(job_id)]
             assert [row.state for row in rows] == ["pending", "pending", "failed", "pending"]
@@ -285,20 +287,14 @@ def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
         check()
 
 
-def hook(url: str) -> dict[str, Order]:
-    return {"order": Order(webhook_url=url, webhook_events=("job.completed",))}
-
-
 @in_a_loop
 async def test_a_crowded_host_is_passed_over_and_holds_up_nobody_behind_it(backend, tmp_path):
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         for number in range(4):
-            job_id = await submit(storage, **hook(f"https://DEAD.example:8443/{number}"))
-            await storage.jobs.finish(await claim(storage), completed())
+            job_id = await ended_for(storage, f"https://DEAD.example:8443/{number}")
             clock.advance(ms=1)
-        last = await submit(storage, **hook("https://fine.example/"))
-        await storage.jobs.finish(await claim(storage), completed())
+        last = await ended_for(storage, "https://fine.example/")
         busy = Crowding(per_host=3, per_account=9, hosts={"dead.example:8443": 1})
         rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=busy)
         assert [row.host for row in rows] == ["dead.example:8443"] * 2 + ["fine.example"]

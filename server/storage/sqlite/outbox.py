@@ -41,10 +41,9 @@ def enqueue(tx: Transaction, job: Job) -> None:
     event, url = EVENTS.get(job.state), job.order.webhook_url
     if url is None or event is None or event not in job.order.webhook_events:
         return
-    full = None
-    state = "disabled" if _disabled(tx, job.account, url) else "pending"
-    if state == "pending" and (full := _full(tx, job.account, url)) is not None:
-        state = "failed"
+    off = _disabled(tx, job.account, url)
+    full = None if off else _full(tx, job.account, url)
+    state = "disabled" if off else "pending" if full is None else "failed"
     delivery_id = _id(Prefix.DELIVERY, tx)
     tx.run(
         "INSERT INTO deliveries (id, webhook_id, job, account, environment, event, url, host, state, created_at,"
@@ -64,9 +63,8 @@ def enqueue(tx: Transaction, job: Job) -> None:
         ),
     )
     if full is not None:
-        never = Attempt(
-            n=1, at=tx.now, status_code=None, duration_ms=0, error=f"not sent: {full}", next_attempt_at=None
-        )
+        why = f"not sent: {full}"
+        never = Attempt(n=1, at=tx.now, status_code=None, duration_ms=0, error=why, next_attempt_at=None)
         _log_attempt(tx, delivery_id, never)
     tx.announce(TOPIC)
 

@@ -5,18 +5,9 @@ from functools import partial
 
 import orjson
 
+from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
-from server.model.erasures import (
-    ADDRESSES_KEPT_MS,
-    ERASURES_KEPT_MS,
-    IDLE_ACCOUNTS_KEPT_MS,
-    KEYS_KEPT_MS,
-    UNTRIED_ACCOUNTS_KEPT_MS,
-    USAGE_KEPT_MS,
-    Erasure,
-    What,
-    Why,
-)
+from server.model.erasures import Erasure, What, Why
 from server.storage.sqlite.database import Database, Transaction
 
 AT_ONCE = 500  # accounts forgotten in one transaction
@@ -77,14 +68,15 @@ def _last_erasure(tx: Transaction) -> int:
 
 
 def _forget_rows(tx: Transaction) -> int:
-    now = tx.now
+    now, ended = tx.now, tx.now - erasures.KEYS_KEPT_MS
     return (
-        tx.run("DELETE FROM usage WHERE finished_at <= ?", (now - USAGE_KEPT_MS,))
-        + tx.run("DELETE FROM addresses WHERE changed_at <= ?", (now - ADDRESSES_KEPT_MS,))
+        tx.run("DELETE FROM usage WHERE finished_at <= ?", (now - erasures.USAGE_KEPT_MS,))
+        + tx.run("DELETE FROM addresses WHERE changed_at <= ?", (now - erasures.ADDRESSES_KEPT_MS,))
         + tx.run(
-            "DELETE FROM keys WHERE revoked_at <= :before OR expires_at <= :before", {"before": now - KEYS_KEPT_MS}
+            "DELETE FROM keys WHERE revoked_at <= :before OR expires_at <= :before",
+            {"before": now - erasures.KEYS_KEPT_MS},
         )
-        + tx.run("DELETE FROM erasures WHERE at <= ?", (now - ERASURES_KEPT_MS,))
+        + tx.run("DELETE FROM erasures WHERE at <= ?", (now - erasures.ERASURES_KEPT_MS,))
         # An account that starts anew begins where the queue is, so a row that lies behind says nothing.
         + tx.run(
             "DELETE FROM fairness WHERE account != '' AND virtual_time <="
@@ -98,8 +90,8 @@ def _forgotten_accounts(tx: Transaction, among: Sequence[str] | None = None) -> 
     rows = tx.all(
         FORGOTTEN_ACCOUNTS,
         {
-            "untried": tx.now - UNTRIED_ACCOUNTS_KEPT_MS,
-            "idle": tx.now - IDLE_ACCOUNTS_KEPT_MS,
+            "untried": tx.now - erasures.UNTRIED_ACCOUNTS_KEPT_MS,
+            "idle": tx.now - erasures.IDLE_ACCOUNTS_KEPT_MS,
             "signups": SIGNUP_PLAN,
             "among": None if among is None else orjson.dumps(among).decode(),
             "limit": AT_ONCE,
