@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.recognition.engines.scripted import TEXT
+from pipeline.recognition.engines.scripted import SCRIPT
 from server.jobs import sweeping
 from server.jobs.erasing import Eraser
 from server.jobs.sweeping import Sweeper
@@ -119,7 +119,7 @@ def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, force):
         async with talking(me.socket(record), me.headers) as it:
             await it.send(silence(4.0))
             await it.until("word")
-            await asyncio.to_thread(until, lambda: traces(folder, f'"word":"{TEXT[0]}"'))
+            await asyncio.to_thread(until, lambda: traces(folder, f'"word":"{SCRIPT[0]}"'))
             if not force:
                 await it.say("close")
                 await it.to_the_end()

@@ -197,7 +197,7 @@ async def test_a_source_that_pauses_but_sends_enough_is_waited_for(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fetch_module, "PACE_WINDOW_S", 0.5)
         async with fetching(tmp_path) as (fetcher, _), peer(at_a_rate(6, 6000, 0.2)) as source:
-            found = await fetcher.fetch(Source(type="url", url=source.url), blob=BLOB, most=MOST)
+            found = await fetcher.fetch(Source(type="url", url=source.url), asker="acct_1", blob=BLOB, most=MOST)
             assert found.bytes == 36_000
 
 

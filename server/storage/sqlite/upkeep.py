@@ -68,7 +68,7 @@ def _last_erasure(tx: Transaction) -> int:
 
 
 def _forget_rows(tx: Transaction) -> int:
-    now, ended = tx.now, tx.now - erasures.KEYS_KEPT_MS
+    now = tx.now
     return (
         tx.run("DELETE FROM usage WHERE finished_at <= ?", (now - erasures.USAGE_KEPT_MS,))
         + tx.run("DELETE FROM addresses WHERE changed_at <= ?", (now - erasures.ADDRESSES_KEPT_MS,))
