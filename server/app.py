@@ -28,6 +28,7 @@ from server.engines import ServedEngine
 from server.http.bodies import Uploads
 from server.http.middleware import with_middleware
 from server.http.operation import Operation, Resource, not_found
+from server.jobs.erasing import Eraser
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
 from server.jobs.running import Tools
@@ -58,6 +59,7 @@ from server.streams.following import Following
 from server.streams.partials import Partials
 from server.webhooks.courier import Courier
 from server.webhooks.deliveries import Deliveries
+from server.webhooks.seats import SendingSeats
 
 LIVE_RULES = LiveRules()
 SERVER = "server "  # the names of workers in a server's process begin with this
@@ -86,6 +88,7 @@ class Domain:
     desk: Desk
     workers: Workers
     deliveries: Deliveries
+    eraser: Eraser
     sweeper: Sweeper
 
 
@@ -207,12 +210,20 @@ def build_domain(
         rules=live_rules,
     )
     desk = Desk(desk_parts)
-    records = Records(storage.jobs, links, desk)
+    records = Records(storage.jobs, storage.blobs, links, desk)
+    eraser = Eraser(storage)
     egress = open_egress(config)
-    courier = Courier(egress, limits.webhooks)
+    seats = SendingSeats()
+    courier = Courier(egress, limits.webhooks, seats)
     prober = Prober(isolation, storage.blobs)
     following = Following(
-        events=storage.events, partials=partials, jobs=storage.jobs, records=records, metrics=metrics, closing=closing
+        events=storage.events,
+        partials=partials,
+        jobs=storage.jobs,
+        records=records,
+        eraser=eraser,
+        metrics=metrics,
+        closing=closing,
     )
     workers = build_workers(
         name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
@@ -231,9 +242,16 @@ def build_domain(
         following=following,
         workers=workers,
         deliveries=Deliveries(
-            storage=storage, records=records, courier=courier, metrics=metrics, rules=limits.webhooks
+            storage=storage,
+            records=records,
+            courier=courier,
+            eraser=eraser,
+            seats=seats,
+            metrics=metrics,
+            rules=limits.webhooks,
         ),
-        sweeper=Sweeper(storage.jobs, storage.blobs),
+        eraser=eraser,
+        sweeper=Sweeper(storage, eraser),
     )
 
 
@@ -304,6 +322,7 @@ class _Routes:
             accepting=self._accepting,
             records=self._domain.records,
             links=self._domain.links,
+            eraser=self._domain.eraser,
             wait_limits=WaitLimits(default_s=self._config.wait_default, max_s=self._config.wait_max),
             closing=self._domain.closing,
         )
@@ -317,6 +336,7 @@ class _Routes:
             records=self._domain.records,
             links=self._domain.links,
             seats=self._seats,
+            eraser=self._domain.eraser,
             wait_max_s=self._config.wait_max,
         )
 
@@ -339,6 +359,7 @@ class _Routes:
             waiter=self._waiter,
             records=self._domain.records,
             links=self._domain.links,
+            eraser=self._domain.eraser,
             finish_wait_s=self._config.wait_default,
         )
 
@@ -348,6 +369,7 @@ class _Routes:
             outbox=self._storage.outbox,
             egress=self._domain.egress,
             courier=self._domain.courier,
+            seats=self._domain.deliveries.seats,
             records=self._domain.records,
         )
 
@@ -377,6 +399,7 @@ class _Routes:
             jobs=self._storage.jobs,
             blobs=self._storage.blobs,
             following=self._domain.following,
+            eraser=self._domain.eraser,
             quiet_s=self._limits.streams.keep_alive_s,
             offers=self._accepting.offers,
         )

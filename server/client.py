@@ -70,7 +70,8 @@ class Client:
         """Transcribe *source*, a file's path or an https address, and return the finished job record.
 
         *fields* are the members of POST /v1/transcribe, such as `output_formats=["srt"]` or `language="en"`. A job that
-        failed is returned too: look at its `status` and `error`.
+        failed is returned too: look at its `status` and `error`. With `retention="none"` the record that is returned is
+        the only one with results.
         """
         return await self.wait((await self.submit(source, **fields))["job_id"])
 
@@ -96,7 +97,12 @@ class Client:
         return record
 
     async def output(self, record: Mapping[str, Any], name: str) -> bytes:
-        """The bytes of the output *name* (json, srt, vtt, txt or audio) of a finished *record*."""
+        """The bytes of the output *name* (json, srt, vtt, txt or audio) of a finished *record*.
+
+        Those of a job with `retention="none"` are in the record that transcribe() or wait() returned, and nowhere else.
+        """
+        if name in record.get("outputs", {}):
+            return str(record["outputs"][name]).encode()
         answer = await self._send("GET", record["formats"][name])
         return answer.content
 

@@ -24,8 +24,8 @@ def fresh_id(prefix: Prefix) -> str:
     return new_id(prefix, ms=now_ms(), chance=secrets.token_bytes(CHANCE_BYTES))
 
 
-def issue_key(account_id: str, *, environment: str, name: str | None) -> Issued:
-    """Make a key for an account. The caller stores it."""
+def issue_key(account_id: str, *, environment: str, name: str | None, retention: str | None = None) -> Issued:
+    """Make a key for an account. The caller stores it. *retention* is that of jobs which name none."""
     secret = make_key(environment, secrets.token_bytes(KEY_CHANCE_BYTES))
     key = ApiKey(
         id=fresh_id(Prefix.KEY),
@@ -36,6 +36,7 @@ def issue_key(account_id: str, *, environment: str, name: str | None) -> Issued:
         prefix=display_prefix(secret),
         last4=last4(secret),
         created_at=now_ms(),
+        retention=retention,
     )
     return Issued(key, secret)
 
@@ -45,7 +46,13 @@ def issue_webhook_secret() -> WebhookSecret:
 
 
 async def open_account(
-    accounts: AccountStore, *, plan: str, environment: str, name: str | None, limits: Mapping[str, object] | None = None
+    accounts: AccountStore,
+    *,
+    plan: str,
+    environment: str,
+    name: str | None,
+    limits: Mapping[str, object] | None = None,
+    retention: str | None = None,
 ) -> tuple[Account, Issued]:
     """Store a new account with its first key and return both."""
     account = Account(
@@ -55,6 +62,6 @@ async def open_account(
         webhook_secret=issue_webhook_secret(),
         limits=limits or {},
     )
-    issued = issue_key(account.id, environment=environment, name=name)
+    issued = issue_key(account.id, environment=environment, name=name, retention=retention)
     await accounts.create_account(account, issued.key)
     return account, issued

@@ -10,6 +10,7 @@ from server.accounts.issuing import issue_key, open_account
 from server.accounts.limits_file import read_limits
 from server.clock import now_ms
 from server.config import Config, ConfigError
+from server.model import bounds
 from server.model.errors import TooManyKeys
 from server.model.instants import iso_or_none
 from server.routes.accounts import new_key
@@ -24,6 +25,7 @@ def add(commands: Any) -> None:
     create.add_argument("--plan", default="free", help="plan of the new account (default: free)")
     create.add_argument("--environment", default="production", choices=["production", "sandbox"])
     create.add_argument("--name", help="what the key is for")
+    create.add_argument("--retention", choices=bounds.RETENTIONS, help="what jobs of this key do that name none")
     create.add_argument("--account", help="add the key to this account instead of a new one")
     create.set_defaults(run=run, act=_create)
     listing = actions.add_parser("list", help="print the keys of an account as JSON")
@@ -55,13 +57,17 @@ async def _create(storage: Storage, given: argparse.Namespace, config: Config) -
         if given.plan not in plans:
             raise ConfigError(f"--plan must be one of {', '.join(plans)}, got {given.plan!r}")
         account, issued = await open_account(
-            storage.accounts, plan=given.plan, environment=given.environment, name=given.name
+            storage.accounts,
+            plan=given.plan,
+            environment=given.environment,
+            name=given.name,
+            retention=given.retention,
         )
         return new_key(account, issued) | {"webhook_secret": account.webhook_secret.current}
     account_or_none = await storage.accounts.account(given.account)
     if account_or_none is None:
         raise ConfigError(f"--account must be an existing account, got {given.account!r}")
-    issued = issue_key(given.account, environment=given.environment, name=given.name)
+    issued = issue_key(given.account, environment=given.environment, name=given.name, retention=given.retention)
     try:
         await storage.accounts.add_key(issued.key)
     except TooManyKeys as error:
@@ -76,6 +82,7 @@ async def _list(storage: Storage, given: argparse.Namespace, _config: Config) ->
             "prefix": key.prefix,
             "name": key.name,
             "environment": key.environment,
+            "retention": key.retention,
             "revoked_at": iso_or_none(key.revoked_at),
             "last_used_at": iso_or_none(key.last_used_at),
         }

@@ -6,7 +6,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
 
-from server.egress.guard import Egress, Patience, Unresolvable
+from server.egress.guard import Egress, Patience
+from server.egress.names import Unresolvable
 from server.egress.targets import Target, TargetNotAllowed
 from server.http.headers import clean_filename
 from server.model.orders import Source
@@ -39,14 +40,16 @@ class Fetcher:
     egress: Egress
     blobs: BlobStore
 
-    async def fetch(self, source: Source, *, blob: str, most: int) -> Source:
+    async def fetch(self, source: Source, *, asker: str, blob: str, most: int) -> Source:
         """Download source.url to *blob*, at most *most* bytes, and return the source with its size and file name.
+
+        *asker* is the account that named the address.
 
         Raises FetchError, DiskFull.
         """
         try:
             async with asyncio.timeout(TOTAL_S):
-                return await self._follow(source, blob, most)
+                return await self._follow(source, asker, blob, most)
         except TimeoutError:
             raise FetchError("source_timeout", f"the source took longer than {TOTAL_S:.0f} s", retryable=True) from None
         except httpx.TimeoutException:
@@ -58,11 +61,15 @@ class Fetcher:
                 "source_unreachable", f"the source cannot be reached: {_why(error)}", retryable=True
             ) from None
 
-    async def _follow(self, source: Source, blob: str, most: int) -> Source:
+    async def _follow(self, source: Source, asker: str, blob: str, most: int) -> Source:
         target = self.egress.parse(source.url or "")
         for _ in range(MAX_REDIRECTS + 1):
             async with self.egress.request(
-                "GET", target, headers={"User-Agent": USER_AGENT, "Accept": "*/*"}, patience=PATIENCE
+                "GET",
+                target,
+                asker=asker,
+                headers={"User-Agent": USER_AGENT, "Accept": "*/*"},
+                patience=PATIENCE,
             ) as response:
                 if response.status_code not in REDIRECTS:
                     size = await self._keep(response, blob, most)

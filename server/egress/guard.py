@@ -5,27 +5,20 @@ the name in the Host header and in TLS. Proxies of the environment are not used 
 kept, so that a permission for one name never serves another and users never meet each other's connections.
 """
 
-import asyncio
-import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from http.cookiejar import DefaultCookiePolicy
-from ipaddress import ip_address
 
 import httpx
 
-from server.egress.targets import Address, Network, Target, judge_addresses, parse_target
-
-LOOKUPS = 32  # lookups at once; a dead name server blocks a thread for half a minute
-LOOKUP_S = 5.0  # after which a name counts as having no address
+from server.egress.names import Names, Unresolvable
+from server.egress.targets import Address, Network, Target, TargetNotAllowed, judge_addresses, parse_target
 
 
-class Unresolvable(Exception):
-    """The name has no address now. It may have one later."""
+def _anywhere(_address: Address) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +32,11 @@ class Patience:
 class Egress:
     """Makes guarded requests, for downloads and webhooks. One for each process; close() it at the end."""
 
-    def __init__(self, *, allowed: Sequence[Network], allow_http: bool) -> None:
+    def __init__(self, *, allowed: Sequence[Network], allow_http: bool, names: Names | None = None) -> None:
+        """*allowed* networks may be called although they are not public. *names* None: the system's name servers."""
         self._allowed = allowed
         self._allow_http = allow_http
-        self._lookups = ThreadPoolExecutor(LOOKUPS, "lookup")
+        self._names = Names() if names is None else names
         self._client = httpx.AsyncClient(
             verify=ssl.create_default_context(),
             trust_env=False,
@@ -53,19 +47,19 @@ class Egress:
 
     async def close(self) -> None:
         await self._client.aclose()
-        self._lookups.shutdown(wait=False, cancel_futures=True)
+        await self._names.close()
 
-    async def check(self, url: str) -> None:
-        """Return if *url* may be called, as far as is known now. A name without an address is accepted.
+    async def check(self, url: str, *, asker: str, known: bool = False) -> None:
+        """Return if *url* may be called for the account *asker*, as far as is known now.
 
-        Raises TargetNotAllowed.
+        A name without an address is accepted, since it may have one later, unless it must be *known*. Raises
+        TargetNotAllowed, with one text for a name without an address and for one inside a private network.
         """
-        target = self.parse(url)
         try:
-            addresses = await self._resolve(target)
-        except Unresolvable:
-            return
-        judge_addresses(target, addresses, allowed=self._allowed)
+            await self._addresses(self.parse(url), asker)
+        except Unresolvable as error:
+            if known:
+                raise TargetNotAllowed(str(error)) from None
 
     def parse(self, url: str) -> Target:
         """*url* as a checked target. Raises TargetNotAllowed."""
@@ -77,26 +71,28 @@ class Egress:
         method: str,
         target: Target,
         *,
+        asker: str,
         headers: Mapping[str, str],
         patience: Patience,
         content: bytes | None = None,
+        place: Callable[[Address], AbstractContextManager[None]] = _anywhere,
     ) -> AsyncIterator[httpx.Response]:
-        """Send a request and yield the answer, whose body is still to be read. Redirects are not followed.
+        """Send a request for the account *asker* and yield the answer, whose body is still to be read.
 
-        Raises TargetNotAllowed, Unresolvable, httpx.TransportError (which includes httpx.TimeoutException).
+        Redirects are not followed. *place* is entered for the address that is called and left after the block; what
+        it raises ends the request before anything was sent. Raises TargetNotAllowed, Unresolvable,
+        httpx.TransportError (which includes httpx.TimeoutException).
         """
-        addresses = await self._resolve(target)
-        judge_addresses(target, addresses, allowed=self._allowed)
-        timeout = httpx.Timeout(patience.read_s, connect=patience.connect_s)
-        async with AsyncExitStack() as stack:
-            for left, address in enumerate(addresses, 1 - len(addresses)):
-                pinned = Target(target.scheme, str(address), target.port, target.resource)
+        addresses = await self._addresses(target, asker)
+        for left, address in enumerate(addresses, 1 - len(addresses)):
+            async with AsyncExitStack() as stack:
+                stack.enter_context(place(address))
                 request = self._client.stream(
                     method,
-                    pinned.url,
+                    Target(target.scheme, str(address), target.port, target.resource).url,
                     content=content,
                     headers={**headers, "Host": target.authority, "Accept-Encoding": "identity"},
-                    timeout=timeout,
+                    timeout=httpx.Timeout(patience.read_s, connect=patience.connect_s),
                     extensions={"sni_hostname": target.host},
                 )
                 try:
@@ -108,14 +104,8 @@ class Egress:
                 yield response
                 return
 
-    async def _resolve(self, target: Target) -> list[Address]:
-        """Every address of the target's name, at least one, in the system's order of preference."""
-        look_up = partial(socket.getaddrinfo, target.host, target.port, type=socket.SOCK_STREAM)
-        try:
-            async with asyncio.timeout(LOOKUP_S):
-                found = await asyncio.get_running_loop().run_in_executor(self._lookups, look_up)
-        except TimeoutError:
-            raise Unresolvable(f"{target.host} could not be looked up in {LOOKUP_S:g} s") from None
-        except OSError as error:
-            raise Unresolvable(f"{target.host} has no address: {error.strerror}") from None
-        return [ip_address(str(place[4][0]).partition("%")[0]) for place in found]
+    async def _addresses(self, target: Target, asker: str) -> list[Address]:
+        """Every address of the target, all of them checked. Raises TargetNotAllowed, Unresolvable."""
+        addresses = await self._names.addresses(target.host, asker=asker)
+        judge_addresses(target, addresses, allowed=self._allowed)
+        return addresses

@@ -114,13 +114,18 @@ def judge_addresses(target: Target, addresses: Iterable[Address], *, allowed: Se
     """
     judged = [_unmapped(address) for address in addresses]
     if not judged:
-        raise TargetNotAllowed(f"{target.host} has no address")
+        raise TargetNotAllowed(no_public_address(target.host))
     for address in judged:
         if any(address in network for network in allowed):
             continue
         if not is_public(address):
-            raise TargetNotAllowed(f"{target.host} is not on the public internet")
+            raise TargetNotAllowed(no_public_address(target.host))
         _judge_port(target)
+
+
+def no_public_address(host: str) -> str:
+    """Why *host* is not called. A stranger must not learn which names exist inside, so unknown names get this too."""
+    return f"{host} has no public address"
 
 
 def is_public(address: Address) -> bool:

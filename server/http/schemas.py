@@ -58,6 +58,7 @@ MAYBE_INSTANT = {"type": ["string", "null"], "format": "date-time"}
 URI = {"type": "string", "format": "uri", "maxLength": bounds.MAX_URL_CHARS}
 FORMAT_NAMES = {"type": "array", "items": {"enum": [*bounds.FORMATS]}}
 ENVIRONMENT = {"enum": ["production", "sandbox"]}
+RETENTION = {"enum": [None, *bounds.RETENTIONS]}
 METADATA = {
     "type": "object",
     "maxProperties": bounds.MAX_METADATA_KEYS,
@@ -74,6 +75,10 @@ _ORDER_MEMBERS: Mapping[str, Any] = {
         "description": "Vocabulary that the speakers use",
     },
     "webhook_url": URI,
+    "retention": {
+        "enum": [*bounds.RETENTIONS],
+        "description": "none: the results are handed over once, then erased. Left out: what the key or the plan says",
+    },
 }
 _FORM_LIST = {"type": "string", "description": "Comma list; the part may also be repeated"}
 _FORM_ORDER: Mapping[str, Any] = {
@@ -149,6 +154,8 @@ SCHEMAS: Mapping[str, Any] = {
                 ]
             },
             "metadata": METADATA,
+            "retention": RETENTION,
+            "erased_at": {**MAYBE_INSTANT, "description": "When text, words and outputs were erased"},
             "events_url": {"type": "string", "format": "uri"},
         },
         {
@@ -156,6 +163,12 @@ SCHEMAS: Mapping[str, Any] = {
             "schema": {"const": "service_v1", "description": "Present once completed, when json was asked for"},
             "live": ref("LiveState"),
             "text": MAYBE_TEXT,
+            "outputs": {
+                "type": "object",
+                "propertyNames": {"enum": [*bounds.FORMATS]},
+                "additionalProperties": TEXT,
+                "description": "The output files themselves, in place of links, when retention is none",
+            },
             "words": {
                 "type": "array",
                 "items": {"$ref": "#/components/schemas/Word"},
@@ -249,7 +262,14 @@ SCHEMAS: Mapping[str, Any] = {
             "lag_ms": MAYBE_WHOLE,
         }
     ),
-    "KeyRequest": _object({}, {"name": {"type": ["string", "null"], "maxLength": 100}, "environment": ENVIRONMENT}),
+    "KeyRequest": _object(
+        {},
+        {
+            "name": {"type": ["string", "null"], "maxLength": 100},
+            "environment": ENVIRONMENT,
+            "retention": {"enum": [*bounds.RETENTIONS], "description": "Of jobs ordered with this key"},
+        },
+    ),
     "NewKey": _object(
         {
             "key_id": TEXT,
@@ -258,6 +278,7 @@ SCHEMAS: Mapping[str, Any] = {
             "name": MAYBE_TEXT,
             "plan": TEXT,
             "environment": ENVIRONMENT,
+            "retention": RETENTION,
             "account_id": TEXT,
             "created_at": INSTANT,
         },
@@ -270,6 +291,7 @@ SCHEMAS: Mapping[str, Any] = {
             "last4": TEXT,
             "name": MAYBE_TEXT,
             "environment": ENVIRONMENT,
+            "retention": RETENTION,
             "created_at": INSTANT,
             "last_used_at": MAYBE_INSTANT,
             "expires_at": MAYBE_INSTANT,
@@ -408,6 +430,7 @@ SCHEMAS: Mapping[str, Any] = {
             "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
             "timestamp_granularities[]": {"type": "array", "items": {"enum": ["word", "segment"]}},
             "stream": {"type": "boolean", "default": False},
+            "retention": {"enum": [*bounds.RETENTIONS]},
         },
     ),
     "OpenAIError": _object(

@@ -28,7 +28,9 @@ class Downloading:
         held = self.held
         await held.note(stage="downloading")
         key = f"{source_key(held.job.id)}/{held.lease.epoch}"
-        source = await self._tools.fetcher.fetch(held.job.source, blob=key, most=self._plan.upload_bytes)
+        source = await self._tools.fetcher.fetch(
+            held.job.source, asker=held.job.account, blob=key, most=self._plan.upload_bytes
+        )
         self.keeper.note_progress()
         probe = await self._look_at(key)
         await held.note(source=replace(source, format=probe.format), duration_s=probe.duration_s, blob=key)

@@ -25,11 +25,13 @@ from server.jobs.members import (
     whole_seconds,
 )
 from server.model import bounds
-from server.model.errors import FieldError, Refused
+from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
 
-COMMON = frozenset({"output_formats", "language", "model", "prompt", "webhook_url", "webhook_events", "metadata"})
+COMMON = frozenset(
+    {"output_formats", "language", "model", "prompt", "webhook_url", "webhook_events", "metadata", "retention"}
+)
 LIVE_ONLY = frozenset({*LiveOptions.__slots__, "word_timestamps"})
 FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema"})
 
@@ -111,7 +113,19 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         webhook_events=(events or bounds.WEBHOOK_EVENTS) if webhook_url else (),
         metadata=members.take("metadata", _metadata, {}),
         scenario=scenario,
+        retention=members.take("retention", one_of(bounds.RETENTIONS), None),
     )
+
+
+def with_retention(order: Order, default: str | None) -> Order:
+    """The order with the key's *default* where it names no retention.
+
+    Raises Refused invalid_parameter if it asks for a recording that would not be kept.
+    """
+    settled = order if order.retention is not None else replace(order, retention=default)
+    if not settled.kept and settled.live is not None and settled.live.record:
+        raise invalid([FieldError("record", "conflict", "a recording is kept, which retention none rules out")])
+    return settled
 
 
 def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str, str], ...]:

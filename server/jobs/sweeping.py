@@ -1,14 +1,18 @@
-"""Deleting what is old: jobs after their retention, and stored bytes that belong to no job."""
+"""Deleting what is old: jobs after their retention, stored bytes that belong to no job, and forgotten accounts."""
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 
 from server.clock import now_ms
+from server.jobs.erasing import Eraser
 from server.logs import log
-from server.storage.ports import BlobStore, JobStore
+from server.model.erasures import Why
+from server.storage.ports import Storage
 from server.waiting import set_within
 
 EVERY_S = 600.0
+TIDY_S = 5.0  # how often the traces of what was erased are wiped
 AT_ONCE = 200
 ORPHAN_MS = 24 * 3600 * 1000  # an upload or a dead worker's output is deleted once it is this old
 
@@ -17,31 +21,42 @@ ORPHAN_MS = 24 * 3600 * 1000  # an upload or a dead worker's output is deleted o
 class Sweeper:
     """The background work that deletes; run() it with the server."""
 
-    jobs: JobStore
-    blobs: BlobStore
+    storage: Storage
+    eraser: Eraser
     _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def stop(self) -> None:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Sweep every EVERY_S seconds until stop()."""
+        """Sweep every EVERY_S seconds and tidy up every TIDY_S until stop()."""
+        sweep_at = time.monotonic()
         while not self._stopping.is_set():
             try:
-                await self.sweep()
+                if time.monotonic() >= sweep_at:
+                    sweep_at = time.monotonic() + EVERY_S
+                    await self.sweep()
+                await self.eraser.tidy()
             except Exception:  # noqa: BLE001  the next round may succeed
                 log.exception("sweep failed")
-            await set_within(self._stopping, EVERY_S)
+            await set_within(self._stopping, TIDY_S)
 
     async def sweep(self) -> None:
-        """Delete every expired job, then every prefix that has had no job for ORPHAN_MS."""
-        while expired := await self.jobs.expired(limit=AT_ONCE):
+        """Delete every expired job, every prefix whose job is gone, and what the storage keeps for a time only."""
+        while expired := await self.storage.jobs.expired(limit=AT_ONCE):
             for job_id in expired:
-                prefix = await self.jobs.delete(job_id)
-                if prefix is not None:
-                    await self.blobs.delete(prefix)
+                await self.eraser.delete(job_id, why=Why.EXPIRED)
             log.info("expired jobs deleted", extra={"count": len(expired)})
-        for prefix, changed_at in await self.blobs.prefixes():
-            if now_ms() - changed_at > ORPHAN_MS and await self.jobs.get(prefix) is None:
-                await self.blobs.delete(prefix)
+        for prefix, changed_at in await self.storage.blobs.prefixes():
+            if await self._is_orphaned(prefix, changed_at):
+                await self.storage.blobs.delete(prefix)
                 log.info("orphaned bytes deleted", extra={"prefix": prefix})
+        if forgotten := await self.storage.upkeep.forget_old():
+            log.info("old rows forgotten", extra={"count": forgotten})
+
+    async def _is_orphaned(self, prefix: str, changed_at: int) -> bool:
+        """Whether the bytes under *prefix* belong to no job, and to none that a request is about to make."""
+        if await self.storage.jobs.get(prefix) is not None:
+            return False
+        old = now_ms() - changed_at > ORPHAN_MS
+        return old or bool(await self.storage.upkeep.erasures(job_id=prefix, limit=1))

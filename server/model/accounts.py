@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from server.model.errors import BadLimits
 
+SIGNUP_PLAN = "free"
+"""The plan of accounts that sign up by themselves."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
@@ -51,6 +54,7 @@ class ApiKey:
     last_used_at: int | None = None
     expires_at: int | None = None
     revoked_at: int | None = None
+    retention: str | None = None  # of jobs that are ordered with this key and name none
 
 
 @dataclass(frozen=True, slots=True)

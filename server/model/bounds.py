@@ -5,12 +5,13 @@ The rates and channels of raw audio are in pipeline/ingest/encodings.py.
 
 from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.ingest.encodings import SAMPLE_BYTES
-from server.model.orders import CONTAINER
+from server.model.orders import CONTAINER, NOTHING
 
 FORMATS = tuple(OUTPUT_FORMATS)
 """The names of the output files."""
 WEBHOOK_EVENTS = ("job.completed", "job.failed")
 SCENARIOS = ("fail", "slow", "empty", "quota_exceeded", "rate_limited", "canceled")
+RETENTIONS = (NOTHING,)
 MAX_URL_CHARS = 2048
 MAX_PROMPT_CHARS = 1000
 MAX_METADATA_KEYS = 16

@@ -2,6 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+MAX_PENDING_PER_ACCOUNT = 5_000
+"""Deliveries of one account that may wait to be sent. Further ones are stored as failed and can be redelivered."""
+MAX_PENDING_PER_URL = 1_000
+"""The same for one address of an account."""
+
+FAILURES_COUNTED_MS = 60 * 60 * 1000
+"""Failed attempts of an address are counted over this time, from the first of them on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +46,29 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowding:
-    """How many deliveries may be on their way to one host and of one account, and how many are at present."""
+    """How many deliveries may be on their way to one host and of one account, and how many are at present.
+
+    *turns* orders accounts with equally many on their way: the one with the lowest number is served first. *kept* of
+    the places that a claim asks for go only to accounts that have none on their way.
+    """
 
     per_host: int
     per_account: int
+    kept: int = 0
     hosts: Mapping[str, int] = field(default_factory=dict)
     accounts: Mapping[str, int] = field(default_factory=dict)
+    turns: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressHealth:
+    """How an account's address has been taking its deliveries. A success sets all of it back."""
+
+    exhausted: int = 0  # deliveries in a row whose attempts were used up
+    failures: int = 0  # failed attempts in a row since *failing_since*
+    failing_since: int | None = None  # at most FAILURES_COUNTED_MS ago; None: the last attempt succeeded
+
+
+def host_of(url: str) -> str:
+    """The host of a webhook's address with its port, by which crowds are counted."""
+    return urlsplit(url).netloc.lower()

@@ -124,12 +124,30 @@ class Job(Result):
     attempt: int = 0
     epoch: int = 0  # grows with every claim, so that outputs of two claims never mix
     progress: float = 0.0  # 0..1, never decreases
+    answered_at: int | None = None  # when the results of an order that keeps none were first handed over
+    erased_at: int | None = None  # when they were erased
     stage: str | None = None  # downloading | transcribing | writing
 
     @property
     def terminal(self) -> bool:
         return self.state in TERMINAL
 
+    @property
+    def passing(self) -> bool:
+        """Whether it has results that are erased once they were handed over."""
+        return self.state is State.COMPLETED and not self.order.kept and self.erased_at is None
+
+    def shows_results(self, asked_at: int) -> bool:
+        """Whether a request that came at *asked_at* is shown the results.
+
+        Results that are not kept are shown to those who asked for them before they were first handed over.
+        """
+        gone = self.erased_at is not None or (self.answered_at is not None and self.answered_at <= asked_at)
+        return self.state is State.COMPLETED and not gone
+
+
+UNANSWERED_KEPT_MS = 24 * 60 * 60 * 1000
+"""How long a job whose results are not kept waits for somebody to take them, if its plan keeps jobs that long."""
 
 LIVE_GRACE_MS = 90_000  # 60 s for the writer to come (back), and 30 s for a server to restart
 

@@ -15,6 +15,9 @@ class Source:
     format: str | None = None  # as found in the bytes, never from the file's name
 
 
+NOTHING = "none"
+"""The retention of jobs whose results are handed over once and then erased."""
+
 AUDIO = "audio"  # the name of the output with a live session's recording
 
 
@@ -48,3 +51,9 @@ class Order:
     metadata: Mapping[str, str] = field(default_factory=dict)
     scenario: str | None = None  # sandbox only
     live: LiveOptions | None = None
+    retention: str | None = None  # NOTHING, or None: as long as the plan says
+
+    @property
+    def kept(self) -> bool:
+        """Whether the results are kept after they were handed over."""
+        return self.retention is None

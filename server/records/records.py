@@ -13,9 +13,10 @@ from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, JobError, LiveProgress, State
 from server.model.orders import AUDIO, CONTAINER, LiveOptions, Source
 from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
-from server.storage.ports import JobStore
+from server.storage.ports import BlobStore, JobStore
 
 MAX_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
+MAX_PARTING_BYTES = 1024 * 1024  # of the body of one that carries all results, because they are erased afterwards
 
 
 class ProgressSource(Protocol):
@@ -25,25 +26,40 @@ class ProgressSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Announcement:
+    """The body that tells of a job's end. *hands_over*: it has all results of a job that keeps none."""
+
+    body: dict[str, Any]
+    hands_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """Renders job records. Reads storage, and asks *live* about sessions that are running."""
 
     jobs: JobStore
+    blobs: BlobStore
     links: Links
     live: ProgressSource
 
-    async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, Any]:
+    async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S, asked_at: int = 0) -> dict[str, Any]:
         """The record, to be written as JSON, with the words that its order asked for.
 
-        Its links are valid for *ttl_s* seconds.
+        Its links are valid for *ttl_s* seconds. Results that are erased once they were handed over are inside, since
+        links would not last, if *asked_at*, when the client asked for them (ms since 1970 UTC), was before that.
         """
         words = None
-        if job.state is State.COMPLETED and job.order.word_timestamps:
+        visible = job.shows_results(asked_at)
+        if visible and job.order.word_timestamps:
             # A long file has a hundred thousand words, and the event loop must not wait for them.
             words = await asyncio.to_thread(_rendered_words, await self.jobs.chunks(job.id))
         shown = record(job, self.links, ttl_s=ttl_s)
         if words is not None:
             shown["words"] = words
+        if visible and not job.order.kept:
+            shown["outputs"] = await self._outputs(job)
+        elif not visible:
+            shown["text"] = None
         if job.order.live is not None:
             shown["live"] |= (await self.live.progress(job)).to_json()
             if await self.jobs.artifact(job.id, AUDIO) is not None:
@@ -56,11 +72,35 @@ class Records:
         del shown["text"], shown["warnings"]
         return shown
 
+    async def announcement(self, job: Job) -> Announcement:
+        """The body of a webhook and of a stream's last event: type, instant, and the record without words.
+
+        It has all results, words too, if they are erased once they were handed over and are not too large for a body.
+        """
+        if job.passing:
+            whole = self._notice(job, await self.full(job, ttl_s=WEBHOOK_TTL_S))
+            if len(orjson.dumps(whole)) <= MAX_PARTING_BYTES:
+                return Announcement(whole, hands_over=True)
+        return Announcement(self.notice(job))
+
     def notice(self, job: Job) -> dict[str, Any]:
-        """The body of a webhook and of a stream's last event: type, instant, and the record without words."""
+        """The same without results that do not fit into a short body."""
         data = record(job, self.links, ttl_s=WEBHOOK_TTL_S)
         if data["text"] is not None and len(data["text"].encode()) > MAX_NOTICE_TEXT:
             del data["text"]
+        return self._notice(job, data)
+
+    async def _outputs(self, job: Job) -> dict[str, str]:
+        """The content of the job's output files by name."""
+        found = {name: await self.jobs.artifact(job.id, name) for name in job.order.output_formats}
+        return {
+            name: b"".join([piece async for piece in self.blobs.read(artifact.blob)]).decode()
+            for name, artifact in found.items()
+            if artifact is not None
+        }
+
+    @staticmethod
+    def _notice(job: Job, data: dict[str, Any]) -> dict[str, Any]:
         at = job.created_at if job.finished_at is None else job.finished_at
         return {"type": f"job.{job.state.value}", "timestamp": iso(at), "data": data}
 
@@ -95,10 +135,14 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
         "language_probability": _rounded(job.language_probability),
         "model": job.model,
         "engine": job.engine,
-        "formats": {name: links.output(job, name, ttl_s=ttl_s) for name in order.output_formats} if completed else {},
+        "formats": {
+            name: links.output(job, name, ttl_s=ttl_s) for name in order.output_formats if completed and order.kept
+        },
         "error": _error(job.error),
         "metadata": dict(order.metadata),
         "warnings": [dict(warning) for warning in job.warnings],
+        "retention": order.retention,
+        "erased_at": iso_or_none(job.erased_at),
         "events_url": links.events(job),
     }
     if completed and "json" in order.output_formats:

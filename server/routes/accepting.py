@@ -20,7 +20,7 @@ from server.http.headers import idempotency_key
 from server.http.operation import Parameter
 from server.model.accounts import Plan, Quota
 from server.model.errors import ConcurrencyLimited, FieldError, Refused
-from server.model.jobs import IdempotencyKey, NewJob
+from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob
 from server.model.offers import Offer
 from server.model.orders import Order, Source
 from server.storage.ports import JobStore, Outbox
@@ -120,15 +120,15 @@ class Accepting:
         """All warnings of a job with this *order*, those *asked* first. Raises Refused url_not_allowed."""
         found = [*asked, *self.offers[caller.environment].warnings]
         if order.webhook_url:
-            await self.check_url("webhook_url", order.webhook_url)
+            await self.check_url(caller, "webhook_url", order.webhook_url)
             if await self.outbox.disabled(caller.account_id, order.webhook_url):
                 found.append({"code": "webhook_disabled", "param": "webhook_url"})
         return tuple(found)
 
-    async def check_url(self, param: str, url: str) -> None:
+    async def check_url(self, caller: Caller, param: str, url: str) -> None:
         """Raises Refused url_not_allowed if this server may not call *url*."""
         try:
-            await self.egress.check(url)
+            await self.egress.check(url, asker=caller.account_id)
         except TargetNotAllowed as error:
             fault = FieldError(param, "not_allowed", str(error))
             raise Refused(error.code, f"{param}: {error}", errors=[fault]) from None
@@ -151,7 +151,7 @@ def new_job(
         order=order,
         source=source,
         weight=plan.weight,
-        retention_ms=plan.retention_ms,
+        retention_ms=plan.retention_ms if order.kept else min(plan.retention_ms, UNANSWERED_KEPT_MS),
         quotas=_quotas(plan, counted_s) if caller.environment == "production" else (),
         **more,
     )

@@ -19,7 +19,8 @@ from server.http.operation import Answer, Auth, Operation, Parameter, json_respo
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
-from server.model.accounts import Account, ApiKey, Quota, SigningKeys
+from server.model import bounds
+from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota, SigningKeys
 from server.model.errors import QuotaExceeded
 from server.model.instants import iso, iso_or_none
 from server.routes.asking import JSON_CODES, own_job
@@ -172,16 +173,16 @@ class Accounts:
         else:
             self._check_signup(credential)
         body = json_object(await body_of(request, most=MAX_BODY))
-        name, environment = _key_request(body, default=caller.environment)
+        asked = _key_request(body, default=caller.environment)
         if owner is not None:
             account = owner.require_account()[0]
-            if owner.environment == "sandbox" != environment:
+            if owner.environment == "sandbox" != asked["environment"]:
                 raise Problem("environment_mismatch", "a sandbox key makes sandbox keys only")
-            issued = issue_key(account.id, environment=environment, name=name)
+            issued = issue_key(account.id, **asked)
             await self.storage.accounts.add_key(issued.key)
             return json_response(new_key(account, issued), 201)
         await self._count_signup(caller)
-        account, issued = await open_account(self.storage.accounts, plan="free", environment=environment, name=name)
+        account, issued = await open_account(self.storage.accounts, plan=SIGNUP_PLAN, **asked)
         return json_response(new_key(account, issued) | {"webhook_secret": account.webhook_secret.current}, 201)
 
     def _is_signup_token(self, credential: str) -> bool:
@@ -216,7 +217,7 @@ class Accounts:
         overlap_s = _overlap_s(json_object(await body_of(request, most=MAX_BODY)), default=0)
         account = caller.require_account()[0]
         old = await self._key(request, caller)
-        issued = issue_key(account.id, environment=old.environment, name=old.name)
+        issued = issue_key(account.id, environment=old.environment, name=old.name, retention=old.retention)
         if not await self.storage.accounts.rotate(
             account.id, old.id, new=issued.key, old_expires_at=now_ms() + overlap_s * 1000
         ):
@@ -294,6 +295,7 @@ def new_key(account: Account, issued: Issued) -> dict[str, Any]:
         "plan": account.plan,
         "environment": key.environment,
         "account_id": account.id,
+        "retention": key.retention,
         "created_at": iso(key.created_at),
     }
 
@@ -305,6 +307,7 @@ def _shown_key(key: ApiKey) -> dict[str, Any]:
         "last4": key.last4,
         "name": key.name,
         "environment": key.environment,
+        "retention": key.retention,
         "created_at": iso(key.created_at),
         "last_used_at": iso_or_none(key.last_used_at),
         "expires_at": iso_or_none(key.expires_at),
@@ -321,12 +324,14 @@ def _no_such_key() -> Problem:
     return Problem("key_not_found", "there is no such key")
 
 
-def _key_request(body: Mapping[str, object], *, default: str) -> tuple[str | None, str]:
+def _key_request(body: Mapping[str, object], *, default: str) -> dict[str, Any]:
+    """The name, environment and retention of the new key. *default* is the environment where none is named."""
     members = members_of(body)
     name = None if body.get("name") is None else members.take("name", text_up_to(MAX_NAME_CHARS), None)
     environment = members.take("environment", one_of(("production", "sandbox")), default)
+    retention = members.take("retention", one_of(bounds.RETENTIONS), None)
     members.check()
-    return name, environment
+    return {"name": name, "environment": environment, "retention": retention}
 
 
 def _overlap_s(body: Mapping[str, object], *, default: int) -> int:

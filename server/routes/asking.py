@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from server.accounts.signed import Scope
 from server.http.caller import Caller
 from server.http.operation import Parameter
+from server.jobs.erasing import Eraser
 from server.model.errors import FieldError, Refused, invalid
 from server.model.instants import parse_iso
 from server.model.jobs import Job
@@ -49,6 +53,29 @@ async def own_job(jobs: JobStore, caller: Caller, job_id: str) -> Job:
     if job is None or job.account != caller.account_id or job.environment != caller.environment:
         raise no_such_job()
     return job
+
+
+class _HandingOver(Response):
+    """An answer with all results of a job. Once it was sent they count as handed over."""
+
+    def __init__(self, answer: Response, job_id: str, eraser: Eraser) -> None:
+        super().__init__(answer.body, answer.status_code)
+        self.raw_headers = answer.raw_headers
+        self._job_id = job_id
+        self._eraser = eraser
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        async with self._eraser.sending(self._job_id):
+            await super().__call__(scope, receive, send)
+
+
+async def handing_over(answer: Response, request: Request, job: Job, *, eraser: Eraser, asked_at: int) -> Response:
+    """*answer* to a request of *asked_at*, with the results of *job*. If they are not kept, it hands them over.
+
+    A client that left while it waited was not answered.
+    """
+    gives = job.passing and job.shows_results(asked_at) and request.method != "HEAD"
+    return _HandingOver(answer, job.id, eraser) if gives and not await request.is_disconnected() else answer
 
 
 def no_such_job() -> Refused:

@@ -140,6 +140,7 @@ class Estimates:
                 answers={200: Answer(description="The estimate", schema=ref("Estimate"))},
                 codes=(
                     "job_not_found",
+                    "output_not_found",
                     "job_not_completed",
                     "invalid_parameter",
                     "unknown_models",
@@ -166,6 +167,8 @@ class Estimates:
         job = await own_job(self.jobs, caller, request.path_params["job_id"])
         if job.state is not State.COMPLETED:
             raise Problem("job_not_completed", f"the job is {job.state}")
+        if not job.shows_results(now_ms()):
+            raise Problem("output_not_found", "the text was handed over, and then erased")
         query = {name: value for name, value in request.query_params.items() if name != "prompt"}
         with _refusals():
             asked = parse_query(query, job.text or "")

@@ -178,7 +178,8 @@ class EventStreams:
                         case ShownPartial():
                             yield event("partial", await self.following.body(job_id, seen))
                         case Event():
-                            yield event(seen.type, await self.following.body(job_id, seen), seq=seen.seq)
+                            async with self.following.handing_over(job_id, seen):
+                                yield event(seen.type, await self.following.body(job_id, seen), seq=seen.seq)
 
 
 def _accepted(accept: str) -> bool:

@@ -16,9 +16,11 @@ from server.http.caller import Caller
 from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.problems import Problem
+from server.jobs.erasing import Eraser
 from server.jobs.waiter import JobWaiter
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
+from server.model.erasures import Why
 from server.model.errors import FieldError, invalid
 from server.model.jobs import Job, JobFilter, State
 from server.model.orders import AUDIO
@@ -31,6 +33,7 @@ from server.routes.asking import (
     JOB_POLL_S,
     URL_TTL,
     WAIT,
+    handing_over,
     no_such_job,
     own_job,
     query_choice,
@@ -69,6 +72,7 @@ class Jobs:
     records: Records
     links: Links
     seats: Seats
+    eraser: Eraser
     wait_max_s: int
 
     def operations(self) -> list[Operation]:
@@ -183,14 +187,19 @@ class Jobs:
     async def get(self, request: Request, caller: Caller) -> Response:
         wait_s = query_seconds(request, "wait", most=self.wait_max_s) or 0
         ttl_s = query_number(request, "url_ttl", least=1, most=MAX_TTL_S) or DOWNLOAD_TTL_S
-        job = await self.waiter.until_over(await self.mine(request, caller), wait_s=wait_s)
-        record = await self.records.full(job, ttl_s=ttl_s)
+        await self.eraser.settle(request.path_params["job_id"])
+        asked_at = now_ms()
+        mine = await self.mine(request, caller)
+        with self.eraser.holding(mine.id):
+            job = await self.waiter.until_over(mine, wait_s=wait_s)
+            record = await self.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
         headers = {"ETag": _etag(job, ttl_s, record.get("live"))} | (
             {} if job.terminal else {"Retry-After": str(JOB_POLL_S)}
         )
         if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
             return Response(status_code=304, headers=headers)
-        return json_response(record, headers=headers)
+        answer = json_response(record, headers=headers)
+        return await handing_over(answer, request, job, eraser=self.eraser, asked_at=asked_at)
 
     async def list(self, request: Request, caller: Caller) -> Response:
         which, limit = _filter(request, caller, self.links.keys)
@@ -223,9 +232,7 @@ class Jobs:
         job = await self.mine(request, caller)
         if not job.terminal and not force:
             raise Problem("job_active", f"the job is {job.state}; cancel it first, or add ?force=true")
-        prefix = await self.jobs.delete(job.id)
-        if prefix is not None:
-            await self.blobs.delete(prefix)
+        await self.eraser.delete(job.id, why=Why.REQUESTED)
         return Response(status_code=204)
 
     async def download(self, request: Request, _caller: Caller) -> Response:

@@ -16,7 +16,8 @@ from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.schemas import ref
-from server.jobs.orders import parse_live_order
+from server.jobs.erasing import Eraser
+from server.jobs.orders import parse_live_order, with_retention
 from server.jobs.waiter import JobWaiter
 from server.live.desk import Desk
 from server.live.session import LiveSession, Seat
@@ -34,7 +35,7 @@ from server.routes.accepting import (
     new_job,
     with_fingerprint,
 )
-from server.routes.asking import JOB, JOB_ID, live_job, no_such_job, query_switch
+from server.routes.asking import JOB, JOB_ID, handing_over, live_job, no_such_job, query_switch
 from server.routes.door import Door
 from server.storage.ports import JobStore
 from server.waiting import racing
@@ -71,6 +72,7 @@ class LiveRequests:
     waiter: JobWaiter
     records: Records
     links: Links
+    eraser: Eraser
     finish_wait_s: int
 
     def operations(self) -> list[Operation]:
@@ -169,6 +171,7 @@ class LiveRequests:
         fields = {name: [value] for name, value in members.items()}
         offer = self.accepting.offers[caller.environment]
         order, warnings = parse_live_order(fields, offer=offer)
+        order = with_retention(order, caller.require_account()[1].retention)
         key = self.accepting.key(request, caller)
         async with self.accepting.reserved(key):
             warnings = await self.accepting.warnings(caller, order, warnings)
@@ -187,7 +190,9 @@ class LiveRequests:
             submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said))
         job = submitted.job
         expires_s = round(now_ms() / 1000 + plan.audio_s_per_file + self.desk.rules.margin_s)
-        shown = await self.records.full(job)
+        await self.eraser.settle(job.id)
+        asked_at = now_ms()
+        shown = await self.records.full(job, asked_at=asked_at)
         shown["live"] |= {
             "ingest_ws": self.links.ingest_socket(job, expires_s=expires_s),
             "ingest_http": self.links.ingest(job),
@@ -197,7 +202,8 @@ class LiveRequests:
         headers = {"Location": self.links.job_path(job)}
         if submitted.replayed:
             headers["Idempotent-Replayed"] = "true"
-        return json_response(shown, 201, headers=headers)
+        answer = json_response(shown, 201, headers=headers)
+        return await handing_over(answer, request, job, eraser=self.eraser, asked_at=asked_at)
 
     # --- audio in HTTP requests --------------------------------------------------------------------------------------
 

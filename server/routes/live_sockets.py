@@ -113,7 +113,8 @@ class LiveSockets:
         async with aclosing(view):
             async for seen in view:
                 if seen is not None:
-                    await socket.send(await self.following.typed(job_id, seen))
+                    async with self.following.handing_over(job_id, seen):
+                        await socket.send(await self.following.typed(job_id, seen))
 
     async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
         """Report regularly how much has arrived, if it is more than before."""

@@ -17,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from pipeline.documents.formats import OUTPUT_FORMATS, segment_object, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import Segment
+from server.clock import now_ms
 from server.http.bodies import MULTIPART, Received
 from server.http.caller import Caller
 from server.http.codes import CODES
@@ -24,6 +25,7 @@ from server.http.operation import Answer, Operation, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.http.sse import KEEP_ALIVE, event
+from server.jobs.erasing import Eraser
 from server.jobs.members import Members
 from server.jobs.orders import Asked, common_order
 from server.jobs.waiter import JobWaiter
@@ -31,6 +33,7 @@ from server.model.errors import FieldError, Refused, invalid
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.model.offers import Offer
+from server.routes.asking import handing_over
 from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.ports import BlobStore, JobStore
 from server.streams.following import Following
@@ -53,6 +56,7 @@ class OpenAI:
     jobs: JobStore
     blobs: BlobStore
     following: Following
+    eraser: Eraser
     quiet_s: float  # a stream that is silent for this long gets a keep-alive
     offers: Mapping[str, Offer]
 
@@ -77,6 +81,7 @@ class OpenAI:
                     "engine_timeout",
                     "unfinished",
                     "job_not_completed",
+                    "output_not_found",
                 ),
                 body_of_problem=error_body,
             ),
@@ -107,9 +112,19 @@ class OpenAI:
             return StreamingResponse(
                 self._streamed(submitted.job), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
             )
-        job = await self.waiter.until_over(submitted.job, wait_s=HOLD_S)
-        if job.state is not State.COMPLETED:
-            raise _unsuccessful(job)
+        await self.eraser.settle(submitted.job.id)
+        asked_at = now_ms()
+        with self.eraser.holding(submitted.job.id):
+            job = await self.waiter.until_over(submitted.job, wait_s=HOLD_S)
+            if job.state is not State.COMPLETED:
+                raise _unsuccessful(job)
+            if not job.shows_results(asked_at):
+                raise Problem("output_not_found", "the result was handed over before, and then erased")
+            response = await self._whole(job, wish)
+        return await handing_over(response, request, job, eraser=self.eraser, asked_at=asked_at)
+
+    async def _whole(self, job: Job, wish: "_Wish") -> Response:
+        """The transcript in the shape that the client wishes."""
         if wish.response_format in FILE_FORMATS:
             return await self._file(job, FILE_FORMATS[wish.response_format])
         if wish.response_format == "verbose_json":
@@ -126,6 +141,12 @@ class OpenAI:
 
     async def _streamed(self, job: Job) -> AsyncIterator[bytes]:
         """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
+        async with self.eraser.sending(job.id):
+            with self.eraser.holding(job.id):
+                async for line in self._told(job):
+                    yield line
+
+    async def _told(self, job: Job) -> AsyncIterator[bytes]:
         first = True
         async with aclosing(self.following.follow(job.id, after=0, quiet_s=self.quiet_s)) as view:
             async for seen in view:
@@ -169,7 +190,7 @@ class _Wish:
         self.granularities = tuple(map(str, given)) or ("segment",)
         self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
         _check_temperature(fields.get("temperature", ["0"])[0])
-        members = Members({name: fields[name] for name in ("language", "prompt") if name in fields})
+        members = Members({name: fields[name] for name in ("language", "prompt", "retention") if name in fields})
         order = common_order(members, offer=offer, word_timestamps=True)
         members.check()
         output = FILE_FORMATS.get(self.response_format, "json")

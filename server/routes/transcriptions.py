@@ -2,20 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from server.accounts.issuing import fresh_id
+from server.clock import now_ms
 from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
 from server.http.caller import Caller
 from server.http.headers import Preference, preference
 from server.http.operation import Answer, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
-from server.jobs.orders import Asked, parse_order
+from server.jobs.erasing import Eraser
+from server.jobs.orders import Asked, parse_order, with_retention
 from server.jobs.probing import Prober
 from server.jobs.sandbox import delay_of, refuse_at_the_door
 from server.jobs.waiter import JobWaiter
@@ -25,7 +27,7 @@ from server.model.orders import Source
 from server.records.links import Links
 from server.records.records import Records
 from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting, new_job, with_fingerprint
-from server.routes.asking import JOB, JOB_POLL_S, query_seconds
+from server.routes.asking import JOB, JOB_POLL_S, handing_over, query_seconds
 from server.storage.ports import JobStore
 
 FILE_CODES = (
@@ -69,6 +71,7 @@ class Transcriptions:
     accepting: Accepting
     records: Records
     links: Links
+    eraser: Eraser
     wait_limits: WaitLimits
     closing: asyncio.Event
 
@@ -124,7 +127,7 @@ class Transcriptions:
     async def create(self, request: Request, caller: Caller) -> Response:
         wish = preference(request.headers.getlist("prefer"))
         asked, submitted = await self.accept(request, caller, lambda received: self._parse(received, caller))
-        return await self._answer(submitted, self._choose_wait(request, asked, wish))
+        return await self._answer(request, submitted, self._choose_wait(request, asked, wish))
 
     async def accept(
         self, request: Request, caller: Caller, parse: Callable[[Received], Asked]
@@ -141,6 +144,7 @@ class Transcriptions:
                 await self.accepting.check_room(caller)
             async with self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
                 asked = parse(received)
+                asked = replace(asked, order=with_retention(asked.order, caller.require_account()[1].retention))
                 query_seconds(request, "wait", most=self.wait_limits.max_s)
                 new = await self._new_job(job_id, caller, asked, received)
                 said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
@@ -197,21 +201,25 @@ class Transcriptions:
         """Where the audio is and its stated length. Audio that cannot be decoded is refused here."""
         if received.file is None:
             assert asked.url is not None
-            await self.accepting.check_url("url", asked.url)
+            await self.accepting.check_url(caller, "url", asked.url)
             return Source(type="url", url=asked.url), None
         account, _, plan = caller.require_account()
         probe = await self.prober.probe(received.file.blob, account=account.id, plan=plan)
         source = Source(type="upload", filename=received.file.filename, bytes=received.file.bytes, format=probe.format)
         return source, probe.duration_s
 
-    async def _answer(self, submitted: Submitted, wait: ChosenWait) -> Response:
-        job = await self.waiter.until_over(submitted.job, wait_s=wait.seconds)
-        record = await self.records.full(job)
+    async def _answer(self, request: Request, submitted: Submitted, wait: ChosenWait) -> Response:
+        await self.eraser.settle(submitted.job.id)
+        asked_at = now_ms()
+        with self.eraser.holding(submitted.job.id):
+            job = await self.waiter.until_over(submitted.job, wait_s=wait.seconds)
+            record = await self.records.full(job, asked_at=asked_at)
         headers = {"Idempotent-Replayed": "true"} if submitted.replayed else {}
         if wait.applied is not None:
             headers["Preference-Applied"] = wait.applied
         place = self.links.job_path(job)
         if job.terminal:
-            return json_response(record, headers={**headers, "Content-Location": place})
+            response = json_response(record, headers={**headers, "Content-Location": place})
+            return await handing_over(response, request, job, eraser=self.eraser, asked_at=asked_at)
         headers |= {"Location": place, "Retry-After": str(JOB_POLL_S)}
         return json_response(record, 202, headers=headers)

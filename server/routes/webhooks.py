@@ -17,7 +17,7 @@ from server.http.operation import Answer, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.members import members_of, url_text
-from server.model.deliveries import Delivery
+from server.model.deliveries import Delivery, host_of
 from server.model.ids import Prefix
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
@@ -25,7 +25,8 @@ from server.model.orders import Order, Source
 from server.records.records import Records
 from server.routes.asking import JOB_ID, JSON_CODES, own_job
 from server.storage.ports import JobStore, Outbox
-from server.webhooks.courier import Courier, signing_secrets
+from server.webhooks.courier import Courier
+from server.webhooks.seats import Crowded, SendingSeats, crowded
 
 MAX_BODY = 10_000
 BODY_CODES = (*JSON_CODES, "url_not_allowed")
@@ -39,6 +40,7 @@ class Webhooks:
     outbox: Outbox
     egress: Egress
     courier: Courier
+    seats: SendingSeats
     records: Records
 
     def operations(self) -> list[Operation]:
@@ -80,7 +82,7 @@ class Webhooks:
                     ),
                 ),
                 answers={202: Answer(description="It is due now", schema=ref("Delivery"))},
-                codes=("job_not_found", "delivery_not_found"),
+                codes=("job_not_found", "delivery_not_found", "queue_full"),
             ),
             Operation(
                 method="POST",
@@ -101,7 +103,7 @@ class Webhooks:
                 summary="Send a signed example to an address now",
                 description='A `job.completed` with `"test": true`. The answer tells how the receiver took it.',
                 answers={200: Answer(description="How it went", schema=ref("WebhookTest"))},
-                **takes_url,
+                **{**takes_url, "codes": (*BODY_CODES, "too_many_connections")},
             ),
         ]
 
@@ -124,12 +126,16 @@ class Webhooks:
 
     async def test(self, request: Request, caller: Caller) -> Response:
         url = _url(json_object(await body_of(request, most=MAX_BODY)))
-        await self.egress.check(url)
-        message_id = fresh_id(Prefix.MESSAGE)
-        body = orjson.dumps({**self.records.notice(_example(caller)), "test": True})
-        reply = await self.courier.bring(
-            url, body, webhook_id=message_id, secrets=signing_secrets(caller.require_account()[0])
-        )
+        account = caller.require_account()[0]
+        self.egress.parse(url)
+        with self.seats.taken(account.id, host_of(url)):
+            await self.egress.check(url, asker=account.id, known=True)
+            message_id = fresh_id(Prefix.MESSAGE)
+            body = orjson.dumps({**self.records.notice(_example(caller)), "test": True})
+            try:
+                reply = await self.courier.bring(url, body, account=account, webhook_id=message_id)
+            except Crowded:
+                raise crowded() from None
         return json_response(
             {
                 "delivered": reply.error is None,

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from server.model.accounts import Account, ApiKey, Count, Quota, SigningKeys, WebhookSecret
-from server.model.deliveries import Attempt, Crowding, Delivery
+from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
+from server.model.erasures import Erasure, Why
 from server.model.events import Event, NewEvent
 from server.model.jobs import IdempotencyKey, Job, JobError, JobFilter, NewJob, Submitted
 from server.model.leases import Lease, Renewal
@@ -151,10 +152,30 @@ class JobStore(Protocol):
         """Cancel a queued job now, as finish() would; request it of a processing one. Returns the job afterwards."""
         ...
 
-    async def delete(self, job_id: str) -> str | None:
-        """Remove record, chunks, events and deliveries. Returns the blob prefix to delete, None if there is no job.
+    async def delete(self, job_id: str, *, why: Why = Why.REQUESTED) -> str | None:
+        """Remove record, chunks, events and deliveries, and record the erasure, in one commit.
 
-        A worker that holds its lease finds it lost.
+        Returns the blob prefix to delete, None if there is no job. A worker that holds its lease finds it lost. The
+        backend's own files may still hold bytes of it until Upkeep.scrub().
+        """
+        ...
+
+    async def answered(self, job_id: str) -> None:
+        """Note that the results of a job whose order keeps none were handed over in full."""
+        ...
+
+    async def passing(self, *, limit: int) -> list[Job]:
+        """Jobs that have ended, whose order keeps no results, and whose results may be erased now.
+
+        They were handed over, or there are none because the job did not complete, and no webhook of it is pending.
+        """
+        ...
+
+    async def erase_outputs(self, job_id: str) -> str | None:
+        """Erase the results of a job that passing() would name, and record the erasure, in one commit.
+
+        Text, words, prompt, artifacts and the events with words go; the record, its metadata and its deliveries stay.
+        Returns the blob prefix to delete; None if the job is not, or no longer, to be erased.
         """
         ...
 
@@ -291,28 +312,43 @@ class Counter(Protocol):
 
 
 class Outbox(Protocol):
-    """Webhook messages still to be sent. JobStore.finish() adds them, in its commit."""
+    """Webhook messages still to be sent. JobStore.finish() adds them, in its commit.
+
+    At most MAX_PENDING_PER_URL deliveries to one address and MAX_PENDING_PER_ACCOUNT of one account are pending. A
+    further one is stored as failed, with an attempt that says why it was not sent.
+    """
 
     async def claim_due(
         self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
     ) -> list[Delivery]:
-        """Pending deliveries whose time has come, oldest first. Nobody else gets them for *busy_s*.
+        """Pending deliveries whose time has come. Nobody else gets them for *busy_s*.
 
-        Those that *crowding* has no room for are passed over and delay none behind them. Its numbers are read again
-        whenever an attempt was recorded. Empty if none came due within *wait_s*.
+        Accounts take turns: each place goes to the account with the fewest on their way, of those to the one with the
+        lowest number in crowding.turns, of those to the one whose delivery is the oldest. Of one account the oldest
+        is sent first. Those that *crowding* has no room for are passed over and delay none behind them. Its numbers
+        are read again whenever an attempt was recorded. Empty if none came due within *wait_s*. How long it takes
+        depends on the number of accounts that have pending deliveries, not on how many each of them has.
         """
         ...
 
-    async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> None:
-        """Log the attempt. A pending delivery comes due again at attempt.next_attempt_at.
+    async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> AddressHealth | None:
+        """Log the attempt and count it for its address; returns the counts. None if the delivery was deleted.
 
-        A delivered one stays delivered, and only a success changes a disabled one.
+        A pending delivery comes due again at attempt.next_attempt_at. A delivered one stays delivered, and only a
+        success changes a disabled one.
         """
+        ...
+
+    async def postpone(self, delivery_id: str, *, until: int) -> None:
+        """Make a pending delivery due at *until*, without an attempt."""
         ...
 
     async def of_job(self, job_id: str) -> list[Delivery]: ...
     async def redeliver(self, job_id: str, delivery_id: str) -> Delivery | None:
-        """Make it due now, with its webhook_id and a fresh schedule; None if there is no such delivery."""
+        """Make it due now, with its webhook_id and a fresh schedule; None if there is no such delivery.
+
+        Raises QueueFull if too many deliveries are pending.
+        """
         ...
 
     async def next_due(self) -> int | None:
@@ -325,11 +361,30 @@ class Outbox(Protocol):
 
     async def enable(self, account: str, url: str) -> None: ...
     async def disabled(self, account: str, url: str) -> bool: ...
-    async def exhausted(self, account: str, url: str, *, ok: bool) -> int:
-        """Count deliveries to this address that failed for good in a row (*ok* resets to 0). Returns the count."""
+    async def backlog(self) -> int: ...
+
+
+class Upkeep(Protocol):
+    """The record of erasures, and what keeps the storage from holding more than it should."""
+
+    async def erasures(self, *, job_id: str | None = None, limit: int) -> list[Erasure]:
+        """What was erased, of one job or of all, the newest first. Kept for ERASURES_KEPT_MS."""
         ...
 
-    async def backlog(self) -> int: ...
+    async def scrub(self) -> bool:
+        """Wipe from the backend's own files what was erased since the last call: afterwards no byte of it is in them.
+
+        Returns False if that was not possible just now: call it again soon. Blobs are not its concern.
+        """
+        ...
+
+    async def forget_old(self) -> int:
+        """Delete what has passed the spans of model/erasures.py, and fairness that says nothing any more.
+
+        That is: usage of ended jobs, the health of webhook addresses, keys that have ended, accounts without use, and
+        old erasures. Returns how many rows.
+        """
+        ...
 
 
 class Storage(Protocol):
@@ -347,6 +402,8 @@ class Storage(Protocol):
     def outbox(self) -> Outbox: ...
     @property
     def blobs(self) -> BlobStore: ...
+    @property
+    def upkeep(self) -> Upkeep: ...
     @property
     def signing_keys(self) -> SigningKeys: ...
 

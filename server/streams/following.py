@@ -5,13 +5,15 @@ nobody. Server-Sent Events and WebSockets are written from the same view.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
 
 from server.clock import now_ms
+from server.jobs.erasing import Eraser
 from server.metrics import Metrics
 from server.model.events import Event
 from server.model.jobs import TERMINAL_EVENTS
@@ -31,6 +33,7 @@ class Following:
     partials: Partials
     jobs: JobStore
     records: Records
+    eraser: Eraser
     metrics: Metrics
     closing: asyncio.Event  # set when the server stops: readers leave and resume later by their last id
 
@@ -42,7 +45,7 @@ class Following:
         """
         tail = self.events.tail(job_id, after=after)
         shown, began = 0, now_ms()
-        with self.partials.watch(job_id) as news:
+        with self.partials.watch(job_id) as news, self.eraser.holding(job_id):
             closed = asyncio.ensure_future(self.closing.wait())
             following: asyncio.Future[Event | None] | None = None
             partial_news: asyncio.Future[bool] | None = None
@@ -83,8 +86,20 @@ class Following:
         if isinstance(seen, ShownPartial):
             return _joined(f'"job_id":"{job_id}"', seen.body)
         if seen.type in TERMINAL_EVENTS and (job := await self.jobs.get(job_id)) is not None:
-            return orjson.dumps({**self.records.notice(job), "job_id": job_id, "seq": seen.seq})
+            told = await self.records.announcement(job)
+            return orjson.dumps({**told.body, "job_id": job_id, "seq": seen.seq})
         return _joined(f'"job_id":"{job_id}","seq":{seen.seq}', seen.body)
+
+    @asynccontextmanager
+    async def handing_over(self, job_id: str, seen: Event | ShownPartial) -> AsyncIterator[None]:
+        """The block sends *seen*. If that has all results of a job that keeps none, they were handed over then."""
+        last = isinstance(seen, Event) and seen.type in TERMINAL_EVENTS
+        job = await self.jobs.get(job_id) if last else None
+        if job is None or not job.passing or not (await self.records.announcement(job)).hands_over:
+            yield
+            return
+        async with self.eraser.sending(job_id):
+            yield
 
     async def typed(self, job_id: str, seen: Event | ShownPartial) -> bytes:
         """The same with its type inside, as WebSockets need it. Server-Sent Events have it outside."""

@@ -36,6 +36,7 @@ def retry_after_s(header: str | None, *, now_s: float) -> float | None:
         return float(text)
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+        at_s = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError, TypeError, IndexError):  # whatever the text makes of the parser
         return None
-    return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now_s)
+    return max(0.0, at_s - now_s)

@@ -2,17 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import httpx
 
 from server.accounts.limits import WebhookRules
 from server.clock import now_ms
-from server.egress.guard import Egress, Patience, Unresolvable
+from server.egress.guard import Egress, Patience
+from server.egress.names import Unresolvable
 from server.egress.targets import TargetNotAllowed
+from server.logs import log
 from server.model.accounts import Account
 from server.webhooks.backoff import retry_after_s
+from server.webhooks.seats import Crowded, SendingSeats
 from server.webhooks.signing import signed_headers
 
 USER_AGENT = "scribewire/1"
@@ -29,6 +32,7 @@ class Reply:
     duration_ms: int
     error: str | None
     retry_after_s: float | None = None
+    handed_over: bool = False  # the receiver now has all results of a job that keeps none
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,34 +41,59 @@ class Courier:
 
     egress: Egress
     rules: WebhookRules
+    seats: SendingSeats
 
-    async def bring(self, url: str, body: bytes, *, webhook_id: str, secrets: Sequence[str]) -> Reply:
-        """Send *body* to *url* and say what came back. Never raises for a failure of the receiver."""
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": USER_AGENT,
-            **signed_headers(secrets, message_id=webhook_id, timestamp_s=now_ms() // 1000, body=body),
-        }
-        patience = Patience(connect_s=self.rules.connect_s, read_s=self.rules.timeout_s)
+    async def bring(self, url: str, body: bytes, *, account: Account, webhook_id: str) -> Reply:
+        """Send *body* to *url* for *account* and say what came back. Every failure is a Reply, also one of our own.
+
+        Raises Crowded if the network address of the receiver has too many messages on their way.
+        """
         began = time.monotonic()
         try:
             async with asyncio.timeout(self.rules.timeout_s):
-                target = self.egress.parse(url)
-                async with self.egress.request(
-                    "POST", target, headers=headers, content=body, patience=patience
-                ) as response:
-                    status, wish = response.status_code, response.headers.get("retry-after")
-                    await _read_some(response, self.rules.reply_bytes)
-        except (TimeoutError, httpx.TimeoutException):
-            return Reply(None, _since(began), "timeout")
-        except TargetNotAllowed as error:
-            return Reply(None, _since(began), f"address not allowed: {error}")
-        except (httpx.TransportError, Unresolvable) as error:
-            return Reply(None, _since(began), f"unreachable: {str(error) or type(error).__name__}")
+                status, wish = await self._send(url, body, account, webhook_id)
+        except Crowded:
+            raise
+        except Exception as error:  # noqa: BLE001  an attempt that is not recorded would be repeated for ever
+            return Reply(None, _since(began), _why(error))
         if httpx.codes.is_success(status):
             return Reply(status, _since(began), None)
         asked_s = retry_after_s(wish, now_s=time.time()) if status in (429, 503) else None
         return Reply(status, _since(began), f"status {status}", asked_s)
+
+    async def _send(self, url: str, body: bytes, account: Account, webhook_id: str) -> tuple[int, str | None]:
+        """The status and the Retry-After header of the answer."""
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": USER_AGENT,
+            **signed_headers(signing_secrets(account), message_id=webhook_id, timestamp_s=now_ms() // 1000, body=body),
+        }
+        sending = self.egress.request(
+            "POST",
+            self.egress.parse(url),
+            asker=account.id,
+            headers=headers,
+            content=body,
+            patience=Patience(connect_s=self.rules.connect_s, read_s=self.rules.timeout_s),
+            place=partial(self.seats.at, account.id),
+        )
+        async with sending as response:
+            await _read_some(response, self.rules.reply_bytes)
+            return response.status_code, response.headers.get("retry-after")
+
+
+def _why(error: Exception) -> str:
+    """What the log of attempts says about *error*. An unexpected one is logged for the operator too."""
+    match error:
+        case TimeoutError() | httpx.TimeoutException():
+            return "timeout"
+        case TargetNotAllowed() | Unresolvable():
+            return f"address not allowed: {error}"
+        case httpx.TransportError():
+            return f"unreachable: {str(error) or type(error).__name__}"
+        case _:
+            log.error("sending a webhook failed", exc_info=error)
+            return "the server failed to send it"
 
 
 def signing_secrets(account: Account) -> list[str]:

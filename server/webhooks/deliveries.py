@@ -1,27 +1,30 @@
-"""Sending deliveries that are due: signed, limited in time, retried on a schedule, and few at once per host."""
+"""Sending deliveries that are due: signed, limited in time, retried on a schedule, in turn by account."""
 
 import asyncio
 import random
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 
 from server.accounts.limits import WebhookRules
 from server.clock import now_ms
+from server.jobs.erasing import Eraser
 from server.logs import log
 from server.metrics import Metrics
-from server.model.deliveries import Attempt, Crowding, Delivery
+from server.model.deliveries import AddressHealth, Attempt, Delivery
+from server.model.errors import StorageError
 from server.records.records import Records
 from server.storage.ports import Storage
 from server.waiting import set_within
 from server.webhooks.backoff import delay_after
-from server.webhooks.courier import GONE, Courier, Reply, signing_secrets
+from server.webhooks.courier import GONE, Courier, Reply
+from server.webhooks.seats import Crowded, SendingSeats
 
-MAX_AT_ONCE = 64
-MAX_PER_HOST = 4  # so that a dead host does not delay the others,
-MAX_PER_ACCOUNT = 16  # nor a customer with a hundred of them
 MARGIN_S = 15.0  # a claimed delivery stays reserved for this much longer than an attempt may take
+CROWDED_AGAIN_MS = 5_000  # a delivery that found its receiver's network address crowded comes due after this time
+CROWDED_PAUSE_S = 1.0  # and its account keeps the seat for this long, so that it does not ask again at once
+MAX_FAILURES = 100  # failed attempts within an hour, none of them a success, that disable an address
+FAILING_MS = 30 * 60 * 1000  # if the first of them is at least this old: a short outage disables nothing
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,12 +34,11 @@ class Deliveries:
     storage: Storage
     records: Records
     courier: Courier
+    eraser: Eraser
+    seats: SendingSeats
     metrics: Metrics
     rules: WebhookRules
     poll_s: float = 1.0
-    _hosts: Counter[str] = field(init=False, default_factory=Counter)
-    _accounts: Counter[str] = field(init=False, default_factory=Counter)
-    _arrived: asyncio.Event = field(init=False, default_factory=asyncio.Event)  # a delivery is no longer on its way
     _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def stop(self) -> None:
@@ -47,23 +49,18 @@ class Deliveries:
         async with asyncio.TaskGroup() as tasks:
             while not self._stopping.is_set():
                 for delivery in await self._claim_due():
-                    self._hosts[delivery.host] += 1
-                    self._accounts[delivery.account] += 1
+                    self.seats.take(delivery.account, delivery.host)
                     tasks.create_task(self._deliver(delivery), name=f"webhook {delivery.id}")
 
     async def _claim_due(self) -> list[Delivery]:
         """The deliveries to send now, possibly none after waiting for a moment."""
-        room = MAX_AT_ONCE - self._hosts.total()
-        if room == 0:
-            self._arrived.clear()
-            await self._arrived.wait()
-            return []
-        crowding = Crowding(
-            per_host=MAX_PER_HOST, per_account=MAX_PER_ACCOUNT, hosts=self._hosts, accounts=self._accounts
-        )
+        await self.seats.wait_for_free()
         try:
             return await self.storage.outbox.claim_due(
-                limit=room, busy_s=self.rules.timeout_s + MARGIN_S, wait_s=self.poll_s, crowding=crowding
+                limit=self.seats.free,
+                busy_s=self.rules.timeout_s + MARGIN_S,
+                wait_s=self.poll_s,
+                crowding=self.seats.crowding(),
             )
         except Exception:  # noqa: BLE001  the next round may succeed
             log.exception("outbox failed")
@@ -72,36 +69,46 @@ class Deliveries:
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:
-            reply = await self._attempt(delivery)
-            if reply is not None:
-                await self._record(delivery, reply)
+            with self.eraser.holding(delivery.job_id):
+                reply = await self._attempt(delivery)
+                if reply is not None:
+                    await self._record(delivery, reply)
+            if reply is not None and reply.handed_over:
+                await self.eraser.answered(delivery.job_id)
         except Exception:  # noqa: BLE001  stays claimed for a while, then comes due again
             log.exception("delivery failed", extra={"delivery": delivery.id})
 
     async def _attempt(self, delivery: Delivery) -> Reply | None:
-        """Send the delivery. Its host and account have room again before the result is recorded."""
+        """Send the delivery; None if it was not sent. Its seat is free again before the result is recorded."""
         try:
             return await self._send(delivery)
+        except Crowded:
+            await self.storage.outbox.postpone(delivery.id, until=now_ms() + CROWDED_AGAIN_MS)
+            await set_within(self._stopping, CROWDED_PAUSE_S)
+            return None
         finally:
-            for counter, name in ((self._hosts, delivery.host), (self._accounts, delivery.account)):
-                counter[name] -= 1
-                if not counter[name]:
-                    del counter[name]
-            self._arrived.set()
+            self.seats.leave(delivery.account, delivery.host)
 
     async def _send(self, delivery: Delivery) -> Reply | None:
-        """The receiver's reply; None if the job was deleted meanwhile."""
-        job = await self.storage.jobs.get(delivery.job_id)
-        account = await self.storage.accounts.account(delivery.account)
-        if job is None or account is None:
-            return None
-        body = orjson.dumps(self.records.notice(job))
-        return await self.courier.bring(
-            delivery.url, body, webhook_id=delivery.webhook_id, secrets=signing_secrets(account)
+        """The receiver's reply; None if the job was deleted meanwhile. Raises Crowded, StorageError."""
+        try:
+            job = await self.storage.jobs.get(delivery.job_id)
+            account = await self.storage.accounts.account(delivery.account)
+            if job is None or account is None:
+                return None
+            told = await self.records.announcement(job)
+        except StorageError:
+            raise
+        except Exception:  # noqa: BLE001  an attempt that is not recorded would be repeated for ever
+            log.exception("a webhook could not be written", extra={"delivery": delivery.id})
+            return Reply(None, 0, "the server failed to send it")
+        reply = await self.courier.bring(
+            delivery.url, orjson.dumps(told.body), account=account, webhook_id=delivery.webhook_id
         )
+        return replace(reply, handed_over=told.hands_over and reply.error is None)
 
     async def _record(self, delivery: Delivery, reply: Reply) -> None:
-        number = len(delivery.attempts) + 1
+        """Log the attempt, and disable the address if this was one too many."""
         delay_s = None
         if reply.error is not None and reply.status_code != GONE:
             delay_s = delay_after(
@@ -112,7 +119,7 @@ class Deliveries:
             )
         at = now_ms()
         attempt = Attempt(
-            n=number,
+            n=len(delivery.attempts) + 1,
             at=at,
             status_code=reply.status_code,
             duration_ms=reply.duration_ms,
@@ -122,14 +129,16 @@ class Deliveries:
         state = "delivered" if reply.error is None else "pending" if delay_s is not None else "failed"
         if reply.status_code == GONE:
             state = "disabled"
-            await self.storage.outbox.disable(delivery.account, delivery.url, reason="answered 410")
-        await self.storage.outbox.record(delivery.id, attempt, state=state)
+        health = await self.storage.outbox.record(delivery.id, attempt, state=state)
         self.metrics.webhook_attempts.labels("ok" if reply.error is None else "failed").inc()
-        if state in ("delivered", "failed"):
-            await self._count(delivery, ok=state == "delivered")
+        reason = "answered 410" if reply.status_code == GONE else health and self._hopeless(health, at)
+        if reason:
+            await self.storage.outbox.disable(delivery.account, delivery.url, reason=reason)
 
-    async def _count(self, delivery: Delivery, *, ok: bool) -> None:
-        """Disable an address after ten deliveries in a row that ran out of attempts."""
-        count = await self.storage.outbox.exhausted(delivery.account, delivery.url, ok=ok)
-        if count >= self.rules.exhausted_before_disable:
-            await self.storage.outbox.disable(delivery.account, delivery.url, reason=f"{count} deliveries ran out")
+    def _hopeless(self, health: AddressHealth, at: int) -> str | None:
+        """Why an address is called no more after an attempt at the instant *at*; None if it is."""
+        if health.exhausted >= self.rules.exhausted_before_disable:
+            return f"{health.exhausted} deliveries ran out"
+        if health.failures >= MAX_FAILURES and at - (health.failing_since or at) >= FAILING_MS:
+            return f"{health.failures} attempts failed within an hour"
+        return None

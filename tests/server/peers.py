@@ -51,10 +51,10 @@ class Peer:
 
 
 @asynccontextmanager
-async def peer(script: Script) -> AsyncIterator[Peer]:
+async def peer(script: Script, host: str = "127.0.0.1") -> AsyncIterator[Peer]:
     it = Peer(script)
-    server = await asyncio.start_server(it._serve, "127.0.0.1")
-    it.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(it._serve, host)
+    it.url = f"http://{host}:{server.sockets[0].getsockname()[1]}"
     async with server:
         yield it
 

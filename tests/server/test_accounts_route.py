@@ -81,6 +81,7 @@ def test_a_listed_key_shows_no_secret(client):
         "last4": made["key"][-4:],
         "name": None,
         "environment": "production",
+        "retention": None,
         "created_at": made["created_at"],
         "last_used_at": None,
         "expires_at": None,

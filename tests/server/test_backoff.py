@@ -58,6 +58,8 @@ def test_the_receiver_can_only_ask_for_more_time_and_for_a_day_at_most(attempt, 
         (formatdate(NOW + 90), 90.0),  # ends in -0000: UTC of an unnamed place
         (formatdate(NOW - 90, usegmt=True), 0.0),
         ("Fri, 99 Nov 2026 11:30:00 GMT", None),
+        ("Fri, 01 Jan 99999999999999999999 00:00:00 GMT", None),
+        ("Fri, 31 Dec 9999 23:59:59 -9999", None),
     ],
 )
 def test_retry_after_is_a_number_or_a_date(header, seconds):

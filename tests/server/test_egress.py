@@ -1,16 +1,21 @@
 """Tests of guard.py: to which addresses the service connects, and what it sends. test_targets.py has the rules."""
 
 import asyncio
-import socket
 import ssl
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from ipaddress import ip_network
 
 import httpx
 import pytest
 
-from server.egress import guard as egress_module
-from server.egress.guard import Egress, Patience, Unresolvable
-from server.egress.targets import TargetNotAllowed
+from server.egress import names as names_module
+from server.egress.guard import Egress, Patience
+from server.egress.names import Unresolvable
+from server.egress.targets import Network, TargetNotAllowed
+from tests.server.naming import NameServer, name_server
 from tests.server.peers import answer, peer, saying, silence
 from tests.server.storing import in_a_loop
 
@@ -18,33 +23,24 @@ PATIENCE = Patience(connect_s=2.0, read_s=2.0)
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
-async def get(egress: Egress, url: str) -> httpx.Response:
-    async with egress.request("GET", egress.parse(url), headers={"User-Agent": "t"}, patience=PATIENCE) as response:
+async def get(egress: Egress, url: str, *, asker: str = "acct_1") -> httpx.Response:
+    asked = egress.request("GET", egress.parse(url), asker=asker, headers={"User-Agent": "t"}, patience=PATIENCE)
+    async with asked as response:
         await response.aread()
         return response
 
 
-class Names(dict[str, list[str]]):
-    """A resolver with fixed names and addresses. *looked_up* has the names that it was asked for."""
-
-    def __init__(self) -> None:
-        self.looked_up: list[str] = []
-        self.afterwards: dict[str, list[str]] = {}  # the addresses from the second lookup on
-
-    def getaddrinfo(self, host: str, port: int, **_: object) -> list[tuple[object, ...]]:
-        addresses = self[host] if host not in self.looked_up else self.afterwards.get(host, self[host])
-        self.looked_up.append(host)
-        if not addresses:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
-
-
-@pytest.fixture
-def names(monkeypatch):
-    """Replace the resolver of the egress in a test."""
-    names = Names()
-    monkeypatch.setattr(egress_module.socket, "getaddrinfo", names.getaddrinfo)
-    return names
+@asynccontextmanager
+async def naming(
+    allowed: tuple[Network, ...] = (), *, allow_http: bool = False, **names: list[str] | None
+) -> AsyncIterator[tuple[Egress, NameServer]]:
+    """An egress, and the name server that it asks."""
+    async with name_server(**names) as server:
+        egress = Egress(allowed=allowed, allow_http=allow_http, names=server.resolver())
+        try:
+            yield egress, server
+        finally:
+            await egress.close()
 
 
 @in_a_loop
@@ -60,79 +56,94 @@ async def test_the_connection_goes_to_the_judged_address_with_the_name_in_host()
         await egress.close()
 
 
-def test_a_name_is_resolved_once_for_judging_and_connecting(names):
-    """A name server that gives another answer the second time (DNS rebinding) is asked only once."""
+@in_a_loop
+async def test_a_name_is_resolved_once_for_judging_and_connecting():
+    """A name server that answers otherwise the second time (DNS rebinding) is not asked a second time."""
+    async with (
+        peer(saying(answer())) as inside,
+        naming(LOOPBACK, allow_http=True, rebind_test=["127.0.0.2"]) as (egress, server),
+    ):
+        server.afterwards["rebind.test"] = ["127.0.0.1"]
+        with pytest.raises(httpx.ConnectError):
+            await get(egress, f"http://rebind.test:{inside.url.rpartition(':')[2]}/")
+        assert server.asked == ["rebind.test"]
+        assert inside.asked == []
 
-    async def main() -> None:
-        async with peer(saying(answer())) as inside:
-            names["rebind.test"], names.afterwards["rebind.test"] = ["127.0.0.2"], ["127.0.0.1"]
-            egress = Egress(allowed=LOOPBACK, allow_http=True)
-            with pytest.raises(httpx.ConnectError):
-                await get(egress, f"http://rebind.test:{inside.url.rpartition(':')[2]}/")
-            assert names.looked_up == ["rebind.test"]
-            assert inside.asked == []
 
-    asyncio.run(main())
-
-
-def test_one_private_address_among_public_ones_is_enough_to_refuse(names):
-    names["mixed.test"] = ["93.184.216.34", "10.0.0.1"]
-
-    async def main() -> None:
-        egress = Egress(allowed=(), allow_http=False)
+@in_a_loop
+async def test_one_private_address_among_public_ones_is_enough_to_refuse():
+    async with naming(mixed_test=["93.184.216.34", "10.0.0.1"]) as (egress, _):
         with pytest.raises(TargetNotAllowed):
-            await egress.check("https://mixed.test/")
+            await egress.check("https://mixed.test/", asker="acct_1")
         with pytest.raises(TargetNotAllowed):
             await get(egress, "https://mixed.test/")
 
-    asyncio.run(main())
+
+@in_a_loop
+async def test_a_name_without_an_address_may_be_named_but_not_called():
+    async with naming(empty_test=[]) as (egress, _):
+        for url in ("https://later.test/", "https://empty.test/"):
+            await egress.check(url, asker="acct_1")
+            with pytest.raises(Unresolvable, match=r"test has no public address"):
+                await get(egress, url)
 
 
-def test_a_name_without_an_address_may_be_named_but_not_called(names):
-    names["later.test"] = []
+@in_a_loop
+async def test_names_inside_and_unknown_names_are_refused_with_one_text():
+    async with naming(db_test=["10.0.0.5"]) as (egress, _):
+        texts = set()
+        for name in ("db.test", "unknown.test"):
+            with pytest.raises(TargetNotAllowed) as refused:
+                await egress.check(f"https://{name}/", asker="acct_1", known=True)
+            texts.add(str(refused.value).replace(name, "NAME"))
+        assert texts == {"NAME has no public address"}
 
-    async def main() -> None:
-        egress = Egress(allowed=(), allow_http=False)
-        await egress.check("https://later.test/")
-        with pytest.raises(Unresolvable, match=r"later\.test has no address"):
-            await get(egress, "https://later.test/")
 
-    asyncio.run(main())
-
-
-def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
-    released = asyncio.Event()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        monkeypatch.setattr(egress_module, "LOOKUP_S", 0.05)
-        monkeypatch.setattr(
-            egress_module.socket,
-            "getaddrinfo",
-            lambda *_, **__: asyncio.run_coroutine_threadsafe(released.wait(), loop).result(),
-        )
-        egress = Egress(allowed=(), allow_http=False)
-        with pytest.raises(Unresolvable, match="could not be looked up"):
+@in_a_loop
+async def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(names_module, "SERVER_S", 0.05)
+    async with naming(slow_test=None) as (egress, server):
+        with pytest.raises(Unresolvable, match=r"slow\.test has no public address"):
             await get(egress, "https://slow.test/")
-        await egress.check("https://slow.test/")
-        released.set()
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
+        await egress.check("https://slow.test/", asker="acct_1")
+        assert server.asked == ["slow.test"] * 2
 
 
-def test_the_next_address_is_tried_when_nobody_listens_at_the_first(names):
-    async def main() -> None:
-        async with peer(saying(answer(200, b"second"))) as target:
-            names["two.test"] = ["127.0.0.2", "127.0.0.1"]
-            port = target.url.rpartition(":")[2]
-            egress = Egress(allowed=LOOPBACK, allow_http=True)
-            assert (await get(egress, f"http://two.test:{port}/")).content == b"second"
-            names["none.test"] = ["127.0.0.2", "127.0.0.3"]
-            with pytest.raises(httpx.ConnectError):
-                await get(egress, f"http://none.test:{port}/")
+@in_a_loop
+async def test_a_silent_name_server_holds_up_nobody_but_the_account_that_named_it():
+    """Forty accounts ask a silent server for ten names each, and somebody else is answered at once."""
+    silent = {f"n{number}_test": None for number in range(10)}
+    async with naming(LOOPBACK, allow_http=True, fine_test=["127.0.0.1"], **silent) as (egress, server):
+        threads = threading.active_count()
+        async with asyncio.TaskGroup() as tasks:
+            waiting = [
+                tasks.create_task(egress.check(f"https://n{number}.test/", asker=f"acct_{account}"))
+                for account in range(40)
+                for number in range(10)
+            ]
+            while len(server.asked) < 40 * names_module.MAX_PER_ASKER:  # noqa: ASYNC110  it tells nobody
+                await asyncio.sleep(0.01)
+            began = time.monotonic()
+            await egress.check("http://fine.test/", asker="somebody else")
+            assert time.monotonic() - began < 1
+            assert not any(task.done() for task in waiting)
+            assert threading.active_count() <= threads + 1
+            assert len(server.asked) == 40 * names_module.MAX_PER_ASKER + 1
+            for task in waiting:
+                task.cancel()
 
-    asyncio.run(main())
+
+@in_a_loop
+async def test_the_next_address_is_tried_when_nobody_listens_at_the_first():
+    async with (
+        peer(saying(answer(200, b"second"))) as target,
+        naming(LOOPBACK, allow_http=True, two_test=["127.0.0.2", "127.0.0.1"], none_test=["127.0.0.2", "127.0.0.3"])
+        as (egress, _),
+    ):  # fmt: skip
+        port = target.url.rpartition(":")[2]
+        assert (await get(egress, f"http://two.test:{port}/")).content == b"second"
+        with pytest.raises(httpx.ConnectError):
+            await get(egress, f"http://none.test:{port}/")
 
 
 @in_a_loop
@@ -160,23 +171,24 @@ async def test_an_answer_that_does_not_come_is_a_timeout():
         egress = Egress(allowed=LOOPBACK, allow_http=True)
         with pytest.raises(httpx.TimeoutException):
             async with egress.request(
-                "GET", egress.parse(target.url), headers={}, patience=Patience(connect_s=1, read_s=0.05)
+                "GET",
+                egress.parse(target.url),
+                asker="acct_1",
+                headers={},
+                patience=Patience(connect_s=1, read_s=0.05),
             ):
                 pass
 
 
-def test_tls_is_asked_for_by_name_although_the_address_is_pinned(names):
+@in_a_loop
+async def test_tls_is_asked_for_by_name_although_the_address_is_pinned():
     hello: list[str | None] = []
-
-    async def main() -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.sni_callback = lambda _socket, name, _context: hello.append(name)
-        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", ssl=context)
-        port = server.sockets[0].getsockname()[1]
-        names["secure.test"] = ["127.0.0.1"]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sni_callback = lambda _socket, name, _context: hello.append(name)
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    async with naming(LOOPBACK, secure_test=["127.0.0.1"]) as (egress, _):
         with pytest.raises(httpx.ConnectError):
-            await get(Egress(allowed=LOOPBACK, allow_http=False), f"https://secure.test:{port}/")
-        server.close()
-
-    asyncio.run(main())
+            await get(egress, f"https://secure.test:{port}/")
+    server.close()
     assert hello == ["secure.test"]

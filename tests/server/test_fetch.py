@@ -33,7 +33,7 @@ async def fetching(folder: Path, *, allow_http: bool = True) -> AsyncIterator[tu
 
 async def refusal(fetcher: Fetcher, url: str, *, most: int = MOST) -> FetchError:
     with pytest.raises(FetchError) as caught:
-        await fetcher.fetch(Source(type="url", url=url), blob=BLOB, most=most)
+        await fetcher.fetch(Source(type="url", url=url), asker="acct_1", blob=BLOB, most=most)
     return caught.value
 
 
@@ -46,7 +46,7 @@ async def test_the_bytes_are_stored_and_told_of(tmp_path):
     data = bytes(range(256)) * 300
     async with fetching(tmp_path) as (fetcher, storage), peer(saying(answer(200, data))) as source:
         asked = Source(type="url", url=source.url + "/a/talk%20one.mp3?sig=x")
-        found = await fetcher.fetch(asked, blob=BLOB, most=MOST)
+        found = await fetcher.fetch(asked, asker="acct_1", blob=BLOB, most=MOST)
         assert (found.bytes, found.filename, found.url) == (len(data), "talk one.mp3", asked.url)
         assert b"".join([piece async for piece in storage.blobs.read(BLOB)]) == data
         assert source.asked[0].headers["accept-encoding"] == "identity"
@@ -59,7 +59,7 @@ async def test_three_redirects_are_followed_and_a_fourth_is_not(tmp_path):
         writer.write(answer(302, Location=f"/{left - 1}") if left else answer(200, b"here"))
 
     async with fetching(tmp_path) as (fetcher, storage), peer(around) as source:
-        found = await fetcher.fetch(Source(type="url", url=f"{source.url}/3"), blob=BLOB, most=MOST)
+        found = await fetcher.fetch(Source(type="url", url=f"{source.url}/3"), asker="acct_1", blob=BLOB, most=MOST)
         assert (found.bytes, found.filename) == (4, "0")
         await storage.blobs.delete("job_1")
         error = await refusal(fetcher, f"{source.url}/4")
@@ -197,7 +197,7 @@ async def test_a_source_that_pauses_but_sends_enough_is_waited_for(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fetch_module, "PACE_WINDOW_S", 0.5)
         async with fetching(tmp_path) as (fetcher, _), peer(at_a_rate(6, 6000, 0.2)) as source:
-            found = await fetcher.fetch(Source(type="url", url=source.url), blob=BLOB, most=MOST)
+            found = await fetcher.fetch(Source(type="url", url=source.url), asker="acct_1", blob=BLOB, most=MOST)
             assert found.bytes == 36_000
 
 
@@ -233,7 +233,7 @@ async def test_a_full_disk_is_not_the_sources_fault(tmp_path):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(storage.blobs), "create", _no_room)
             with pytest.raises(DiskFull):
-                await fetcher.fetch(Source(type="url", url=source.url), blob=BLOB, most=MOST)
+                await fetcher.fetch(Source(type="url", url=source.url), asker="acct_1", blob=BLOB, most=MOST)
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from server.jobs.erasing import Eraser
 from server.metrics import Metrics
 from server.model.accounts import SigningKeys
 from server.model.events import Event, NewEvent
@@ -19,12 +20,14 @@ QUIET_S = 30.0
 
 def following(storage, partials: Partials, closing: asyncio.Event | None = None) -> Following:
     links = Links("http://x", SigningKeys({"1": b"secret"}, "1"))
-    records = Records(storage.jobs, links, live=None)  # type: ignore[arg-type]  # no full record is shown here
+    live = None  # no full record is shown here
+    records = Records(storage.jobs, storage.blobs, links, live)  # type: ignore[arg-type]
     return Following(
         events=storage.events,
         partials=partials,
         jobs=storage.jobs,
         records=records,
+        eraser=Eraser(storage),
         metrics=Metrics(),
         closing=closing or asyncio.Event(),
     )

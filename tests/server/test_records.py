@@ -97,7 +97,7 @@ def test_sandbox_jobs_are_linked_to_the_sandbox():
 @in_a_loop
 async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(tmp_path):
     async with stored(tmp_path) as storage:
-        records = Records(storage.jobs, LINKS, NobodyLive())
+        records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
         for wanted in (True, False):
             job_id = await submit(storage, order=Order(word_timestamps=wanted))
             lease = await claim(storage)
@@ -134,7 +134,7 @@ async def test_words_are_rendered_beside_the_event_loop(tmp_path, monkeypatch):
         await storage.jobs.finish(lease, completed())
         job = await storage.jobs.get(job_id)
         assert job is not None
-        answer = json_response(await Records(storage.jobs, LINKS, NobodyLive()).full(job))
+        answer = json_response(await Records(storage.jobs, storage.blobs, LINKS, NobodyLive()).full(job))
         assert b'"word":"so"' in answer.body
     assert rendering
     assert threading.get_ident() not in rendering
@@ -143,7 +143,9 @@ async def test_words_are_rendered_beside_the_event_loop(tmp_path, monkeypatch):
 @in_a_loop
 async def test_lists_have_no_words_no_text_and_no_warnings(tmp_path):
     async with stored(tmp_path) as storage:
-        shown = Records(storage.jobs, LINKS, NobodyLive()).listed(replace(DONE, warnings=({"code": "x"},)))
+        shown = Records(storage.jobs, storage.blobs, LINKS, NobodyLive()).listed(
+            replace(DONE, warnings=({"code": "x"},))
+        )
         valid({"object": "list", "data": [shown], "has_more": False, "next_cursor": None}, "JobList")
         assert not shown.keys() & {"text", "words", "warnings"}
 
@@ -151,7 +153,7 @@ async def test_lists_have_no_words_no_text_and_no_warnings(tmp_path):
 @in_a_loop
 async def test_a_notice_says_what_happened_when_and_drops_a_long_text(tmp_path):
     async with stored(tmp_path) as storage:
-        records = Records(storage.jobs, LINKS, NobodyLive())
+        records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
         notice = records.notice(DONE)
         valid(notice, "Notice")
         assert (notice["type"], notice["timestamp"]) == ("job.completed", "2026-11-20T12:00:00.002Z")
@@ -171,4 +173,4 @@ async def test_an_unreadable_chunk_is_an_error_not_a_shorter_transcript(tmp_path
         ended = await storage.jobs.get(job_id)
         assert ended is not None
         with pytest.raises(Exception, match="no stored chunk"):
-            await Records(storage.jobs, LINKS, NobodyLive()).full(ended)
+            await Records(storage.jobs, storage.blobs, LINKS, NobodyLive()).full(ended)

@@ -1,10 +1,13 @@
 """Tests of the outbox: a message exists when its job has ended, is sent by one sender, and keeps its id."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from server.model.deliveries import Attempt, Crowding, Delivery
+from server.model import deliveries
+from server.model.deliveries import FAILURES_COUNTED_MS, AddressHealth, Attempt, Crowding, Delivery
+from server.model.errors import QueueFull
 from server.model.orders import Order
 from server.storage.ports import Storage
 from tests.server.storing import HOOK, NOON, ManualClock, claim, completed, failed, in_a_loop, submit
@@ -18,6 +21,13 @@ def attempt(n: int = 1, *, next_attempt_at: int | None = None) -> Attempt:
 
 async def ended(storage: Storage, **members: object) -> str:
     job_id = await submit(storage, hook=True, **members)
+    await storage.jobs.finish(await claim(storage), completed())
+    return job_id
+
+
+async def ended_for(storage: Storage, url: str) -> str:
+    """A completed job whose message goes to *url*."""
+    job_id = await submit(storage, order=Order(webhook_url=url, webhook_events=("job.completed",)))
     await storage.jobs.finish(await claim(storage), completed())
     return job_id
 
@@ -154,15 +164,127 @@ async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(backend
 
 
 @in_a_loop
-async def test_exhausted_deliveries_are_counted_in_a_row(backend, tmp_path):
+async def test_failures_of_an_address_are_counted_until_it_succeeds(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
-        counts = [await storage.outbox.exhausted("acct_1", HOOK, ok=ok) for ok in (False, False, True, False)]
-        assert counts == [1, 2, 0, 1]
-        assert await storage.outbox.exhausted("acct_2", HOOK, ok=False) == 1
+        sent = [await ended(storage) for _ in range(4)]
+        rows = await due(storage)
+        outcomes = [("pending", 1, 0), ("failed", 2, 1), ("failed", 3, 2)]
+        for row, (state, failures, exhausted) in zip(rows, outcomes, strict=False):
+            health = await storage.outbox.record(row.id, attempt(), state=state)
+            assert health == AddressHealth(exhausted=exhausted, failures=failures, failing_since=NOON)
+        succeeded = replace(attempt(), status_code=200, error=None)
+        assert await storage.outbox.record(rows[3].id, succeeded, state="delivered") == AddressHealth()
+        await storage.outbox.redeliver(sent[0], rows[0].id)
+        again = await storage.outbox.record(rows[0].id, attempt(), state="pending")
+        assert again == AddressHealth(failures=1, failing_since=NOON)
+        assert await storage.outbox.record("dlv_none", attempt(), state="failed") is None
 
 
-def hook(url: str) -> dict[str, Order]:
-    return {"order": Order(webhook_url=url, webhook_events=("job.completed",))}
+@in_a_loop
+async def test_failures_are_counted_anew_after_an_hour(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
+        await ended(storage)
+        [row] = await due(storage)
+        found = []
+        for at in (NOON, NOON + FAILURES_COUNTED_MS - 1, NOON + FAILURES_COUNTED_MS):
+            health = await storage.outbox.record(row.id, replace(attempt(), at=at), state="pending")
+            found.append((health.failures, health.failing_since))
+        assert found == [(1, NOON), (2, NOON), (1, NOON + FAILURES_COUNTED_MS)]
+
+
+@in_a_loop
+async def test_a_postponed_message_comes_due_later_without_an_attempt(backend, tmp_path):
+    clock = ManualClock()
+    async with backend.stored(tmp_path, clock) as storage:
+        await ended(storage)
+        [row] = await due(storage)
+        await storage.outbox.postpone(row.id, until=NOON + 5000)
+        assert await due(storage) == []
+        clock.advance(ms=5000)
+        assert [(again.id, again.attempts, again.tried) for again in await due(storage)] == [(row.id, (), 0)]
+
+
+@in_a_loop
+async def test_each_place_goes_to_the_account_with_the_fewest_on_their_way(backend, tmp_path):
+    """The busy account's backlog is older, and it still waits for the others."""
+    clock = ManualClock()
+    async with backend.stored(tmp_path, clock) as storage:
+        for account in ("acct_busy", "acct_busy", "acct_busy", "acct_old", "acct_old", "acct_new"):
+            await ended(storage, account=account)
+            clock.advance(ms=1)
+        crowding = Crowding(per_host=99, per_account=99, accounts={"acct_busy": 1})
+        rows = await storage.outbox.claim_due(limit=5, busy_s=BUSY_S, crowding=crowding)
+        assert [row.account for row in rows] == ["acct_old", "acct_new", "acct_busy", "acct_old", "acct_busy"]
+
+
+@in_a_loop
+async def test_of_accounts_with_equally_many_the_one_that_waited_longest_has_its_turn(backend, tmp_path):
+    clock = ManualClock()
+    async with backend.stored(tmp_path, clock) as storage:
+        for account in ("acct_1", "acct_2", "acct_3"):
+            await ended(storage, account=account)
+            clock.advance(ms=1)
+        crowding = Crowding(per_host=99, per_account=99, turns={"acct_1": 7, "acct_2": 3})
+        rows = await storage.outbox.claim_due(limit=2, busy_s=BUSY_S, crowding=crowding)
+        assert [row.account for row in rows] == ["acct_3", "acct_2"]
+
+
+@in_a_loop
+async def test_places_are_kept_for_accounts_that_have_nothing_on_their_way(backend, tmp_path):
+    clock = ManualClock()
+    async with backend.stored(tmp_path, clock) as storage:
+        for account in ("acct_1", "acct_1", "acct_1", "acct_1", "acct_2"):
+            await ended(storage, account=account)
+            clock.advance(ms=1)
+        crowding = Crowding(per_host=99, per_account=99, kept=2)
+        rows = await storage.outbox.claim_due(limit=4, busy_s=BUSY_S, crowding=crowding)
+        assert [row.account for row in rows] == ["acct_1", "acct_2"]
+
+
+@in_a_loop
+async def test_behind_a_long_line_to_a_full_host_others_of_the_account_are_found(backend, tmp_path):
+    clock = ManualClock()
+    async with backend.stored(tmp_path, clock) as storage:
+        for number in range(80):
+            await ended_for(storage, f"https://dead.example/{number}")
+        clock.advance(ms=1)
+        job_id = await ended_for(storage, "https://fine.example/")
+        crowding = Crowding(per_host=3, per_account=99)
+        rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=crowding)
+        assert [row.host for row in rows] == ["dead.example"] * 3 + ["fine.example"]
+        assert rows[-1].job_id == job_id
+
+
+@pytest.mark.parametrize(
+    ("bound", "urls", "reason"),
+    [
+        ("MAX_PENDING_PER_URL", [HOOK] * 3, "not sent: 2 deliveries to this address are waiting"),
+        (
+            "MAX_PENDING_PER_ACCOUNT",
+            [HOOK, HOOK + "/2", HOOK + "/3"],
+            "not sent: 2 deliveries of this account are waiting",
+        ),
+    ],
+)
+def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
+    @in_a_loop
+    async def check() -> None:
+        async with backend.stored(tmp_path) as storage:
+            jobs = [await ended_for(storage, url) for url in urls]
+            other = await ended(storage, account="acct_2")
+            rows = [row for job_id in [*jobs, other] for row in await storage.outbox.of_job(job_id)]
+            assert [row.state for row in rows] == ["pending", "pending", "failed", "pending"]
+            assert [made.error for made in rows[2].attempts] == [reason]
+            with pytest.raises(QueueFull):
+                await storage.outbox.redeliver(jobs[2], rows[2].id)
+            await storage.outbox.record(rows[0].id, attempt(), state="failed")
+            again = await storage.outbox.redeliver(jobs[2], rows[2].id)
+            assert again is not None
+            assert again.state == "pending"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deliveries, bound, 2)
+        check()
 
 
 @in_a_loop
@@ -170,11 +292,9 @@ async def test_a_crowded_host_is_passed_over_and_holds_up_nobody_behind_it(backe
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         for number in range(4):
-            job_id = await submit(storage, **hook(f"https://DEAD.example:8443/{number}"))
-            await storage.jobs.finish(await claim(storage), completed())
+            job_id = await ended_for(storage, f"https://DEAD.example:8443/{number}")
             clock.advance(ms=1)
-        last = await submit(storage, **hook("https://fine.example/"))
-        await storage.jobs.finish(await claim(storage), completed())
+        last = await ended_for(storage, "https://fine.example/")
         busy = Crowding(per_host=3, per_account=9, hosts={"dead.example:8443": 1})
         rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=busy)
         assert [row.host for row in rows] == ["dead.example:8443"] * 2 + ["fine.example"]

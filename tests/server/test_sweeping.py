@@ -7,6 +7,7 @@ import pytest
 
 from server.clock import now_ms
 from server.jobs import sweeping
+from server.jobs.erasing import Eraser
 from server.jobs.sweeping import ORPHAN_MS, Sweeper
 from server.model.errors import StorageError
 from tests.server.storing import HOUR, ManualClock, claim, completed, in_a_loop, stored, submit
@@ -15,6 +16,10 @@ from tests.server.storing import HOUR, ManualClock, claim, completed, in_a_loop,
 async def blob(storage, key: str) -> None:
     async with storage.blobs.create(key) as sink:
         await sink.write(b"audio")
+
+
+def sweeper_of(storage) -> Sweeper:
+    return Sweeper(storage, Eraser(storage))
 
 
 def aged(folder, prefix: str, *, ms: int) -> None:
@@ -34,7 +39,7 @@ async def test_expired_jobs_go_with_their_bytes_and_others_stay(tmp_path):
         clock.advance(ms=HOUR // 2)
         await storage.jobs.finish(await claim(storage), completed())
         clock.advance(ms=HOUR // 2 + 1)
-        await Sweeper(storage.jobs, storage.blobs).sweep()
+        await sweeper_of(storage).sweep()
         assert await storage.jobs.get(old) is None
         assert [prefix for prefix, _ in await storage.blobs.prefixes()] == [young]
         assert await storage.jobs.get(young) is not None
@@ -50,7 +55,7 @@ async def test_more_than_one_page_of_expired_jobs_goes_in_one_sweep(tmp_path):
             for _ in range(5):
                 await storage.jobs.finish(await _claimed(storage), completed())
             clock.advance(ms=HOUR + 1)
-            await Sweeper(storage.jobs, storage.blobs).sweep()
+            await sweeper_of(storage).sweep()
             assert await storage.jobs.expired(limit=10) == []
 
 
@@ -68,14 +73,14 @@ async def test_bytes_without_a_job_go_once_nobody_can_be_about_to_make_it(tmp_pa
         for prefix in (job_id, "job_orphan"):
             aged(tmp_path, prefix, ms=ORPHAN_MS + 60_000)
         aged(tmp_path, "job_uploading", ms=ORPHAN_MS - 60_000)
-        await Sweeper(storage.jobs, storage.blobs).sweep()
+        await sweeper_of(storage).sweep()
         assert sorted(prefix for prefix, _ in await storage.blobs.prefixes()) == sorted([job_id, "job_uploading"])
 
 
 @in_a_loop
 async def test_a_failed_sweep_is_followed_by_the_next(tmp_path):
     async with stored(tmp_path) as storage:
-        sweeper = Sweeper(storage.jobs, storage.blobs)
+        sweeper = sweeper_of(storage)
         tries = []
 
         async def sweep() -> None:
@@ -85,7 +90,8 @@ async def test_a_failed_sweep_is_followed_by_the_next(tmp_path):
             sweeper.stop()
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sweeping, "EVERY_S", 0.01)
+            patch.setattr(sweeping, "EVERY_S", 0.0)
+            patch.setattr(sweeping, "TIDY_S", 0.01)
             patch.setattr(sweeper, "sweep", sweep)
             await asyncio.wait_for(sweeper.run(), 10)
         assert tries == [0, 1]
@@ -94,7 +100,7 @@ async def test_a_failed_sweep_is_followed_by_the_next(tmp_path):
 @in_a_loop
 async def test_stopping_does_not_wait_for_the_next_sweep(tmp_path):
     async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
-        sweeper = Sweeper(storage.jobs, storage.blobs)
+        sweeper = sweeper_of(storage)
         running = tasks.create_task(sweeper.run())
         await asyncio.sleep(0.05)
         sweeper.stop()

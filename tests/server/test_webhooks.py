@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,22 @@ from standardwebhooks import Webhook
 from server.accounts.issuing import issue_webhook_secret, open_account
 from server.clock import now_ms
 from server.egress.guard import Egress
+from server.egress.names import Names
 from server.http.schemas import SCHEMAS
+from server.jobs.erasing import Eraser
 from server.metrics import Metrics
 from server.model.accounts import Account, SigningKeys, WebhookSecret
-from server.model.deliveries import Crowding, Delivery
+from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
 from server.model.jobs import Job, LiveProgress
 from server.model.orders import Order
 from server.records.links import Links
 from server.records.records import Records
 from server.storage.ports import Storage
-from server.webhooks import deliveries as webhooks_module
-from server.webhooks.courier import Courier, signing_secrets
-from server.webhooks.deliveries import Deliveries
+from server.webhooks import seats as seats_module
+from server.webhooks.courier import Courier, Reply, signing_secrets
+from server.webhooks.deliveries import FAILING_MS, MAX_FAILURES, Deliveries
+from server.webhooks.seats import KEPT, MAX_PER_ACCOUNT_AND_ADDRESS, MAX_PER_HOST, Crowded, SendingSeats
+from tests.server.naming import name_server
 from tests.server.peers import Asked, Peer, answer, holding, peer, saying, silence
 from tests.server.serving import LIMITS
 from tests.server.storing import ManualClock, claim, completed, failed, in_a_loop, stored, submit
@@ -75,21 +79,26 @@ class Office:
 
 
 @asynccontextmanager
-async def office(folder: Path, clock: ManualClock | None = None, **rules: Any) -> AsyncIterator[Office]:
-    """Run deliveries with *rules* instead of those of limits.toml."""
+async def office(
+    folder: Path, clock: ManualClock | None = None, names: Names | None = None, **rules: Any
+) -> AsyncIterator[Office]:
+    """*rules* replace those of limits.toml."""
     settled = replace(RULES, **rules)
     clock = clock or ManualClock(now_ms())
     async with stored(folder, clock) as storage:
         account, _ = await open_account(storage.accounts, plan="pro", environment="production", name=None)
-        egress = Egress(allowed=(ip_network("127.0.0.0/8"),), allow_http=True)
+        egress = Egress(allowed=(ip_network("127.0.0.0/8"),), allow_http=True, names=names)
+        seats = SendingSeats()
         metrics = Metrics()
         links = Links("https://speech.example", SigningKeys({"1": b"k" * 32}, "1"))
 
         def deliveries(**options: Any) -> Deliveries:
             return Deliveries(
                 storage=storage,
-                records=Records(storage.jobs, links, NobodyLive()),
-                courier=Courier(egress, settled),
+                records=Records(storage.jobs, storage.blobs, links, NobodyLive()),
+                eraser=Eraser(storage),
+                courier=Courier(egress, settled, seats),
+                seats=seats,
                 metrics=metrics,
                 rules=settled,
                 poll_s=0.05,
@@ -277,6 +286,30 @@ def test_retry_after_is_heeded_where_it_means_something(tmp_path, status, heeded
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_retry_after_beyond_all_time_is_an_attempt_like_any_other(tmp_path, status):
+    wish = answer(status, Retry_After="Fri, 01 Jan 99999999999999999999 00:00:00 GMT")
+
+    async def main() -> None:
+        async with office(tmp_path) as it, peer(saying(wish)) as target, delivering(it):
+            delivery = await it.tried(await it.ended(target.url))
+            assert (delivery.state, delivery.attempts[0].error) == ("pending", f"status {status}")
+            assert 4_000 <= (delivery.next_at or 0) - delivery.attempts[0].at <= 6_000
+
+    asyncio.run(main())
+
+
+@in_a_loop
+async def test_whatever_goes_wrong_while_sending_is_a_failed_attempt(tmp_path):
+    """The account's secret cannot be read, so nothing can be signed."""
+    async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
+        await it.storage.accounts.rotate_webhook_secret(it.account.id, WebhookSecret(current="whsec_%", created_at=0))
+        delivery = await it.tried(await it.ended(target.url))
+        assert (delivery.state, delivery.attempts[0].error) == ("pending", "the server failed to send it")
+        assert delivery.next_at is not None
+        assert target.asked == []
+
+
 @in_a_loop
 async def test_after_the_last_attempt_a_delivery_is_failed(tmp_path):
     clock = ManualClock(now_ms())
@@ -325,6 +358,37 @@ async def test_410_disables_the_address_at_once_and_redelivery_can_still_succeed
         assert (again.state, again.webhook_id) == ("delivered", gone.webhook_id)
 
 
+@in_a_loop
+async def test_an_address_that_fails_all_the_time_is_given_up_within_the_hour(tmp_path):
+    """But not for an outage of some minutes, however many deliveries fail in it."""
+    async with office(tmp_path) as it:
+        loop = it.deliveries()
+        at = now_ms()
+        for failures, since_ms, given_up in (
+            (MAX_FAILURES, FAILING_MS - 1, False),
+            (MAX_FAILURES - 1, FAILING_MS, False),
+            (MAX_FAILURES, FAILING_MS, True),
+        ):
+            health = AddressHealth(failures=failures, failing_since=at - since_ms)
+            assert (loop._hopeless(health, at) is not None) is given_up
+
+
+@in_a_loop
+async def test_an_address_without_a_success_for_long_is_disabled_with_all_that_waits_for_it(tmp_path):
+    async with office(tmp_path) as it, peer(saying(answer(500))) as target:
+        jobs = [await it.ended(target.url) for _ in range(3)]
+        [first, second] = await it.storage.outbox.claim_due(limit=2, busy_s=30)
+        old = Attempt(
+            n=1, at=now_ms() - FAILING_MS, status_code=500, duration_ms=1, error="status 500", next_attempt_at=now_ms()
+        )
+        for _ in range(MAX_FAILURES - 1):
+            await it.storage.outbox.record(first.id, old, state="pending")
+        assert not await it.storage.outbox.disabled(it.account.id, target.url)
+        await it.deliveries()._record(second, Reply(500, 1, "status 500"))
+        assert await it.storage.outbox.disabled(it.account.id, target.url)
+        assert {(await it.delivery(job_id)).state for job_id in jobs} == {"disabled"}
+
+
 # --- many ----------------------------------------------------------------------------------------------------------
 
 
@@ -337,33 +401,95 @@ async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
         waiting = [await it.ended(alive.url) for _ in range(10)]
         async with delivering(it):
             await received(alive, 10)
-            assert dead.most_connections == webhooks_module.MAX_PER_HOST  # its first four have not answered yet
-            assert len(dead.asked) == webhooks_module.MAX_PER_HOST
+            assert dead.most_connections == MAX_PER_HOST  # its first four are still waited for
+            assert len(dead.asked) == MAX_PER_HOST
             go.set()
         assert {(await it.delivery(job_id)).state for job_id in waiting} == {"delivered"}
 
 
 @in_a_loop
 async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path, monkeypatch):
-    """There is one more place than one account may use, and its five hosts would use more."""
-    monkeypatch.setattr(webhooks_module, "MAX_AT_ONCE", webhooks_module.MAX_PER_ACCOUNT + 1)
+    """There is one place more than one account may take, and five hosts of it would take more."""
+    monkeypatch.setattr(seats_module, "MAX_AT_ONCE", seats_module.MAX_PER_ACCOUNT + 1)
+    monkeypatch.setattr(seats_module, "KEPT", 1)
     go = asyncio.Event()
     async with AsyncExitStack() as stack:
         it = await stack.enter_async_context(office(tmp_path))
-        dead = [await stack.enter_async_context(peer(holding(go))) for _ in range(5)]
+        dead = [await stack.enter_async_context(peer(holding(go), f"127.0.0.{place}")) for place in range(2, 7)]
         alive = await stack.enter_async_context(peer(saying(answer(200))))
-        for host in dead * webhooks_module.MAX_PER_HOST:
+        for host in dead * seats_module.MAX_PER_HOST:
             await it.ended(host.url)
         other, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
         await replace(it, account=other).ended(alive.url)
         async with delivering(it):
             await received(alive)
             async with asyncio.timeout(MOST_S):
-                while sum(len(host.asked) for host in dead) < webhooks_module.MAX_PER_ACCOUNT:  # noqa: ASYNC110  no event tells of it
+                while sum(len(host.asked) for host in dead) < seats_module.MAX_PER_ACCOUNT:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-            await asyncio.sleep(0.2)  # time for what should not happen
-            assert sum(len(host.asked) for host in dead) == webhooks_module.MAX_PER_ACCOUNT
+            await asyncio.sleep(0.2)  # for what should not come
+            assert sum(len(host.asked) for host in dead) == seats_module.MAX_PER_ACCOUNT
             go.set()
+
+
+@in_a_loop
+async def test_accounts_with_a_silent_receiver_each_keep_nobody_waiting(tmp_path):
+    """Five of them have older backlogs for more hosts than there are seats. Another account's message goes at once."""
+    go = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        it = await stack.enter_async_context(office(tmp_path))
+        silent = [await stack.enter_async_context(peer(holding(go), f"127.0.0.{place}")) for place in range(2, 22)]
+        alive = await stack.enter_async_context(peer(saying(answer(200))))
+        for number in range(5):
+            account, _ = await open_account(it.storage.accounts, plan="free", environment="production", name=None)
+            for host in silent[4 * number : 4 * number + 4] * MAX_PER_HOST:
+                await replace(it, account=account).ended(host.url)
+        async with delivering(it):
+            async with asyncio.timeout(MOST_S):
+                while sum(len(host.asked) for host in silent) < seats_module.MAX_AT_ONCE - KEPT:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            delivery = await it.tried(await it.ended(alive.url))
+            assert delivery.state == "delivered"
+            assert sum(len(host.asked) for host in silent) == seats_module.MAX_AT_ONCE - KEPT
+            go.set()
+
+
+@in_a_loop
+async def test_a_receiver_with_many_names_counts_by_its_address(tmp_path):
+    go = asyncio.Event()
+    names = {f"n{number}_test": ["127.0.0.2"] for number in range(12)}
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(name_server(**names))
+        it = await stack.enter_async_context(office(tmp_path, names=server.resolver()))
+        silent = await stack.enter_async_context(peer(holding(go), "127.0.0.2"))
+        port = silent.url.rpartition(":")[2]
+        jobs = [await it.ended(f"http://n{number}.test:{port}/") for number in range(12)]
+        other, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
+        async with delivering(it):
+            await received(silent, MAX_PER_ACCOUNT_AND_ADDRESS)
+            await replace(it, account=other).ended(silent.url)  # shares the receiver
+            await received(silent, MAX_PER_ACCOUNT_AND_ADDRESS + 1)
+            await asyncio.sleep(0.2)  # for what should not come
+            assert len(silent.asked) == MAX_PER_ACCOUNT_AND_ADDRESS + 1
+            go.set()
+        rows = [await it.delivery(job_id) for job_id in jobs]
+        assert sum(row.state == "delivered" for row in rows) == MAX_PER_ACCOUNT_AND_ADDRESS
+        assert {row.attempts for row in rows if row.state == "pending"} == {()}  # put off, not failed
+
+
+def test_a_full_address_still_has_a_place_for_an_account_that_has_none_there():
+    seats, address = SendingSeats(), ip_address("2001:db8::1")
+    with ExitStack() as stack:
+        for account in ("a", "b"):
+            for number in range(MAX_PER_ACCOUNT_AND_ADDRESS):
+                stack.enter_context(seats.at(account, address + number))  # all in one /64
+        for account in ("a", "b"):
+            with pytest.raises(Crowded):
+                stack.enter_context(seats.at(account, address))
+        stack.enter_context(seats.at("c", address))
+        with pytest.raises(Crowded):
+            stack.enter_context(seats.at("c", address))
+    with seats.at("a", address):
+        pass
 
 
 @in_a_loop
@@ -386,15 +512,16 @@ async def test_who_waits_for_room_is_woken_when_an_attempt_is_recorded(tmp_path)
 
 
 async def delivered_attempt(it: Office, delivery: Delivery) -> Delivery:
-    """Return *delivery* after a successful attempt."""
-    await it.deliveries()._record(delivery, webhooks_module.Reply(200, 1, None))
+    """*delivery* after an attempt that succeeded."""
+    await it.deliveries()._record(delivery, Reply(200, 1, None))
     return await it.delivery(delivery.job_id)
 
 
 @in_a_loop
 async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(webhooks_module, "MAX_AT_ONCE", 2)
+        patch.setattr(seats_module, "MAX_AT_ONCE", 2)
+        patch.setattr(seats_module, "KEPT", 0)
         async with office(tmp_path) as it, peer(saying(answer(200))) as target:
             jobs = [await it.ended(target.url) for _ in range(7)]
             async with delivering(it):

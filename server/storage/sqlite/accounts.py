@@ -25,6 +25,7 @@ KEY_COLUMNS = (
     "last_used_at",
     "expires_at",
     "revoked_at",
+    "retention",
 )
 
 
@@ -141,7 +142,7 @@ def _add(tx: Transaction, key: ApiKey) -> None:
     )
     tx.run(
         "INSERT INTO keys (id, account, environment, name, hash, prefix, last4, created_at, last_used_at, expires_at,"
-        " revoked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " revoked_at, retention) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [getattr(key, column) for column in KEY_COLUMNS],
     )
 

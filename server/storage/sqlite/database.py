@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -20,6 +21,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from server.model.errors import DiskFull, StorageBusy, StorageError
 from server.storage.sqlite.folder import PRIVATE_FILE
 from server.storage.sqlite.schema import MIGRATIONS
+from server.storage.sqlite.scrubbing import Scrubber
 from server.waiting import set_within
 
 Clock: TypeAlias = Callable[[], int]
@@ -32,6 +34,7 @@ MAX_IN_ONE_COMMIT = 256  # writes that share a commit; more wait for the next on
 BUSY_S = 10.0  # how long another process may hold the write lock; far less than a lease
 POLL_S = 0.15  # other processes' commits are seen this late at most
 READERS = 4  # so that a search over many transcripts does not delay looking up a key
+SCRUB_BUSY_S = 0.2  # how long scrubbing waits for readers, and all writers with it
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is truncated once its pages are in the database
 NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 
@@ -101,6 +104,24 @@ class _Write(Generic[T]):
             self.future.set_exception(_translated(self._failure))
 
 
+class _Chore:
+    """Something that the writing thread does between two commits, and the future for its result."""
+
+    __slots__ = ("_function", "future")
+
+    def __init__(self, function: Callable[[], bool]) -> None:
+        self._function = function
+        self.future: Future[bool] = Future()
+
+    def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.future.set_result(self._function())
+        except Exception as error:  # noqa: BLE001  the caller's to judge; this thread has to go on
+            self.future.set_exception(_translated(error))
+
+
 class Watch:
     """Set when a topic is announced after the watch began. For one waiting task."""
 
@@ -127,7 +148,8 @@ class Database:
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock
-        self._queue: SimpleQueue[_Write[Any] | None] = SimpleQueue()  # bounded by its callers: each waits for one
+        self._queue: SimpleQueue[_Write[Any] | _Chore | None] = SimpleQueue()  # bounded: each caller waits for one
+        self._chores: list[_Chore] = []  # of the writing thread
         self._closing = False
         self._watches: dict[str, set[Watch]] = {}
         self._watches_lock = threading.Lock()
@@ -140,6 +162,7 @@ class Database:
             (self._seen_revision,) = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
         except sqlite3.Error as error:
             raise _translated(error, f"{path}") from error
+        self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
         self._seen_version = -1
         self._readers = ThreadPoolExecutor(READERS, "storage-read")
         # A daemon, so that a program can end without close(); uncommitted writes were never confirmed to anyone.
@@ -162,6 +185,23 @@ class Database:
         if self._closing:
             raise StorageError("the database is closed")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, function)
+
+    async def scrub(self) -> bool:
+        """Leave no byte of deleted rows in the database's files. Returns False if others were in the way.
+
+        Writes wait for some milliseconds. Raises StorageBusy, StorageError.
+        """
+        if not await self._do(self._scrubber.truncate_log):
+            return False
+        found = await asyncio.to_thread(self._scrubber.used_gaps)
+        return not found or await self._do(partial(self._scrubber.overwrite_gaps, found))
+
+    async def _do(self, function: Callable[[], bool]) -> bool:
+        if self._closing:
+            raise StorageError("the database is closed")
+        chore = _Chore(function)
+        self._queue.put(chore)
+        return await asyncio.wrap_future(chore.future)
 
     @contextmanager
     def watch(self, topic: str) -> Iterator[Watch]:
@@ -191,6 +231,7 @@ class Database:
         self._readers.shutdown()
         for connection in (*self._reading, self._writing):
             connection.close()
+        self._scrubber.close()
 
     # --- the reading threads ---
 
@@ -224,7 +265,9 @@ class Database:
             batch = self._next_batch()
             if batch:
                 self._commit(batch)
-            elif self._closing and self._queue.empty():
+            while self._chores:
+                self._chores.pop().run()
+            if not batch and self._closing and self._queue.empty():
                 return
             if self._watches and time.monotonic() - looked >= POLL_S:
                 looked = time.monotonic()
@@ -236,7 +279,9 @@ class Database:
         with suppress(Empty):
             item = self._queue.get(timeout=0 if self._closing else POLL_S if self._watches else None)
             while True:
-                if item is not None and item.future.set_running_or_notify_cancel():
+                if isinstance(item, _Chore):
+                    self._chores.append(item)
+                elif item is not None and item.future.set_running_or_notify_cancel():
                     batch.append(item)
                 if len(batch) == MAX_IN_ONE_COMMIT:
                     break
@@ -309,9 +354,11 @@ def _create_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, *, busy_s: float | None = None) -> sqlite3.Connection:
     # Each connection is used by one thread; only close() touches it from another, after that thread has ended.
-    connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=BUSY_S if busy_s is None else busy_s, isolation_level=None, check_same_thread=False
+    )
     connection.row_factory = sqlite3.Row
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
@@ -319,6 +366,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         raise StorageError(f"{path.parent} must be on a local disk: SQLite answers journal mode {mode} there, not wal")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")  # overwrite what is deleted
+    connection.execute("PRAGMA temp_store = MEMORY")  # no rows in temporary files
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
     return connection
 

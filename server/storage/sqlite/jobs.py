@@ -8,16 +8,18 @@ from contextlib import suppress
 from functools import partial
 
 from server.model.accounts import Quota
+from server.model.erasures import What, Why
 from server.model.errors import StorageError
 from server.model.events import Event, NewEvent
 from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobError, JobFilter, NewJob, State, Submitted
 from server.model.leases import Lease, Renewal
 from server.model.orders import Source
 from server.model.outcomes import Artifact, Outcome
-from server.storage.sqlite import leases, listing, submission
+from server.storage.sqlite import leases, listing, passing, submission
 from server.storage.sqlite.database import Database, Transaction
 from server.storage.sqlite.endings import QUEUE_TOPIC, cancel
 from server.storage.sqlite.rows import job_of
+from server.storage.sqlite.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs; more are refused with QueueFull
 CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
@@ -226,7 +228,7 @@ class SqliteJobs:
 
         return await self._database.write(request)
 
-    async def delete(self, job_id: str) -> str | None:
+    async def delete(self, job_id: str, *, why: Why = Why.REQUESTED) -> str | None:
         def delete(tx: Transaction) -> str | None:
             row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
             if row is None:
@@ -234,10 +236,20 @@ class SqliteJobs:
             if State(row["state"]) not in TERMINAL:  # its usage counts like that of a canceled job
                 cancel(tx, row, return_quota=leases.unspent(row))
             tx.run("DELETE FROM jobs WHERE id = ?", (job_id,))
+            note_erasure(tx, job_id, What.JOB, why)
             tx.announce(job_id)
             return job_id
 
         return await self._database.write(delete)
+
+    async def answered(self, job_id: str) -> None:
+        await self._database.write(lambda tx: passing.answered(tx, job_id))
+
+    async def passing(self, *, limit: int) -> list[Job]:
+        return await self._database.read(lambda tx: [job_of(row) for row in passing.passing(tx, limit)])
+
+    async def erase_outputs(self, job_id: str) -> str | None:
+        return await self._database.write(lambda tx: passing.erase_outputs(tx, job_id))
 
     async def expired(self, *, limit: int) -> list[str]:
         def expired(tx: Transaction) -> list[str]:

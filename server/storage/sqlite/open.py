@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from server.model.accounts import SigningKeys
-from server.storage.ports import AccountStore, BlobStore, Counter, EventLog, JobStore, Outbox
+from server.storage.ports import AccountStore, BlobStore, Counter, EventLog, JobStore, Outbox, Upkeep
 from server.storage.sqlite.accounts import SqliteAccounts
 from server.storage.sqlite.counters import SqliteCounter
 from server.storage.sqlite.database import Clock, Database
@@ -13,6 +13,7 @@ from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private, one_opener, signing_keys
 from server.storage.sqlite.jobs import MAX_QUEUED, SqliteJobs
 from server.storage.sqlite.outbox import SqliteOutbox
+from server.storage.sqlite.upkeep import SqliteUpkeep
 
 FILE_NAME = "scribewire.db"
 
@@ -27,6 +28,7 @@ class SqliteStorage:
     counters: Counter
     outbox: Outbox
     blobs: BlobStore
+    upkeep: Upkeep
     signing_keys: SigningKeys
     _database: Database = field(repr=False)
     _files: FileBlobs = field(repr=False)
@@ -55,6 +57,7 @@ def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, re
         counters=SqliteCounter(database),
         outbox=SqliteOutbox(database),
         blobs=files,
+        upkeep=SqliteUpkeep(database),
         signing_keys=keys,
         _database=database,
         _files=files,

@@ -3,15 +3,16 @@
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from urllib.parse import urlsplit
 
-import orjson
-
-from server.model.deliveries import Attempt, Crowding, Delivery
+from server.model import deliveries
+from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
+from server.model.errors import QueueFull
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.jobs import Job, State
 from server.storage.sqlite.database import Database, Row, Transaction
+from server.storage.sqlite.due import choose
 
 TOPIC = "outbox"
 UNBOUNDED = 2**62
@@ -33,29 +34,56 @@ EVENTS = {State.COMPLETED: "job.completed", State.FAILED: "job.failed"}  # a can
 
 
 def enqueue(tx: Transaction, job: Job) -> None:
-    """Add the ended job's webhook message, if its client chose the event. It is disabled if the address is."""
+    """Add the ended job's webhook message, if its client chose the event.
+
+    It is disabled if the address is, and failed if too many deliveries wait already; redeliver() can send it later.
+    """
     event, url = EVENTS.get(job.state), job.order.webhook_url
     if url is None or event is None or event not in job.order.webhook_events:
         return
     off = _disabled(tx, job.account, url)
+    full = None if off else _full(tx, job.account, url)
+    state = "disabled" if off else "pending" if full is None else "failed"
+    delivery_id = _id(Prefix.DELIVERY, tx)
     tx.run(
         "INSERT INTO deliveries (id, webhook_id, job, account, environment, event, url, host, state, created_at,"
         " next_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            _id(Prefix.DELIVERY, tx),
+            delivery_id,
             _id(Prefix.MESSAGE, tx),
             job.id,
             job.account,
             job.environment,
             event,
             url,
-            urlsplit(url).netloc.lower(),
-            "disabled" if off else "pending",
+            deliveries.host_of(url),
+            state,
             tx.now,
-            None if off else tx.now,
+            tx.now if state == "pending" else None,
         ),
     )
+    if full is not None:
+        why = f"not sent: {full}"
+        never = Attempt(n=1, at=tx.now, status_code=None, duration_ms=0, error=why, next_attempt_at=None)
+        _log_attempt(tx, delivery_id, never)
     tx.announce(TOPIC)
+
+
+def _full(tx: Transaction, account: str, url: str) -> str | None:
+    """Why no further delivery may wait for this address; None if one may."""
+    if _pending(tx, "account = ? AND url = ?", account, url) >= deliveries.MAX_PENDING_PER_URL:
+        return f"{deliveries.MAX_PENDING_PER_URL} deliveries to this address are waiting"
+    if _pending(tx, "account = ?", account) >= deliveries.MAX_PENDING_PER_ACCOUNT:
+        return f"{deliveries.MAX_PENDING_PER_ACCOUNT} deliveries of this account are waiting"
+    return None
+
+
+def _pending(tx: Transaction, condition: str, *values: str) -> int:
+    (row,) = tx.all(
+        f"SELECT count(*) AS n FROM deliveries WHERE state = 'pending' AND {condition}",  # noqa: S608  constants above
+        values,
+    )
+    return int(row["n"])
 
 
 def _id(prefix: Prefix, tx: Transaction) -> str:
@@ -72,15 +100,22 @@ class SqliteOutbox:
         ends = time.monotonic() + wait_s
         with self._database.watch(TOPIC) as watch:
             while True:
-                room = {"limit": limit, **_room(crowding)}
-                due, next_in_s = await self._database.write(partial(_claim_due, room=room, busy_s=busy_s))
+                room = _seen(crowding)
+                due, next_in_s = await self._database.write(partial(_claim_due, room=room, limit=limit, busy_s=busy_s))
                 left = ends - time.monotonic()
                 if due or left <= 0:
                     return due
                 await watch.wait(left if next_in_s is None else min(left, next_in_s))
 
-    async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> None:
-        await self._database.write(lambda tx: _record(tx, delivery_id, attempt, state))
+    async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> AddressHealth | None:
+        return await self._database.write(lambda tx: _record(tx, delivery_id, attempt, state))
+
+    async def postpone(self, delivery_id: str, *, until: int) -> None:
+        await self._database.write(
+            lambda tx: tx.run(
+                "UPDATE deliveries SET next_at = ? WHERE id = ? AND state = 'pending'", (until, delivery_id)
+            )
+        )
 
     async def of_job(self, job_id: str) -> list[Delivery]:
         def of_job(tx: Transaction) -> list[Delivery]:
@@ -90,12 +125,15 @@ class SqliteOutbox:
 
     async def redeliver(self, job_id: str, delivery_id: str) -> Delivery | None:
         def redeliver(tx: Transaction) -> Delivery | None:
+            row = tx.one("SELECT * FROM deliveries WHERE id = ? AND job = ?", (delivery_id, job_id))
+            if row is None:
+                return None
+            if row["state"] != "pending" and (full := _full(tx, row["account"], row["url"])) is not None:
+                raise QueueFull(full)
             rows = tx.all(
                 "UPDATE deliveries SET state = 'pending', next_at = ?, tried = 0 WHERE id = ? AND job = ? RETURNING *",
                 (tx.now, delivery_id, job_id),
             )
-            if not rows:
-                return None
             tx.announce(TOPIC)
             return _deliveries(tx, rows)[0]
 
@@ -107,9 +145,10 @@ class SqliteOutbox:
     async def disable(self, account: str, url: str, *, reason: str) -> None:
         def disable(tx: Transaction) -> None:
             tx.run(
-                "INSERT INTO addresses (account, url, disabled_at, reason) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT DO UPDATE SET disabled_at = excluded.disabled_at, reason = excluded.reason",
-                (account, url, tx.now, reason),
+                "INSERT INTO addresses (account, url, disabled_at, reason, changed_at) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET disabled_at = excluded.disabled_at, reason = excluded.reason,"
+                " changed_at = excluded.changed_at",
+                (account, url, tx.now, reason, tx.now),
             )
             tx.run(
                 "UPDATE deliveries SET state = 'disabled', next_at = NULL"
@@ -127,19 +166,6 @@ class SqliteOutbox:
     async def disabled(self, account: str, url: str) -> bool:
         return await self._database.read(lambda tx: _disabled(tx, account, url))
 
-    async def exhausted(self, account: str, url: str, *, ok: bool) -> int:
-        def count(tx: Transaction) -> int:
-            row = tx.one(
-                "INSERT INTO addresses (account, url, exhausted) VALUES (:account, :url, NOT :ok)"
-                " ON CONFLICT DO UPDATE SET exhausted = CASE WHEN :ok THEN 0 ELSE exhausted + 1 END"
-                " RETURNING exhausted",
-                {"account": account, "url": url, "ok": ok},
-            )
-            assert row is not None
-            return int(row["exhausted"])
-
-        return await self._database.write(count)
-
     async def backlog(self) -> int:
         def backlog(tx: Transaction) -> int:
             (row,) = tx.all("SELECT count(*) AS waiting FROM deliveries WHERE state = 'pending'")
@@ -148,43 +174,20 @@ class SqliteOutbox:
         return await self._database.read(backlog)
 
 
-DUE = """
-    WITH due AS (
-        SELECT id, account, next_at,
-            row_number() OVER (PARTITION BY host ORDER BY next_at, id)
-                + coalesce((SELECT value FROM json_each(:hosts) WHERE key = host), 0) AS place
-        FROM deliveries WHERE state = 'pending' AND next_at <= :now
-    ), fitting AS (
-        SELECT id, next_at,
-            row_number() OVER (PARTITION BY account ORDER BY next_at, id)
-                + coalesce((SELECT value FROM json_each(:accounts) WHERE key = account), 0) AS place
-        FROM due WHERE place <= :per_host
-    )
-    SELECT id FROM fitting WHERE place <= :per_account ORDER BY next_at, id LIMIT :limit
-"""
-"""What a host has no room for is out before an account's are counted: its dead hosts hold up no other of its hosts."""
-
-
-def _room(crowding: Crowding | None) -> dict[str, object]:
-    """The parameters of DUE. Read in the event loop, where the numbers change."""
+def _seen(crowding: Crowding | None) -> Crowding:
+    """The numbers of *crowding* as they are now. Called in the event loop, where they change."""
     if crowding is None:
-        return {"per_host": UNBOUNDED, "per_account": UNBOUNDED, "hosts": "{}", "accounts": "{}"}
-    return {
-        "per_host": crowding.per_host,
-        "per_account": crowding.per_account,
-        "hosts": orjson.dumps(dict(crowding.hosts)).decode(),
-        "accounts": orjson.dumps(dict(crowding.accounts)).decode(),
-    }
+        return Crowding(per_host=UNBOUNDED, per_account=UNBOUNDED)
+    return replace(crowding, hosts=dict(crowding.hosts), accounts=dict(crowding.accounts), turns=dict(crowding.turns))
 
 
-def _claim_due(tx: Transaction, *, room: dict[str, object], busy_s: float) -> tuple[list[Delivery], float | None]:
+def _claim_due(tx: Transaction, *, room: Crowding, limit: int, busy_s: float) -> tuple[list[Delivery], float | None]:
     """The due deliveries that there is room for, and the seconds until the next one comes due."""
-    rows = tx.all(DUE, {"now": tx.now, **room})
     busy_until = tx.now + round(busy_s * 1000)
     claimed = [
         row
-        for due in rows
-        for row in tx.all("UPDATE deliveries SET next_at = ? WHERE id = ? RETURNING *", (busy_until, due["id"]))
+        for due in choose(tx, room, limit)
+        for row in tx.all("UPDATE deliveries SET next_at = ? WHERE id = ? RETURNING *", (busy_until, due))
     ]
     # Deliveries that are due but had no room wait for a record, not for a time.
     later = tx.one("SELECT min(next_at) AS at FROM deliveries WHERE state = 'pending' AND next_at > ?", (tx.now,))
@@ -192,15 +195,22 @@ def _claim_due(tx: Transaction, *, room: dict[str, object], busy_s: float) -> tu
     return _deliveries(tx, claimed), None if next_at is None else (next_at - tx.now) / 1000
 
 
-def _record(tx: Transaction, delivery_id: str, attempt: Attempt, state: str) -> None:
-    moved = tx.run(
+def _record(tx: Transaction, delivery_id: str, attempt: Attempt, state: str) -> AddressHealth | None:
+    rows = tx.all(
         "UPDATE deliveries SET tried = tried + 1,"
         " next_at = CASE WHEN state = 'pending' OR :state = 'delivered' THEN :next_at ELSE next_at END,"
-        " state = CASE WHEN state = 'pending' OR :state = 'delivered' THEN :state ELSE state END WHERE id = :id",
+        " state = CASE WHEN state = 'pending' OR :state = 'delivered' THEN :state ELSE state END WHERE id = :id"
+        " RETURNING account, url",
         {"id": delivery_id, "state": state, "next_at": attempt.next_attempt_at if state == "pending" else None},
     )
-    if not moved:
-        return  # deleted with its job while the message was on its way
+    if not rows:
+        return None  # deleted with its job while the message was on its way
+    _log_attempt(tx, delivery_id, attempt)
+    tx.announce(TOPIC)
+    return _note_health(tx, rows[0], attempt, exhausted=state == "failed")
+
+
+def _log_attempt(tx: Transaction, delivery_id: str, attempt: Attempt) -> None:
     tx.run(
         # Two senders may use the same number, if one was taken for dead: the log keeps both attempts.
         "INSERT INTO attempts (delivery, n, at, status_code, duration_ms, error, next_attempt_at) SELECT"
@@ -216,7 +226,29 @@ def _record(tx: Transaction, delivery_id: str, attempt: Attempt, state: str) -> 
             attempt.next_attempt_at,
         ),
     )
-    tx.announce(TOPIC)
+
+
+def _note_health(tx: Transaction, address: Row, attempt: Attempt, *, exhausted: bool) -> AddressHealth:
+    """Count the result of an attempt for its address. Only addresses that failed have a row."""
+    named = {"account": address["account"], "url": address["url"], "at": attempt.at, "now": tx.now}
+    if attempt.error is None:
+        tx.run(
+            "UPDATE addresses SET exhausted = 0, failures = 0, failing_since = NULL, changed_at = :now"
+            " WHERE account = :account AND url = :url",
+            named,
+        )
+        return AddressHealth()
+    row = tx.one(
+        "INSERT INTO addresses (account, url, exhausted, failures, failing_since, changed_at)"
+        " VALUES (:account, :url, :exhausted, 1, :at, :now) ON CONFLICT DO UPDATE SET"
+        " exhausted = exhausted + :exhausted,"
+        " failures = CASE WHEN failing_since > :before THEN failures + 1 ELSE 1 END,"
+        " failing_since = CASE WHEN failing_since > :before THEN failing_since ELSE :at END,"
+        " changed_at = :now RETURNING exhausted, failures, failing_since",
+        {**named, "exhausted": exhausted, "before": attempt.at - deliveries.FAILURES_COUNTED_MS},
+    )
+    assert row is not None
+    return AddressHealth(exhausted=row["exhausted"], failures=row["failures"], failing_since=row["failing_since"])
 
 
 def _next_due(tx: Transaction) -> int | None:

@@ -19,6 +19,8 @@ PLAIN = (
     "finished_at",
     "expires_at",
     "cancel_requested_at",
+    "answered_at",
+    "erased_at",
     "attempt",
     "epoch",
     "progress",

@@ -209,4 +209,32 @@ MIGRATIONS = (
         class, (blob IS NULL AND json_extract(source, '$.type') = 'url'), environment, virtual_time, id
     ) WHERE state = 'queued';
     """,
+    """
+    -- Due deliveries are looked up account by account, the oldest first.
+    CREATE INDEX deliveries_lines ON deliveries (account, next_at, id, host) WHERE state = 'pending';
+    CREATE INDEX deliveries_hosts ON deliveries (account, host, next_at) WHERE state = 'pending';
+    ALTER TABLE addresses ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;  -- failed attempts since failing_since
+    ALTER TABLE addresses ADD COLUMN failing_since INTEGER;
+    ALTER TABLE addresses ADD COLUMN changed_at INTEGER NOT NULL DEFAULT 0;
+    UPDATE addresses SET changed_at = CAST(strftime('%s', 'now') AS INTEGER) * 1000;
+    CREATE INDEX addresses_age ON addresses (changed_at);
+    CREATE INDEX usage_age ON usage (finished_at);
+
+    -- What was erased of which job and why. It outlives the job.
+    CREATE TABLE erasures (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        job TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        what TEXT NOT NULL,
+        why TEXT NOT NULL
+    );
+    CREATE INDEX erasures_job ON erasures (job);
+
+    -- Jobs whose results are handed over once (kept = 0), and keys that order so.
+    ALTER TABLE jobs ADD COLUMN kept INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE jobs ADD COLUMN answered_at INTEGER;
+    ALTER TABLE jobs ADD COLUMN erased_at INTEGER;
+    CREATE INDEX jobs_passing ON jobs (id) WHERE kept = 0 AND erased_at IS NULL AND finished_at IS NOT NULL;
+    ALTER TABLE keys ADD COLUMN retention TEXT;
+    """,
 )

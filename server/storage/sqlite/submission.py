@@ -94,8 +94,8 @@ def _insert(tx: Transaction, new: NewJob) -> None:
     virtual_time = fairness.enter(tx, new.account, counted_s / new.weight)
     tx.run(
         "INSERT INTO jobs (id, account, environment, class, state, options, source, blob, quotas, retention_ms,"
-        " virtual_time, weight, counted_s, created_at, queued_at, run_after, duration_s, warnings)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " virtual_time, weight, counted_s, created_at, queued_at, run_after, duration_s, warnings, kept)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             new.id,
             new.account,
@@ -115,6 +115,7 @@ def _insert(tx: Transaction, new: NewJob) -> None:
             tx.now + round(new.delay_s * 1000),
             new.audio_s,
             text_of(new.warnings),
+            new.order.kept,
         ),
     )
     tx.run_many(

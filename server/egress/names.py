@@ -1,0 +1,70 @@
+"""Looking up the names that users give.
+
+A question to a name server holds no thread, and each asker has few of them open at once, so a name server that does not
+answer keeps only the one waiting who named it. Names of /etc/hosts are found too.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+
+from aiodns import DNSResolver
+from aiodns.error import DNSError
+
+from server.egress.targets import Address, no_public_address
+
+SERVER_S = 2.0  # for the answer of one name server, which is asked once
+LOOKUP_S = 5.0  # after which a name counts as having no address, with the time in line
+MAX_PER_ASKER = 2
+
+
+class Unresolvable(Exception):
+    """The name has no address now. It may have one later."""
+
+
+class Names:
+    """Looks names up. One for each process; it belongs to one event loop. close() it at the end."""
+
+    def __init__(self, servers: Sequence[str] | None = None) -> None:
+        """*servers* are the name servers to ask, as addresses with or without a port; None: the system's."""
+        self._servers = servers
+        self._resolver: DNSResolver | None = None
+        self._lines: dict[str, asyncio.Semaphore] = {}  # of the askers that have a question open
+        self._waiting: dict[str, int] = {}
+
+    async def close(self) -> None:
+        if self._resolver is not None:
+            await self._resolver.close()
+
+    async def addresses(self, host: str, *, asker: str) -> list[Address]:
+        """Every address of *host*, at least one, in the order of preference. *asker* is the account that named it.
+
+        Raises Unresolvable.
+        """
+        try:
+            async with asyncio.timeout(LOOKUP_S), self._in_line(asker):
+                found = await self._resolve(host)
+        except (TimeoutError, DNSError):
+            raise Unresolvable(no_public_address(host)) from None
+        return found
+
+    async def _resolve(self, host: str) -> list[Address]:
+        if self._resolver is None:  # it needs the running loop
+            self._resolver = DNSResolver(self._servers, timeout=SERVER_S, tries=1)
+        found = await self._resolver.getaddrinfo(host, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM)
+        return [ip_address(node.addr[0].decode().partition("%")[0]) for node in found.nodes]
+
+    @asynccontextmanager
+    async def _in_line(self, asker: str) -> AsyncIterator[None]:
+        """Count as an open question of *asker* while the block lasts. Waits while there are MAX_PER_ASKER of them."""
+        line = self._lines.setdefault(asker, asyncio.Semaphore(MAX_PER_ASKER))
+        self._waiting[asker] = self._waiting.get(asker, 0) + 1
+        try:
+            async with line:
+                yield
+        finally:
+            self._waiting[asker] -= 1
+            if not self._waiting[asker]:
+                del self._waiting[asker], self._lines[asker]

@@ -1,0 +1,101 @@
+"""Erasing jobs so that no byte of them stays in the data folder."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+
+from server.clock import now_ms
+from server.logs import log
+from server.model.erasures import What, Why
+from server.storage.ports import Storage
+from server.waiting import set_within
+
+AT_ONCE = 100
+SENDING_S = 10.0
+HELD_MS = 60_000  # how long somebody who is still being answered delays the erasing of results that others got
+SCRUB_SHARE = 0.05  # of the time at most: a large storage is scrubbed less often
+
+
+@dataclass(slots=True)
+class Eraser:
+    """Erases jobs. One for each server process; its sweeper calls tidy() every few seconds."""
+
+    storage: Storage
+    _holders: Counter[str] = field(default_factory=Counter)
+    _sending: dict[str, set[asyncio.Event]] = field(default_factory=dict)
+    _erased: list[str] = field(default_factory=list)  # since the last tidy()
+    _next_scrub: float = 0.0
+
+    async def delete(self, job_id: str, *, why: Why) -> None:
+        """Delete the job with everything that is its own. It is fine if there is none."""
+        prefix = await self.storage.jobs.delete(job_id, why=why)
+        if prefix is not None:
+            await self._finish(prefix, What.JOB, why)
+
+    @contextmanager
+    def holding(self, job_id: str) -> Iterator[None]:
+        """Keep the job's results while the block lasts, for somebody who waits for them or is reading them."""
+        self._holders[job_id] += 1
+        try:
+            yield
+        finally:
+            self._holders[job_id] -= 1
+            if not self._holders[job_id]:
+                del self._holders[job_id]
+
+    @asynccontextmanager
+    async def sending(self, job_id: str) -> AsyncIterator[None]:
+        """The block sends all results of the job to somebody. If it ends well, they were handed over: answered()."""
+        over = asyncio.Event()
+        self._sending.setdefault(job_id, set()).add(over)
+        try:
+            yield
+            await self.answered(job_id)
+        finally:
+            over.set()
+            self._sending[job_id].discard(over)
+            if not self._sending[job_id]:
+                del self._sending[job_id]
+
+    async def settle(self, job_id: str) -> None:
+        """Wait while the results are being sent, so that the next request of the same client finds them handed over."""
+        for over in [*self._sending.get(job_id, ())]:
+            await set_within(over, SENDING_S)
+
+    async def answered(self, job_id: str) -> None:
+        """Note that the job's results were handed over, and erase them if its order keeps none.
+
+        Those who hold() them are waited for: then tidy() erases them.
+        """
+        await self.storage.jobs.answered(job_id)
+        if not self._holders[job_id]:
+            await self._erase_outputs(job_id)
+
+    async def tidy(self) -> None:
+        """Erase results that are not kept, and wipe the traces of what was erased since the last call.
+
+        A worker that learned of a deletion too late may have stored something after it, so that is deleted again.
+        """
+        for job in await self.storage.jobs.passing(limit=AT_ONCE):
+            if not self._holders[job.id] or now_ms() - (job.answered_at or 0) > HELD_MS:
+                await self._erase_outputs(job.id)
+        erased, self._erased = self._erased, []
+        for prefix in erased:
+            await self.storage.blobs.delete(prefix)
+        began = time.monotonic()
+        if began >= self._next_scrub and await self.storage.upkeep.scrub():
+            now = time.monotonic()
+            self._next_scrub = now + (now - began) / SCRUB_SHARE
+
+    async def _erase_outputs(self, job_id: str) -> None:
+        prefix = await self.storage.jobs.erase_outputs(job_id)
+        if prefix is not None:
+            await self._finish(prefix, What.OUTPUTS, Why.NOT_KEPT)
+
+    async def _finish(self, prefix: str, what: What, why: Why) -> None:
+        await self.storage.blobs.delete(prefix)
+        self._erased.append(prefix)
+        log.info("erased", extra={"job": prefix, "what": what.value, "why": why.value})

@@ -1,0 +1,111 @@
+"""Which due deliveries are sent next: accounts take turns, and full hosts are passed over.
+
+Each account is looked up by index, so that the backlog of one account costs the others nothing.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import orjson
+
+from server.model.deliveries import Crowding
+from server.storage.sqlite.database import Row, Transaction
+
+WAITING_ACCOUNTS = """
+    WITH RECURSIVE line (account) AS (
+        SELECT min(account) FROM deliveries WHERE state = 'pending'
+        UNION ALL
+        SELECT (SELECT min(account) FROM deliveries WHERE state = 'pending' AND account > line.account)
+        FROM line WHERE account IS NOT NULL
+    ), oldest (account, next_at) AS (
+        SELECT account, (SELECT min(next_at) FROM deliveries WHERE state = 'pending' AND account = line.account)
+        FROM line WHERE account IS NOT NULL
+    )
+    SELECT account, next_at FROM oldest WHERE next_at <= ?
+"""
+"""Every account with a due delivery, and when its oldest came due. One step in the index for each account."""
+
+DUE_OF_ACCOUNT = """
+    SELECT id, host, next_at FROM deliveries
+    WHERE state = 'pending' AND account = :account AND next_at <= :now AND (next_at, id) > (:next_at, :id)
+        AND host NOT IN (SELECT value FROM json_each(:full))
+    ORDER BY next_at, id LIMIT :limit
+"""
+HOSTS_OF_ACCOUNT = """
+    WITH RECURSIVE known (host) AS (
+        SELECT min(host) FROM deliveries WHERE state = 'pending' AND account = :account
+        UNION ALL
+        SELECT (SELECT min(host) FROM deliveries WHERE state = 'pending' AND account = :account AND host > known.host)
+        FROM known WHERE host IS NOT NULL LIMIT :limit
+    )
+    SELECT host, (
+        SELECT min(next_at) FROM deliveries WHERE state = 'pending' AND account = :account AND host = known.host
+    ) AS next_at FROM known WHERE host IS NOT NULL
+"""
+"""The hosts that the account's deliveries wait for, and when the oldest of each came or comes due."""
+
+PAGE = 32
+HOSTS_TRIED = 64
+
+
+def choose(tx: Transaction, crowding: Crowding, limit: int) -> list[str]:
+    """The ids of at most *limit* due deliveries that there is room for, in the order in which they are sent."""
+    hosts = Counter(crowding.hosts)
+    turns = _turns(tx, crowding)
+    chosen: list[str] = []
+    lines: dict[str, Iterator[Row]] = {}
+    while turns and len(chosen) < limit:
+        busy, turn, _, account = heapq.heappop(turns)
+        if busy >= crowding.per_account or (busy and limit - len(chosen) <= crowding.kept):
+            continue
+        line = lines.setdefault(account, _due(tx, account, hosts, crowding.per_host))
+        row = next(line, None)
+        if row is not None:
+            chosen.append(row["id"])
+            hosts[row["host"]] += 1
+            heapq.heappush(turns, (busy + 1, turn, row["next_at"], account))
+    return chosen
+
+
+def _turns(tx: Transaction, crowding: Crowding) -> list[tuple[int, int, int, str]]:
+    """A heap of the accounts that have due deliveries: fewest on their way first, then by turn, then the oldest."""
+    turns = [
+        (
+            crowding.accounts.get(row["account"], 0),
+            crowding.turns.get(row["account"], 0),
+            row["next_at"],
+            row["account"],
+        )
+        for row in tx.all(WAITING_ACCOUNTS, (tx.now,))
+    ]
+    heapq.heapify(turns)
+    return turns
+
+
+def _due(tx: Transaction, account: str, hosts: Counter[str], per_host: int) -> Iterator[Row]:
+    """Yield the account's due deliveries, the oldest first. A host that is full when its turn comes is passed over."""
+    place = {"next_at": 0, "id": ""}
+    while True:
+        full = [host for host, busy in hosts.items() if busy >= per_host]
+        if not _is_worth_a_look(tx, account, full):
+            return
+        asked = {"account": account, "now": tx.now, "full": orjson.dumps(full).decode(), "limit": PAGE, **place}
+        page = tx.all(DUE_OF_ACCOUNT, asked)
+        for row in page:
+            if hosts[row["host"]] < per_host:
+                yield row
+        if len(page) < PAGE:
+            return
+        place = {"next_at": page[-1]["next_at"], "id": page[-1]["id"]}
+
+
+def _is_worth_a_look(tx: Transaction, account: str, full: Sequence[str]) -> bool:
+    """Whether the account may have a due delivery to a host that is not *full*.
+
+    It is False for a long line to a dead host, which is then not read. With many hosts the line is read.
+    """
+    if not full:
+        return True
+    known = tx.all(HOSTS_OF_ACCOUNT, {"account": account, "limit": HOSTS_TRIED})
+    return len(known) == HOSTS_TRIED or any(row["next_at"] <= tx.now and row["host"] not in full for row in known)

@@ -1,0 +1,43 @@
+"""Jobs whose results are handed over once: noting that, and erasing them."""
+
+from dataclasses import replace
+
+from server.model.erasures import What, Why
+from server.storage.sqlite.database import Row, Transaction
+from server.storage.sqlite.rows import order_of, text_of
+from server.storage.sqlite.upkeep import note_erasure
+
+PASSING = """
+    SELECT * FROM jobs WHERE kept = 0 AND erased_at IS NULL AND finished_at IS NOT NULL
+        AND (answered_at IS NOT NULL OR state != 'completed')
+        AND NOT EXISTS (SELECT 1 FROM deliveries WHERE job = jobs.id AND state = 'pending')
+"""
+
+
+def answered(tx: Transaction, job_id: str) -> None:
+    noted = tx.run(
+        "UPDATE jobs SET answered_at = ? WHERE id = ? AND kept = 0 AND finished_at IS NOT NULL AND answered_at IS NULL",
+        (tx.now, job_id),
+    )
+    if noted:
+        tx.announce(job_id)
+
+
+def passing(tx: Transaction, limit: int) -> list[Row]:
+    return tx.all(f"{PASSING} LIMIT ?", (limit,))
+
+
+def erase_outputs(tx: Transaction, job_id: str) -> str | None:
+    row = tx.one(f"{PASSING} AND id = ?", (job_id,))
+    if row is None:
+        return None
+    tx.run(
+        "UPDATE jobs SET text = NULL, options = ?, erased_at = ? WHERE id = ?",
+        (text_of(replace(order_of(row["options"]), prompt="")), tx.now, job_id),
+    )
+    tx.run("DELETE FROM chunks WHERE job = ?", (job_id,))
+    tx.run("DELETE FROM artifacts WHERE job = ?", (job_id,))
+    tx.run("DELETE FROM events WHERE stream = ? AND type NOT LIKE 'job.%'", (job_id,))  # the others hold words
+    note_erasure(tx, job_id, What.OUTPUTS, Why.NOT_KEPT)
+    tx.announce(job_id)
+    return job_id

@@ -1,0 +1,84 @@
+"""Leaving no byte of deleted rows in the database's files: the log is cut to nothing, gaps in pages are overwritten.
+
+SQLite itself overwrites rows where they lie (secure_delete). What it leaves in gaps is explained in slack.py.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Protocol
+
+from server.storage.sqlite.slack import HEADER_BYTES, MAX_PAGES, Layout, gap, layout, used_gaps
+
+READ_BYTES = 4 * 1024 * 1024
+
+
+class Connection(Protocol):
+    """What is used of a connection to the database."""
+
+    def execute(self, sql: str, /) -> Any: ...
+    def close(self) -> None: ...
+
+
+class Scrubber:
+    """Scrubs one database file. Its methods block; those that write are called by the database's writing thread.
+
+    *connect* opens a connection that waits only for a moment for others. Each use has one of its own, whose cache ends
+    with it.
+    """
+
+    def __init__(self, path: Path, connect: Callable[[], Connection]) -> None:
+        self._log = path.with_name(f"{path.name}-wal")
+        self._connect = connect
+        # Kept open: closing a descriptor of an open database file would drop SQLite's locks on it (POSIX).
+        self._file = path.open("r+b", buffering=0)
+
+    def close(self) -> None:
+        """To be called after the last connection was closed."""
+        self._file.close()
+
+    def truncate_log(self) -> bool:
+        """Write the log into the database and cut it to nothing. False if another connection is reading from it."""
+        with closing(self._connect()) as connection:
+            (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy
+
+    def used_gaps(self) -> list[int]:
+        """The numbers of the pages with something in their gaps, as far as can be seen while others write."""
+        shape = self._layout()
+        found: list[int] = []
+        at = 0
+        while at < MAX_PAGES * shape.page_bytes and (data := os.pread(self._file.fileno(), READ_BYTES, at)):
+            found += used_gaps(data, shape, first_page=at // shape.page_bytes + 1)
+            at += READ_BYTES
+        return found
+
+    def overwrite_gaps(self, numbers: list[int]) -> bool:
+        """Overwrite the gaps of these pages, if the log is empty: then the file has the newest state of each page.
+
+        The write lock keeps it so. The change that is committed makes every connection read its pages anew, so that
+        none brings a gap back from its cache. Returns False if other processes were in the way.
+        """
+        if not self.truncate_log():
+            return False
+        with closing(self._connect()) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if self._log.exists() and self._log.stat().st_size:
+                connection.execute("ROLLBACK")
+                return False
+            self._fill_with_zeros(numbers)
+            connection.execute("INSERT OR REPLACE INTO changes (topic, at) VALUES ('scrubbed', 0)")
+            connection.execute("COMMIT")
+            return True
+
+    def _fill_with_zeros(self, numbers: list[int]) -> None:
+        shape = self._layout()
+        for number in numbers:
+            at = (number - 1) * shape.page_bytes
+            unused = gap(os.pread(self._file.fileno(), shape.page_bytes, at), shape, number=number)
+            os.pwrite(self._file.fileno(), bytes(len(unused)), at + unused.start)
+        os.fsync(self._file.fileno())
+
+    def _layout(self) -> Layout:
+        return layout(os.pread(self._file.fileno(), HEADER_BYTES, 0))

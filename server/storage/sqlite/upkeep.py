@@ -1,0 +1,107 @@
+"""The Upkeep: the record of erasures, what is forgotten with time, and wiping the files."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import orjson
+
+from server.model import erasures
+from server.model.accounts import SIGNUP_PLAN
+from server.model.erasures import Erasure, What, Why
+from server.storage.sqlite.database import Database, Transaction
+
+AT_ONCE = 500  # accounts forgotten in one transaction
+FORGOTTEN_ACCOUNTS = """
+    SELECT id FROM accounts WHERE created_at <= :untried
+        AND (:among IS NULL OR id IN (SELECT value FROM json_each(:among)))
+        AND NOT EXISTS (SELECT 1 FROM jobs WHERE account = accounts.id)
+        AND NOT EXISTS (
+            SELECT 1 FROM keys WHERE account = accounts.id AND (
+                accounts.plan != :signups OR accounts.limits != '{}'
+                OR CASE WHEN last_used_at IS NULL THEN created_at > :untried ELSE last_used_at > :idle END
+            )
+        )
+    LIMIT :limit
+"""
+"""An operator's account goes when it has no key left, a stranger's also when none of its keys is used any more."""
+
+
+def note_erasure(tx: Transaction, job_id: str, what: What, why: Why) -> None:
+    """Write down that something of the job is erased, in the transaction that erases it."""
+    tx.run("INSERT INTO erasures (job, at, what, why) VALUES (?, ?, ?, ?)", (job_id, tx.now, what, why))
+
+
+class SqliteUpkeep:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._scrubbed_to = -1  # the number of the last erasure whose traces are wiped
+
+    async def erasures(self, *, job_id: str | None = None, limit: int) -> list[Erasure]:
+        condition, values = ("", []) if job_id is None else ("WHERE job = ?", [job_id])
+
+        def find(tx: Transaction) -> list[Erasure]:
+            rows = tx.all(f"SELECT * FROM erasures {condition} ORDER BY number DESC LIMIT ?", [*values, limit])  # noqa: S608  a constant
+            return [
+                Erasure(job_id=row["job"], at=row["at"], what=What(row["what"]), why=Why(row["why"])) for row in rows
+            ]
+
+        return await self._database.read(find)
+
+    async def scrub(self) -> bool:
+        last = await self._database.read(_last_erasure)
+        if last != self._scrubbed_to:
+            if not await self._database.scrub():
+                return False
+            self._scrubbed_to = last
+        return True
+
+    async def forget_old(self) -> int:
+        forgotten = await self._database.write(_forget_rows)
+        while accounts := await self._database.read(_forgotten_accounts):
+            forgotten += await self._database.write(partial(_forget_accounts, accounts=accounts))
+        return forgotten
+
+
+def _last_erasure(tx: Transaction) -> int:
+    (row,) = tx.all("SELECT coalesce(max(number), 0) AS number FROM erasures")
+    return int(row["number"])
+
+
+def _forget_rows(tx: Transaction) -> int:
+    now = tx.now
+    return (
+        tx.run("DELETE FROM usage WHERE finished_at <= ?", (now - erasures.USAGE_KEPT_MS,))
+        + tx.run("DELETE FROM addresses WHERE changed_at <= ?", (now - erasures.ADDRESSES_KEPT_MS,))
+        + tx.run(
+            "DELETE FROM keys WHERE revoked_at <= :before OR expires_at <= :before",
+            {"before": now - erasures.KEYS_KEPT_MS},
+        )
+        + tx.run("DELETE FROM erasures WHERE at <= ?", (now - erasures.ERASURES_KEPT_MS,))
+        # An account that starts anew begins where the queue is, so a row that lies behind says nothing.
+        + tx.run(
+            "DELETE FROM fairness WHERE account != '' AND virtual_time <="
+            " (SELECT virtual_time FROM fairness WHERE account = '')"
+        )
+    )
+
+
+def _forgotten_accounts(tx: Transaction, among: Sequence[str] | None = None) -> list[str]:
+    """Accounts to be forgotten, at most AT_ONCE; those of them that are *among* some."""
+    rows = tx.all(
+        FORGOTTEN_ACCOUNTS,
+        {
+            "untried": tx.now - erasures.UNTRIED_ACCOUNTS_KEPT_MS,
+            "idle": tx.now - erasures.IDLE_ACCOUNTS_KEPT_MS,
+            "signups": SIGNUP_PLAN,
+            "among": None if among is None else orjson.dumps(among).decode(),
+            "limit": AT_ONCE,
+        },
+    )
+    return [row["id"] for row in rows]
+
+
+def _forget_accounts(tx: Transaction, accounts: Sequence[str]) -> int:
+    """Delete those of *accounts* that are still to be forgotten, with their keys."""
+    still = _forgotten_accounts(tx, accounts)
+    tx.run_many("DELETE FROM accounts WHERE id = ?", [(account,) for account in still])
+    return len(still)

@@ -1,0 +1,170 @@
+"""Deletion that can be proven: no byte of what was spoken and written stays in the files; a line of record does."""
+
+import asyncio
+import json
+import logging
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.recognition.engines.scripted import SCRIPT
+from server.jobs import sweeping
+from server.jobs.erasing import Eraser
+from server.jobs.sweeping import Sweeper
+from server.model.erasures import What, Why
+from server.model.events import NewEvent
+from server.model.orders import Order
+from tests.server.receiving import receiver
+from tests.server.running import Server
+from tests.server.serving import Served, chunk, served, until, wav
+from tests.server.storing import HOUR, LEASE_S, ManualClock, claim, completed, in_a_loop, stored, submit
+from tests.server.talking import Caller, silence, talking
+
+SPOKEN, WRITTEN = "Spokenmarker", "writtenmarker"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("erasing")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Served]:
+    with pytest.MonkeyPatch.context() as patch, served(folder) as it:
+        patch.setattr(sweeping, "TIDY_S", 0.1)
+        yield it
+
+
+def traces(folder: Path, *marks: str) -> list[str]:
+    """The files in *folder* that hold one of *marks*. Another process looks: closing a file here drops its locks."""
+    patterns = [word for mark in marks for word in ("-e", mark)]
+    return subprocess.run(
+        ["grep", "-rlaF", *patterns, str(folder)], capture_output=True, text=True, check=False
+    ).stdout.split()
+
+
+def gone(folder: Path, *marks: str) -> bool:
+    return until(lambda: not traces(folder, *marks))
+
+
+async def says_marker(_path, _options, done):
+    if not done:
+        yield chunk(0, SPOKEN, "and", SPOKEN.lower())
+
+
+def transcribed(server: Served, client, hook: str) -> str:
+    """A finished job whose markers stand in its words, metadata, prompt, webhook address, file name and audio."""
+    prompt = f"{WRITTEN} prompt"
+    server.batch.scripts[prompt] = says_marker
+    answer = client.post(
+        "/v1/transcribe",
+        files={"file": (f"{WRITTEN}.wav", wav() + WRITTEN.encode())},
+        data={
+            "prompt": prompt,
+            "metadata": f'{{"{WRITTEN}": "{WRITTEN}"}}',
+            "webhook_url": f"{hook}/{WRITTEN}",
+            "word_timestamps": "true",
+            "output_formats": "json,srt,vtt,txt",
+            "wait": "20",
+        },
+    )
+    assert answer.json()["text"] == f"{SPOKEN} and {SPOKEN.lower()}"
+    return str(answer.json()["job_id"])
+
+
+def test_delete_leaves_no_byte_of_a_job_in_the_data_folder(server, folder, caplog):
+    caplog.set_level(logging.INFO, "scribewire")
+    with server.new_client() as client, receiver() as hook:
+        job_id = transcribed(server, client, hook.url)
+        hook.wait_for(1)
+        assert SPOKEN in hook.got[0].body.decode()
+        assert traces(folder, SPOKEN)
+        assert traces(folder, WRITTEN)
+        assert client.delete(f"/v1/jobs/{job_id}").status_code == 204
+        assert gone(folder, SPOKEN, SPOKEN.lower(), WRITTEN)
+        assert client.get(f"/v1/jobs/{job_id}").status_code == 404
+    [line] = server.wait(server.storage.upkeep.erasures(job_id=job_id, limit=10))
+    assert (line.what, line.why) == (What.JOB, Why.REQUESTED)
+    told = Server(folder / "data").cli("erasures", "--job", job_id)
+    assert [(row["job_id"], row["what"], row["why"]) for row in json.loads(told)] == [(job_id, "job", "requested")]
+    [record] = [one for one in caplog.records if one.message == "erased" and one.job == job_id]
+    assert (record.what, record.why) == ("job", "requested")
+
+
+def test_deleting_a_job_while_it_is_transcribed_leaves_no_byte_either(server, folder):
+    async def goes_on(_path, _options, _done):
+        yield chunk(0, SPOKEN)
+        await asyncio.sleep(60)
+
+    server.batch.scripts["endless"] = goes_on
+    with server.new_client() as client:
+        job_id = client.post(
+            "/v1/transcribe", files={"file": ("a.wav", wav())}, data={"prompt": "endless", "wait": "0"}
+        ).json()["job_id"]
+        until(lambda: traces(folder, SPOKEN))
+        assert client.delete(f"/v1/jobs/{job_id}", params={"force": "true"}).status_code == 204
+        assert gone(folder, SPOKEN)
+        assert not (folder / "data" / "blobs" / job_id).exists()
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, force):
+    me = Caller(server, server.key())
+
+    @in_a_loop
+    async def talk() -> None:
+        record = await me.start(metadata={"k": WRITTEN}, record=True)
+        async with talking(me.socket(record), me.headers) as it:
+            await it.send(silence(4.0))
+            await it.until("word")
+            await asyncio.to_thread(until, lambda: traces(folder, f'"word":"{SCRIPT[0]}"'))
+            if not force:
+                await it.say("close")
+                await it.to_the_end()
+            async with me.client() as client:
+                answer = await client.delete(f"/v1/jobs/{record['job_id']}", params={"force": str(force).lower()})
+                assert answer.status_code == 204
+        await asyncio.to_thread(gone, folder, WRITTEN, '"word":')
+
+    talk()
+
+
+@in_a_loop
+async def test_expiry_leaves_no_byte_and_is_written_down(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        sweeper = Sweeper(storage, Eraser(storage))
+        order = Order(prompt=WRITTEN, metadata={"k": WRITTEN}, webhook_url=f"https://h.example/{WRITTEN}")
+        old = await submit(storage, order=order)
+        lease = await claim(storage)
+        word = NewEvent("word", b'{"word":"%s"}' % SPOKEN.encode())
+        body = SPOKEN.encode() * 1000
+        await storage.jobs.checkpoint(lease, index=0, body=body, events=[word], progress=0.1, lease_s=LEASE_S)
+        async with storage.blobs.create(f"{old}/1.txt") as sink:
+            await sink.write(SPOKEN.encode())
+        await storage.jobs.finish(lease, completed())
+        clock.advance(ms=HOUR + 1)
+        assert await asyncio.to_thread(traces, tmp_path, SPOKEN, WRITTEN)
+        await sweeper.sweep()
+        await sweeper.eraser.tidy()
+        assert await asyncio.to_thread(traces, tmp_path, SPOKEN, WRITTEN) == []
+        assert [(line.job_id, line.why) for line in await storage.upkeep.erasures(limit=9)] == [(old, Why.EXPIRED)]
+
+
+@in_a_loop
+async def test_what_a_worker_stores_after_a_deletion_is_deleted_too(tmp_path):
+    async with stored(tmp_path) as storage:
+        sweeper = Sweeper(storage, Eraser(storage))
+        late, later = await submit(storage), await submit(storage)
+        for job_id in (late, later):
+            await sweeper.eraser.delete(job_id, why=Why.REQUESTED)
+        async with storage.blobs.create(f"{late}/1.txt") as sink:
+            await sink.write(SPOKEN.encode())
+        await sweeper.eraser.tidy()
+        assert await storage.blobs.prefixes() == []
+        async with storage.blobs.create(f"{later}/1.txt") as sink:
+            await sink.write(SPOKEN.encode())
+        await sweeper.sweep()  # it need not wait for a day, as a request could still make a job of unknown bytes
+        assert await storage.blobs.prefixes() == []
