@@ -6,8 +6,8 @@ time is seen. Its disk runs full now and then in both parts, where this user may
 memory, descriptors, threads, processes, rows of each table, bytes on disk, CPU time, and how long requests and words
 took. Afterwards every job must have ended once, and deleting all of them must leave nothing.
 
-The result is JSON, `faults` in it is everything that was wrong, and the exit status is 0 if there is nothing. The seed
-is printed; the same seed gives the same plan, but not the same times.
+Each row is printed at once. The result is JSON, `faults` in it is everything that was wrong, and the exit status is 0
+if there is nothing. The seed is printed; the same seed gives the same plan, but not the same times.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import asyncio
 import json
 import os
 import random
+import signal
 import sqlite3
 import sys
 import tempfile
@@ -131,6 +132,7 @@ class Soak:
                     looks.append(await asyncio.to_thread(self.server.look))
             if len(looks) == LOOKS and self.server.runs and self.server.life == life:
                 self.rows.append(await asyncio.to_thread(self._row, minute, looks))
+                print(json.dumps(self.rows[-1]), flush=True)
 
     def _row(self, minute: int, looks: list[dict[str, float]]) -> dict[str, Any]:
         return {
@@ -153,6 +155,9 @@ class Soak:
 async def soak(folder: Path, plan: Plan, chance: random.Random) -> dict[str, Any]:
     """Run *plan* with a server below *folder* and return the result."""
     record, recordings = Record(), folder / "recordings"
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # so that the server is ended too
     recordings.mkdir()
     receiver = receive(record, recordings, random.Random(chance.random()))
     with small_disk(folder / "disk") as may_fill:

@@ -3,8 +3,8 @@
 What is in work for a moment is no growth, so each minute is represented by its lowest look. Through the minutes of
 the last life (since the last restart) goes a Theil-Sen line, the median of the slopes of all pairs of points, which
 single high or low minutes do not bend. The first third of that life is left out: caches fill up there. A figure grows
-if the line rises by more than is allowed over the rest. Memory settles and pools of threads fill up in a life of minutes, so short runs
-find large leaks only.
+if the line rises by more than is allowed over the rest. A short life is allowed more, since memory settles and pools
+of threads fill up in it, and shows large leaks only.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
@@ -87,8 +86,8 @@ class SoakServer:
     def stop(self) -> None:
         """End it with SIGTERM."""
         self.runs = False
-        self.process.send(signal.SIGTERM)
         assert self.process.child is not None
+        self.process.child.terminate()
         self.exits.append(self.process.child.wait(STOP_S))
 
     def look(self) -> dict[str, float]:
