@@ -7,7 +7,7 @@ innocent's round is a file, its webhook, a live session and an estimate at the s
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -137,6 +137,12 @@ class Arena:
     innocent: Innocent
     strangers: list[Stranger] = field(default_factory=list)
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the server listens."""
+        host, _, port = self.server.base.removeprefix("http://").partition(":")
+        return host, int(port)
+
     def stranger(self) -> Stranger:
         """Somebody who was never here before."""
         self.strangers.append(Stranger(self.server, f"127.0.1.{len(self.strangers) + 2}"))
@@ -151,10 +157,13 @@ class Arena:
 
 
 @contextmanager
-def arena(folder: Path, **variables: str) -> Iterator[Arena]:
-    """A server with the scripted engine, in which the innocent's undisturbed round has been measured."""
+def arena(folder: Path, *, before: Sequence[str] = ()) -> Iterator[Arena]:
+    """A server with the scripted engine, in which the innocent's undisturbed round has been measured.
+
+    *before* is a command that starts the server.
+    """
     folder.mkdir(exist_ok=True)
-    with running(folder / "data", ENGINE="scripted", **variables) as server, receiver() as hook:
+    with running(folder / "data", *before, ENGINE="scripted") as server, receiver() as hook:
         innocent = Innocent(server, server.new_key("pro"), hook, folder)
         assert innocent.undisturbed
         yield Arena(server, innocent)
