@@ -34,11 +34,12 @@ NOISE_S = 1.5  # and this much for a machine that does other things too
 
 @dataclass(frozen=True)
 class Innocent:
-    """A paying customer of *server*, which calls its webhooks at *hook*."""
+    """A paying customer of *server*, which calls its webhooks at *hook_url*, where *hook* receives them."""
 
     server: Server
     key: str
     hook: Receiver
+    hook_url: str
     folder: Path
 
     @cached_property
@@ -79,7 +80,7 @@ class Innocent:
         recording = self.folder / "innocent.wav"
         recording.write_bytes(wav(FILE_S))
         began = time.monotonic()
-        record = await client.transcribe(recording, webhook_url=f"{self.hook.url}/{uuid.uuid4()}")
+        record = await client.transcribe(recording, webhook_url=f"{self.hook_url}/{uuid.uuid4()}")
         assert record["status"] == "completed", record
         done = time.monotonic()
         seconds["file"] = done - began
@@ -157,13 +158,13 @@ class Arena:
 
 
 @contextmanager
-def arena(folder: Path, *, before: Sequence[str] = ()) -> Iterator[Arena]:
+def arena(folder: Path, *, before: Sequence[str] = (), hook_host: str = "127.0.0.1") -> Iterator[Arena]:
     """A server with the scripted engine, in which the innocent's undisturbed round has been measured.
 
-    *before* is a command that starts the server.
+    *before* is a command that starts the server, *hook_host* what the innocent calls this machine in webhook addresses.
     """
     folder.mkdir(exist_ok=True)
     with running(folder / "data", *before, ENGINE="scripted") as server, receiver() as hook:
-        innocent = Innocent(server, server.new_key("pro"), hook, folder)
+        innocent = Innocent(server, server.new_key("pro"), hook, f"http://{hook_host}:{hook.port}", folder)
         assert innocent.undisturbed
         yield Arena(server, innocent)
