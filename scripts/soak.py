@@ -56,6 +56,7 @@ class Plan:
     restarts: tuple[tuple[float, str], ...]  # "kill" or "stop"
     full_disks: tuple[float, ...]
     full_s: float
+    live_lengths_s: tuple[int, ...]
 
     @classmethod
     def make(cls, hours: float, chance: random.Random) -> "Plan":
@@ -74,7 +75,9 @@ class Plan:
             for begin, length in ((0.0, part), (part, seconds * 0.8 - part))
             for n in range(FULL_DISKS)
         )
-        return cls(seconds, minute_s, restarts, full_disks if minute_s >= 60 else full_disks[::FULL_DISKS], full_s)
+        if minute_s < 60:
+            return cls(seconds, minute_s, restarts, full_disks[::FULL_DISKS], full_s, live_lengths_s=(4, 8))
+        return cls(seconds, minute_s, restarts, full_disks, full_s, live_lengths_s=(8, 20, 45))
 
 
 @dataclass
@@ -107,9 +110,11 @@ class Soak:
         for at_s, how in self.plan.restarts:
             if await self._until(at_s):
                 return
+            since = time.monotonic()
             with self.record.trouble():
                 await asyncio.to_thread(self.server.kill if how == "kill" else self.server.stop)
                 await asyncio.to_thread(self.server.start)
+            self.began += time.monotonic() - since  # starting a server is no part of the planned time
             self.record.done[how] += 1
 
     async def _fill(self) -> None:
@@ -149,7 +154,10 @@ class Soak:
 
     async def _until(self, at_s: float) -> bool:
         """Wait until *at_s* after the beginning. Returns True if the run is over before."""
-        return await set_within(self.over, max(0.0, self.began + at_s - time.monotonic()))
+        while (left_s := self.began + at_s - time.monotonic()) > 0:
+            if await set_within(self.over, min(left_s, 1.0)):
+                return True
+        return self.over.is_set()
 
 
 async def soak(folder: Path, plan: Plan, chance: random.Random) -> dict[str, Any]:
@@ -167,7 +175,14 @@ async def soak(folder: Path, plan: Plan, chance: random.Random) -> dict[str, Any
             keys = [(folder / "disk" / "data" / "operator-key").read_text().strip(), sandbox_key(server.base)]
             async with account(server.base, keys[0]) as production, account(f"{server.base}/sandbox", keys[1]) as own:
                 hooks = f"http://127.0.0.1:{receiver.server_port}"
-                clients = Clients(production=production, sandbox=own, folder=recordings, hooks=hooks, record=record)
+                clients = Clients(
+                    production=production,
+                    sandbox=own,
+                    folder=recordings,
+                    hooks=hooks,
+                    record=record,
+                    live_lengths_s=plan.live_lengths_s,
+                )
                 await clients.prepare()
                 run = Soak(server, record, plan, may_fill)
                 await run.run(clients, chance)
@@ -217,9 +232,9 @@ async def left_over(server: SoakServer, accounts: Sequence[Account]) -> list[str
 
 def result(run: Soak, after: list[str]) -> dict[str, Any]:
     """Return what is written: the plan, what was done, the rows, the lines through them, and all faults."""
-    lines = growths(run.rows) if run.rows else {}
+    lines = growths(run.rows)
     grown = [f"{name} grew by {line.rise}, allowed are {line.allowed}" for name, line in lines.items() if line.too_much]
-    faults = [*run.record.faults, *after, *grown]
+    faults = [*run.record.faults, *after, *grown, *([] if lines else ["too few minutes to see growth"])]
     return {
         "machine": machine(),
         "plan": asdict(run.plan),

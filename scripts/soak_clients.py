@@ -7,7 +7,7 @@ within SETTLE_S afterwards, is excused and counted; a wrong answer never is.
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -70,6 +70,7 @@ class Clients:
     folder: Path
     hooks: str
     record: Record
+    live_lengths_s: Sequence[int]
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     texts: dict[int, str] = field(default_factory=dict)  # seconds of a file -> what the undisturbed server heard
 
@@ -146,7 +147,7 @@ class Clients:
 
     async def _live(self, owner: Account, chance: random.Random) -> None:
         """Speak for a while, with two readers: one from the start that leaves and comes back, and one that is late."""
-        length_s = chance.choice((8, 20, 45))
+        length_s = chance.choice(self.live_lengths_s)
         options = {"record": chance.random() < 0.3, "webhook_url": f"{self.hooks}/hook", "max_utterance_s": 5}
         async with asyncio.TaskGroup() as tasks, owner.client.live(**options) as stream:
             self.record.jobs.add(stream.job_id)

@@ -72,9 +72,11 @@ def growth(points: Sequence[tuple[float, float]], allowance: Allowance) -> Growt
     )
 
 
-def growths(minutes: Sequence[Mapping[str, float]]) -> dict[str, Growth | None]:
-    """Judge every figure of ALLOWED over the last life in *minutes*, which have `minute` and `life` too."""
+def growths(minutes: Sequence[Mapping[str, float]]) -> dict[str, Growth]:
+    """Judge every figure of ALLOWED over the last life in *minutes*, which have `minute` and `life` too.
+
+    Returns nothing if there are too few minutes.
+    """
     last = [row for row in minutes if row["life"] == minutes[-1]["life"]]
-    return {
-        name: growth([(row["minute"], row[name]) for row in last], allowance) for name, allowance in ALLOWED.items()
-    }
+    found = {name: growth([(row["minute"], row[name]) for row in last], allowed) for name, allowed in ALLOWED.items()}
+    return {name: line for name, line in found.items() if line is not None}

@@ -52,6 +52,6 @@ def test_a_name_inside_looks_like_one_without_an_address(ring: Arena) -> None:
     told = []
     for host in ("inside.example", "nothing.example"):
         answer = client.post("/v1/webhooks/test", json={"url": f"https://{host}/"})
-        members = {name: value for name, value in answer.json().items() if name not in ("webhook_id", "duration_ms")}
-        told.append((answer.status_code, str(members).replace(host, "it")))
+        said = {name: value for name, value in answer.json().items() if name in ("code", "detail", "error")}
+        told.append((answer.status_code, str(said).replace(host, "it")))
     assert told[0] == told[1]
