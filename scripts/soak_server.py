@@ -60,6 +60,7 @@ class SoakServer:
             "ALLOW_HTTP_SOURCES": "1",
             "LIMITS_FILE": str(file),
             "PORT": str(self.port),
+            "DISK_RESERVE_MIB": "64",
         }
         settings = {f"SCRIBEWIRE_{name}": value for name, value in ours.items()}
         return {**os.environ, **settings, "TMPDIR": str(self.temporary)}
