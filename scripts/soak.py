@@ -93,7 +93,7 @@ class Soak:
         self.began = time.monotonic()
         self.over = asyncio.Event()
         self.rows: list[dict[str, Any]] = []
-        self._server_cpu_s = 0.0
+        self._stopped_at: float | None = None  # while the server is restarted
 
     async def run(self, clients: Clients, chance: random.Random) -> None:
         """Let the clients loose for the planned time, and wait until all that they began has ended."""
@@ -110,11 +110,12 @@ class Soak:
         for at_s, how in self.plan.restarts:
             if await self._until(at_s):
                 return
-            since = time.monotonic()
+            self._stopped_at = time.monotonic()
             with self.record.trouble():
                 await asyncio.to_thread(self.server.kill if how == "kill" else self.server.stop)
                 await asyncio.to_thread(self.server.start)
-            self.began += time.monotonic() - since  # starting a server is no part of the planned time
+            self.began += time.monotonic() - self._stopped_at
+            self._stopped_at = None
             self.record.done[how] += 1
 
     async def _fill(self) -> None:
@@ -153,9 +154,12 @@ class Soak:
         }
 
     async def _until(self, at_s: float) -> bool:
-        """Wait until *at_s* after the beginning. Returns True if the run is over before."""
-        while (left_s := self.began + at_s - time.monotonic()) > 0:
-            if await set_within(self.over, min(left_s, 1.0)):
+        """Wait until *at_s* of the planned time, which stands still while the server is restarted.
+
+        Returns True if the run is over before.
+        """
+        while (left_s := self.began + at_s - (self._stopped_at or time.monotonic())) > 0:
+            if await set_within(self.over, min(left_s, 0.5)):
                 return True
         return self.over.is_set()
 

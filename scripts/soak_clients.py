@@ -19,7 +19,7 @@ import soundfile
 from websockets.exceptions import WebSocketException
 
 from benchmarks.measure import ROOT
-from pipeline.recognition.engines.scripted import TEXT
+from pipeline.recognition.engines.scripted import SCRIPT
 from scripts.chaos import silence
 from scripts.soak_record import Record, WrongAnswerError
 from server.client import Client, LiveStream, ServiceError
@@ -266,7 +266,7 @@ async def _read(client: Client, job_id: str, chance: random.Random, *, leaves: i
 
 def spoken(length_s: float) -> list[str]:
     """Return what the scripted engine says in so much live audio: each word that fits into it."""
-    return [TEXT[number % len(TEXT)] for number in range(int((length_s - 0.32 + 1e-9) / 0.4) + 1)]
+    return [SCRIPT[number % len(SCRIPT)] for number in range(int((length_s - 0.32 + 1e-9) / 0.4) + 1)]
 
 
 def _check(holds: object, otherwise: str) -> None:
