@@ -154,3 +154,10 @@ def test_links_between_the_readmes_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)", text):
         if "://" not in target:
             assert (ROOT / Path(page).parent / target).exists(), target
+
+
+def test_every_file_that_the_security_page_names_exists() -> None:
+    page = (ROOT / "server" / "security.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:server|pipeline|tests)/[^`]+)`", page))
+    assert len(named) > 30
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []

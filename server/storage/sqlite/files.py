@@ -235,9 +235,11 @@ class _Opened:
 
 
 def _delete(path: Path) -> None:
-    if path.is_dir():
-        while path.exists():
-            with suppress(FileNotFoundError):  # another process is deleting the same tree
-                shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    """Delete a file or a folder, also while others delete from the folder or still write into it."""
+    while path.is_dir():
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                raise
+    path.unlink(missing_ok=True)

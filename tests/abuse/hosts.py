@@ -1,0 +1,45 @@
+"""Hosts of strangers, which the server is made to call: silent ones, slow ones, and ones that ask for nonsense."""
+
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: audio/wav\r\nContent-Length: 10000000\r\n\r\n"
+
+
+@contextmanager
+def silent() -> Iterator[int]:
+    """A port, on every address of this machine, where connections are taken and nothing is ever answered."""
+    with socket.create_server(("0.0.0.0", 0), backlog=4096) as listening:
+        yield listening.getsockname()[1]
+
+
+@contextmanager
+def dripping() -> Iterator[str]:
+    """The address of a host that promises a recording and sends a byte of it every second."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        stop = threading.Event()
+        thread = threading.Thread(target=_drip, args=(listening, stop))
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(stop.set)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def _drip(listening: socket.socket, stop: threading.Event) -> None:
+    callers: list[socket.socket] = []
+    while not stop.wait(0.2):
+        if select.select([listening], [], [], 0)[0]:
+            callers.append(listening.accept()[0])
+            callers[-1].sendall(HEAD)
+        for caller in callers.copy():
+            try:
+                caller.sendall(b"R")
+            except ConnectionError:  # it has given up
+                callers.remove(caller)
+                caller.close()
+    for caller in callers:
+        caller.close()
