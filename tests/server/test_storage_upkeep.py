@@ -121,7 +121,7 @@ def test_an_account_is_forgotten_when_no_stranger_uses_it(backend, tmp_path, mad
         clock = ManualClock(now_ms())
         async with backend.stored(tmp_path, clock) as storage:
             account, issued = await open_account(storage.accounts, environment="production", name=None, **made)
-            began = account.created_at
+            began = max(account.created_at, issued.key.created_at)
             if used:
                 await storage.accounts.touch(issued.key.id, began)
             clock.now = began + (kept_ms or 10 * IDLE_ACCOUNTS_KEPT_MS) - 1
