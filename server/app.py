@@ -1,11 +1,10 @@
 """The composition root: makes every part of the server once and connects them.
 
-build() makes a Service from settings, storage and engines: an ASGI app and the background work that belongs to it.
-`scribewire worker` uses build_workers() alone.
+build() makes a Service from settings, storage and engines: an ASGI app and the background work that belongs to it. What
+lies below the routes is made by domain.py.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -20,27 +19,16 @@ from estimator import Estimator
 from pipeline.ingest.isolation import Isolation
 from server.accounts.issuing import fresh_id
 from server.accounts.limits import Limits
-from server.accounts.plans import Plans
 from server.config import Config
-from server.egress.fetch import Fetcher
-from server.egress.guard import Egress
+from server.domain import LIVE_RULES, Domain, build_domain
 from server.engines import ServedEngine
 from server.http.bodies import Uploads
 from server.http.middleware import with_middleware
 from server.http.operation import Operation, Resource, not_found
-from server.jobs.erasing import Eraser
-from server.jobs.leases import WorkerRules
-from server.jobs.probing import Prober
-from server.jobs.running import Tools
-from server.jobs.sweeping import Sweeper
 from server.jobs.waiter import JobWaiter
-from server.jobs.worker import Workers
-from server.live.desk import Desk, DeskParts
 from server.live.session import LiveRules
-from server.metrics import Metrics
 from server.model.ids import Prefix
 from server.records.links import Links
-from server.records.records import Records
 from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
 from server.routes.door import Door, origin_of
@@ -55,41 +43,12 @@ from server.routes.pages import Pages
 from server.routes.transcriptions import Transcriptions, WaitLimits
 from server.routes.webhooks import Webhooks
 from server.storage.ports import Storage
-from server.streams.following import Following
-from server.streams.partials import Partials
-from server.webhooks.courier import Courier
-from server.webhooks.deliveries import Deliveries
-from server.webhooks.seats import SendingSeats
-
-LIVE_RULES = LiveRules()
-SERVER = "server "  # the names of workers in a server's process begin with this
 
 
 class HasOperations(Protocol):
     """One group of routes."""
 
     def operations(self) -> list[Operation]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Domain:
-    """Everything below the routes. *closing* is set when the server stops."""
-
-    storage: Storage
-    engines: Mapping[str, ServedEngine]  # by environment
-    metrics: Metrics
-    closing: asyncio.Event
-    links: Links
-    records: Records
-    egress: Egress
-    courier: Courier
-    prober: Prober
-    following: Following
-    desk: Desk
-    workers: Workers
-    deliveries: Deliveries
-    eraser: Eraser
-    sweeper: Sweeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,111 +111,6 @@ def build(
         sandbox_host=config.sandbox_host,
     )
     return Service(app, domain)
-
-
-def build_workers(
-    name: str,
-    config: Config,
-    *,
-    limits: Limits,
-    storage: Storage,
-    engines: Mapping[str, ServedEngine],
-    egress: Egress,
-    prober: Prober,
-    metrics: Metrics,
-) -> Workers:
-    """Make the workers of one process: the server's, or those of `scribewire worker`."""
-    tools = Tools(
-        jobs=storage.jobs,
-        blobs=storage.blobs,
-        fetcher=Fetcher(egress, storage.blobs),
-        prober=prober,
-        rules=WorkerRules(),
-    )
-    return Workers(
-        name=name,
-        tools=tools,
-        batches={environment: engine.batch for environment, engine in engines.items()},
-        plans=Plans(storage.accounts, limits),
-        metrics=metrics,
-        count=config.workers,
-    )
-
-
-def build_domain(
-    config: Config,
-    *,
-    limits: Limits,
-    storage: Storage,
-    engines: Mapping[str, ServedEngine],
-    isolation: Isolation,
-    links: Links,
-    live_rules: LiveRules,
-) -> Domain:
-    """Make everything below the routes."""
-    metrics, closing, partials = Metrics(), asyncio.Event(), Partials()
-    for environment, engine in engines.items():
-        metrics.watch_model(environment, engine.statistics)
-    name = f"{SERVER}{os.uname().nodename}:{os.getpid()}"
-    desk_parts = DeskParts(
-        worker=name,
-        storage=storage,
-        partials=partials,
-        isolation=isolation,
-        engines={environment: engine.live for environment, engine in engines.items()},
-        plans=Plans(storage.accounts, limits),
-        metrics=metrics,
-        closing=closing,
-        rules=live_rules,
-    )
-    desk = Desk(desk_parts)
-    records = Records(storage.jobs, storage.blobs, links, desk)
-    eraser = Eraser(storage)
-    egress = open_egress(config)
-    seats = SendingSeats()
-    courier = Courier(egress, limits.webhooks, seats)
-    prober = Prober(isolation, storage.blobs)
-    following = Following(
-        events=storage.events,
-        partials=partials,
-        jobs=storage.jobs,
-        records=records,
-        eraser=eraser,
-        metrics=metrics,
-        closing=closing,
-    )
-    workers = build_workers(
-        name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
-    )
-    return Domain(
-        storage=storage,
-        engines=engines,
-        metrics=metrics,
-        closing=closing,
-        links=links,
-        records=records,
-        egress=egress,
-        courier=courier,
-        prober=prober,
-        desk=desk,
-        following=following,
-        workers=workers,
-        deliveries=Deliveries(
-            storage=storage,
-            records=records,
-            courier=courier,
-            eraser=eraser,
-            seats=seats,
-            metrics=metrics,
-            rules=limits.webhooks,
-        ),
-        eraser=eraser,
-        sweeper=Sweeper(storage, eraser),
-    )
-
-
-def open_egress(config: Config) -> Egress:
-    return Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
 
 
 def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: Estimator) -> ASGIApp:

@@ -27,6 +27,7 @@ FLOORS = (
     {"live"},
     {"routes"},
     {"engines"},
+    {"domain"},
     {"app"},
     {"commands"},
     {"__main__"},

@@ -21,7 +21,7 @@ from pipeline.words import written
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
-from server.app import SERVER, Service, build
+from server.app import Service, build
 from server.clock import now_ms
 from server.commands.acceptor import Acceptor, connection_limits, raise_descriptor_limit
 from server.commands.connections import Connections, Place
@@ -30,6 +30,7 @@ from server.commands.models import pull_hint
 from server.commands.stopping import stop_signals
 from server.commands.websocket import PatientWebSocket
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
+from server.domain import SERVER
 from server.engines import ServedEngine, open_engines
 from server.logs import configure, log
 from server.model.offers import Offer

@@ -9,10 +9,10 @@ from typing import Any
 from pipeline.ingest.seccomp import close_memory
 from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
-from server.app import build_workers, open_egress
 from server.clock import now_ms
 from server.commands.stopping import stop_signals
 from server.config import PREFIX, Config, ConfigError
+from server.domain import build_workers, open_egress
 from server.engines import open_engines
 from server.jobs.probing import Prober
 from server.logs import configure, log

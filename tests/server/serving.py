@@ -31,12 +31,13 @@ from pipeline.words import Chunk, Segment, Word
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
-from server.app import LIVE_RULES, Service, build
+from server.app import Service, build
 from server.clock import now_ms
 from server.commands.acceptor import connection_limits
 from server.commands.connections import Connections
 from server.commands.serve import HttpServer, listen
 from server.config import PREFIX, Config
+from server.domain import LIVE_RULES
 from server.engines import ServedEngine
 from server.live.engine import Headroom, LiveEngine
 from server.live.session import LiveRules

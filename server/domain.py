@@ -1,0 +1,170 @@
+"""Makes everything below the routes once and connects it: live sessions, workers, webhooks, sweeping.
+
+app.py puts the routes on top of it. `scribewire worker` uses build_workers() alone.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.ingest.isolation import Isolation
+from server.accounts.limits import Limits
+from server.accounts.plans import Plans
+from server.config import Config
+from server.egress.fetch import Fetcher
+from server.egress.guard import Egress
+from server.engines import ServedEngine
+from server.jobs.erasing import Eraser
+from server.jobs.leases import WorkerRules
+from server.jobs.probing import Prober
+from server.jobs.running import Tools
+from server.jobs.sweeping import Sweeper
+from server.jobs.worker import Workers
+from server.live.desk import Desk, DeskParts
+from server.live.session import LiveRules
+from server.metrics import Metrics
+from server.records.links import Links
+from server.records.records import Records
+from server.storage.ports import Storage
+from server.streams.following import Following
+from server.streams.partials import Partials
+from server.webhooks.courier import Courier
+from server.webhooks.deliveries import Deliveries
+from server.webhooks.seats import SendingSeats
+
+LIVE_RULES = LiveRules()
+SERVER = "server "  # the names of workers in a server's process begin with this
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """Everything below the routes. *closing* is set when the server stops."""
+
+    storage: Storage
+    engines: Mapping[str, ServedEngine]  # by environment
+    metrics: Metrics
+    closing: asyncio.Event
+    links: Links
+    records: Records
+    egress: Egress
+    courier: Courier
+    prober: Prober
+    following: Following
+    desk: Desk
+    workers: Workers
+    deliveries: Deliveries
+    eraser: Eraser
+    sweeper: Sweeper
+
+
+def build_workers(
+    name: str,
+    config: Config,
+    *,
+    limits: Limits,
+    storage: Storage,
+    engines: Mapping[str, ServedEngine],
+    egress: Egress,
+    prober: Prober,
+    metrics: Metrics,
+) -> Workers:
+    """Make the workers of one process: the server's, or those of `scribewire worker`."""
+    tools = Tools(
+        jobs=storage.jobs,
+        blobs=storage.blobs,
+        fetcher=Fetcher(egress, storage.blobs),
+        prober=prober,
+        rules=WorkerRules(),
+    )
+    return Workers(
+        name=name,
+        tools=tools,
+        batches={environment: engine.batch for environment, engine in engines.items()},
+        plans=Plans(storage.accounts, limits),
+        metrics=metrics,
+        count=config.workers,
+    )
+
+
+def build_domain(
+    config: Config,
+    *,
+    limits: Limits,
+    storage: Storage,
+    engines: Mapping[str, ServedEngine],
+    isolation: Isolation,
+    links: Links,
+    live_rules: LiveRules,
+) -> Domain:
+    """Make everything below the routes."""
+    metrics, closing, partials = _watching(engines), asyncio.Event(), Partials()
+    name = f"{SERVER}{os.uname().nodename}:{os.getpid()}"
+    desk = Desk(
+        DeskParts(
+            worker=name,
+            storage=storage,
+            partials=partials,
+            isolation=isolation,
+            engines={environment: engine.live for environment, engine in engines.items()},
+            plans=Plans(storage.accounts, limits),
+            metrics=metrics,
+            closing=closing,
+            rules=live_rules,
+        )
+    )
+    records = Records(storage.jobs, storage.blobs, links, desk)
+    eraser, egress, prober = Eraser(storage), open_egress(config), Prober(isolation, storage.blobs)
+    deliveries, courier = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)
+    following = Following(
+        events=storage.events,
+        partials=partials,
+        jobs=storage.jobs,
+        records=records,
+        eraser=eraser,
+        metrics=metrics,
+        closing=closing,
+    )
+    workers = build_workers(
+        name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
+    )
+    return Domain(
+        storage=storage,
+        engines=engines,
+        metrics=metrics,
+        closing=closing,
+        links=links,
+        records=records,
+        egress=egress,
+        courier=courier,
+        prober=prober,
+        desk=desk,
+        following=following,
+        workers=workers,
+        deliveries=deliveries,
+        eraser=eraser,
+        sweeper=Sweeper(storage, eraser),
+    )
+
+
+def _watching(engines: Mapping[str, ServedEngine]) -> Metrics:
+    metrics = Metrics()
+    for environment, engine in engines.items():
+        metrics.watch_model(environment, engine.statistics)
+    return metrics
+
+
+def _webhooks(
+    limits: Limits, storage: Storage, *, records: Records, egress: Egress, eraser: Eraser, metrics: Metrics
+) -> tuple[Deliveries, Courier]:
+    """What sends the webhooks of ended jobs, and what sends single ones. They share their seats."""
+    rules, seats = limits.webhooks, SendingSeats()
+    courier = Courier(egress, rules, seats)
+    deliveries = Deliveries(
+        storage=storage, records=records, courier=courier, eraser=eraser, seats=seats, metrics=metrics, rules=rules
+    )
+    return deliveries, courier
+
+
+def open_egress(config: Config) -> Egress:
+    return Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
