@@ -44,7 +44,7 @@ def main() -> int:
         ]
         if given.replay is not None:
             return replay(given.replay, targets)
-        summary = {"seed": given.seed, **fuzz(server, targets, given), "decoders": checks.ends}
+        summary = {"seed": given.seed, **fuzz(server, targets, given), "decoders": {"ended": checks.ends}}
     print(json.dumps(summary, indent=1))
     if given.write:
         write("fuzz", summary)
@@ -103,12 +103,11 @@ def fuzz(server: Fuzzed, targets: list[Target], given: argparse.Namespace) -> di
     after = server.held()
     found = [f"{target.name}: {target.found['error']}" for target in targets if target.found is not None]
     return {
-        "tried": {target.name: target.tried for target in targets},
         "turns": turn,
         "busy": server.busy,
-        "before": before,
-        "after": after,
         "findings": [*found, *left, *grown(before, after)],
+        "inputs": {"tried": {target.name: target.tried for target in targets}},
+        "server": {"before": before, "after": after},
     }
 
 

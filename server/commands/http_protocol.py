@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from server.commands.connections import Place, Placed
@@ -30,6 +31,19 @@ class PlacedHttp(Placed, H11Protocol):
                 self.place.work()
             else:
                 self.place.await_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Called when the client sends what is no HTTP. If a request of it is being answered, its client is gone.
+
+        uvicorn would send a second answer, or let the first one fail, and log either as a fault of the server.
+        """
+        if self._answering:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

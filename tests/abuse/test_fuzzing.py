@@ -20,8 +20,8 @@ def test_nothing_that_strangers_send_breaks_the_server(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-6000:] + done.stdout[-6000:]
     summary = json.loads(done.stdout)
     assert summary["findings"] == []
-    assert min(summary["tried"].values()) > 0
-    assert summary["decoders"]["heard"] > 0
+    assert min(summary["inputs"]["tried"].values()) > 0
+    assert summary["decoders"]["ended"]["heard"] > 0
     assert list(tmp_path.iterdir()) == []
 
 
