@@ -116,3 +116,9 @@ def test_a_recording_that_begins_amid_speech_is_heard_from_its_first_word(detect
     narrow = np.fft.irfft(spectrum, len(samples)).astype(np.float32)
     windows = Framer().receive(narrow)
     assert max(detector.stream()(windows)[:16]) >= 0.5
+
+
+def test_voice_detection_reports_to_nobody_and_keeps_nothing_at_home(tmp_path: Path) -> None:
+    script = "from pipeline.ingest.vad import VoiceDetector; VoiceDetector()"
+    printed(script, HOME=str(tmp_path), XDG_CACHE_HOME="")
+    assert list(tmp_path.rglob("*")) == []
