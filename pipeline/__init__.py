@@ -3,4 +3,4 @@
 import os
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-"""ONNX Runtime from 1.31 on keeps a device id and reports its use to its makers, unless this is set before its import."""
+"""ONNX Runtime 1.31 keeps a device id and reports its use to its makers, unless this is set before it is imported."""
