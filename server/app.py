@@ -21,6 +21,7 @@ from pipeline.ingest.isolation import Isolation
 from server.accounts.issuing import fresh_id
 from server.accounts.limits import Limits
 from server.accounts.plans import Plans
+from server.clock import now_ms
 from server.config import Config
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
@@ -36,7 +37,7 @@ from server.jobs.sweeping import Sweeper
 from server.jobs.waiter import JobWaiter
 from server.jobs.worker import Workers
 from server.live.desk import Desk, DeskParts
-from server.live.session import LiveRules
+from server.live.rules import LiveRules
 from server.metrics import Metrics
 from server.model.ids import Prefix
 from server.records.links import Links
@@ -208,6 +209,7 @@ def build_domain(
         metrics=metrics,
         closing=closing,
         rules=live_rules,
+        clock=now_ms,
     )
     desk = Desk(desk_parts)
     records = Records(storage.jobs, storage.blobs, links, desk)

@@ -39,7 +39,7 @@ from server.commands.serve import HttpServer, listen
 from server.config import PREFIX, Config
 from server.engines import ServedEngine
 from server.live.engine import Headroom, LiveEngine
-from server.live.session import LiveRules
+from server.live.rules import LiveRules
 from server.model.offers import Offer
 from server.storage.ports import Storage
 from server.storage.sqlite.open import open_storage
