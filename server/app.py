@@ -26,7 +26,7 @@ from server.http.bodies import Uploads
 from server.http.middleware import with_middleware
 from server.http.operation import Operation, Resource, not_found
 from server.jobs.waiter import JobWaiter
-from server.live.session import LiveRules
+from server.live.rules import LiveRules
 from server.model.ids import Prefix
 from server.records.links import Links
 from server.routes.accepting import Accepting

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pipeline.ingest.isolation import Isolation
 from server.accounts.limits import Limits
 from server.accounts.plans import Plans
+from server.clock import now_ms
 from server.config import Config
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
@@ -22,7 +23,7 @@ from server.jobs.running import Tools
 from server.jobs.sweeping import Sweeper
 from server.jobs.worker import Workers
 from server.live.desk import Desk, DeskParts
-from server.live.session import LiveRules
+from server.live.rules import LiveRules
 from server.metrics import Metrics
 from server.records.links import Links
 from server.records.records import Records
@@ -111,6 +112,7 @@ def build_domain(
             metrics=metrics,
             closing=closing,
             rules=live_rules,
+            clock=now_ms,
         )
     )
     records = Records(storage.jobs, storage.blobs, links, desk)

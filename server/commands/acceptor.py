@@ -56,9 +56,9 @@ def connection_limits(config: Config, descriptors: int) -> ConnectionRules:
             f"{PREFIX}MAX_CONNECTIONS must be at most {possible}, because this process may open {descriptors} files, "
             f"got {config.max_connections}"
         )
-    most = config.max_connections or min(possible, MAX_CONNECTIONS)
-    of_address = config.max_connections_per_address or max(1, most // 2)
-    return ConnectionRules(most=most, most_of_address=of_address)
+    max_open = config.max_connections or min(possible, MAX_CONNECTIONS)
+    max_of_address = config.max_connections_per_address or max(1, max_open // 2)
+    return ConnectionRules(max_open=max_open, max_of_address=max_of_address)
 
 
 class Acceptor:

@@ -24,8 +24,8 @@ SILENT_AT_ONCE = 16  # connections without a request that are closed together to
 class ConnectionRules:
     """How many connections there may be, and how long a client may do nothing, in seconds."""
 
-    most: int
-    most_of_address: int
+    max_open: int
+    max_of_address: int
     head_s: float = 15.0  # until the whole head of a request has come
     unread_s: float = 60.0  # in which MIN_READ_BYTES or all of what is sent must be taken
 
@@ -46,7 +46,7 @@ class Connections:
 
     @property
     def full(self) -> bool:
-        return self._open >= self.rules.most
+        return self._open >= self.rules.max_open
 
     def admit(self, peer: str) -> "Place | None":
         """Return a place for a connection from the address *peer*, or None if that address has as many as it may.
@@ -56,7 +56,7 @@ class Connections:
         address = client_address(peer, (), ())
         trusted = address is not None and any(address in network for network in self._trusted)
         counted = None if trusted else address_key(address)
-        if counted is not None and self._of_address[counted] >= self.rules.most_of_address:
+        if counted is not None and self._of_address[counted] >= self.rules.max_of_address:
             self._metrics.refused.labels("too_many_connections").inc()
             return None
         self._open += 1

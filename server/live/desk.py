@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -17,7 +17,8 @@ from server.live.engine import LiveEngine
 from server.live.intake import bytes_up_to
 from server.live.journal import Journal
 from server.live.resuming import Past, read_past
-from server.live.session import LiveRules, LiveSession, finished
+from server.live.rules import LiveRules
+from server.live.session import LiveSession, finished
 from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import Refused
@@ -48,6 +49,7 @@ class DeskParts:
     metrics: Metrics
     closing: asyncio.Event
     rules: LiveRules
+    clock: Callable[[], int]  # milliseconds since 1970 UTC, the storage's
 
 
 class Desk:
@@ -195,6 +197,7 @@ class Desk:
             metrics=parts.metrics,
             rules=self.rules,
             closing=parts.closing,
+            clock=parts.clock,
         )
 
     async def _live(self, live: LiveSession) -> None:

@@ -6,21 +6,20 @@ The session continues when its writer leaves, and lets the next one go on where 
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.session import Session
-from server.clock import now_ms
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
 from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
 from server.live.journal import Journal
 from server.live.resuming import Past, resumed_at
+from server.live.rules import LiveRules
 from server.live.taping import Tape
 from server.logs import log
 from server.metrics import Metrics
@@ -31,25 +30,6 @@ from server.model.leases import LeaseLost, Renewal, Verdict
 from server.model.orders import CONTAINER, LiveOptions
 from server.model.outcomes import Artifact
 from server.waiting import racing, set_within
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRules:
-    """How long things may take in a live session, in seconds."""
-
-    lease_s: float = 15.0  # the longest that writers wait after the death of a server
-    renew_s: float = 5.0
-    look_s: float = 1.0  # how often to check for a cancel and for a missing writer
-    idle_s: float = 30.0  # without audio and keep_alive for this long, the session ends
-    audioless_s: float = 600.0  # without audio for this long, the session ends, whatever else the writer sends
-    margin_s: float = 3600.0  # a session ends so long after its start, and the plan's longest audio besides
-    writerless_s: float = 60.0  # without a writer for this long, the session ends
-    seat_s: float = 1.0  # how long a new writer waits for the one before it to leave
-    takeover_s: float = 10.0  # a writer silent for this long may be a dead connection, and the next one takes its place
-    ack_s: float = 1.0  # how often a writer is told how much arrived
-    frame_s: float = 30.0  # audio in one message; more than this is not live
-    stale_s: float = 5.0  # how often to look for jobs that lost their process and their writer
-
 
 MIN_PAUSE_S = 0.02  # between two checks of a session that is about to end
 
@@ -70,6 +50,7 @@ class LiveSession:
         metrics: Metrics,
         rules: LiveRules,
         closing: asyncio.Event,
+        clock: Callable[[], int],
     ) -> None:
         """Make a session that continues at the end of *past*, which must have no open words."""
         self.job = held.job
@@ -97,6 +78,7 @@ class LiveSession:
         self._taking = False
         self._sign_of_life = self._audio_at = time.monotonic()
         self._max_s = plan.audio_s_per_file + rules.margin_s
+        self._clock = clock
         self._renew_at = time.monotonic() + rules.renew_s
         self._intake: Intake = (
             ContainerIntake(isolation, self._take_in)
@@ -367,7 +349,7 @@ class LiveSession:
 
     def _end_if_due(self) -> None:
         """End a session that is older than it may be, or that its writer has forgotten."""
-        if now_ms() >= self.job.created_at + self._max_s * 1000:
+        if self._clock() >= self.job.created_at + self._max_s * 1000:
             self.end(Refused("audio_too_long", f"a session of this plan may last {self._max_s:g} s"))
         elif not self._taking and time.monotonic() - self._audio_at >= self.rules.audioless_s:
             self.end(Refused("ingest_idle", f"no audio came for {self.rules.audioless_s:g} s"))

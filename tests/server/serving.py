@@ -40,7 +40,7 @@ from server.config import PREFIX, Config
 from server.domain import LIVE_RULES
 from server.engines import ServedEngine
 from server.live.engine import Headroom, LiveEngine
-from server.live.session import LiveRules
+from server.live.rules import LiveRules
 from server.model.offers import Offer
 from server.storage.ports import Storage
 from server.storage.sqlite.open import open_storage

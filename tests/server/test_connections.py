@@ -201,9 +201,9 @@ def test_a_server_raises_its_limit_when_it_starts(server):
 
 def test_connections_leave_descriptors_for_files():
     rules = connection_limits(config(), 1024)
-    assert (rules.most, rules.most_of_address) == (384, 192)
-    assert connection_limits(config(), 1_000_000).most == 10_000
-    assert connection_limits(config(MAX_CONNECTIONS="300"), 1024).most_of_address == 150
+    assert (rules.max_open, rules.max_of_address) == (384, 192)
+    assert connection_limits(config(), 1_000_000).max_open == 10_000
+    assert connection_limits(config(MAX_CONNECTIONS="300"), 1024).max_of_address == 150
     with pytest.raises(ConfigError, match="MAX_CONNECTIONS must be at most 384"):
         connection_limits(config(MAX_CONNECTIONS="385"), 1024)
 
@@ -212,7 +212,7 @@ def test_the_systemd_unit_allows_as_many_files_as_the_connections_need():
     unit = (ROOT / "scripts" / "scribewire.service").read_text()
     found = re.search(r"^LimitNOFILE=(\d+)$", unit, re.MULTILINE)
     assert found
-    assert connection_limits(config(), int(found[1])).most == MAX_CONNECTIONS
+    assert connection_limits(config(), int(found[1])).max_open == MAX_CONNECTIONS
 
 
 def test_a_flood_of_connections_leaves_the_server_able_to_read_files_and_its_log_short(tmp_path):

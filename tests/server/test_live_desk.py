@@ -21,7 +21,7 @@ from server.accounts.plans import Plans
 from server.live.desk import WEIGHED_S, Desk, DeskParts
 from server.live.engine import Headroom, LiveEngine
 from server.live.resuming import LEAD
-from server.live.session import LiveRules
+from server.live.rules import LiveRules
 from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.events import Event, NewEvent
@@ -75,6 +75,7 @@ async def desk(storage: Storage, *, headroom: Headroom | None = None) -> AsyncIt
             metrics=Metrics(),
             closing=closing,
             rules=RULES,
+            clock=ManualClock(),
         )
     )
     running = asyncio.create_task(made.run())

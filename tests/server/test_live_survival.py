@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from server.live.session import LiveRules
+from server.live.rules import LiveRules
 from tests.server.running import Server, running
 from tests.server.serving import Served, served
 from tests.server.storing import in_a_loop

@@ -9,7 +9,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 
 from pipeline.recognition.engines.scripted import SCRIPT
-from server.live.session import LiveRules
+from server.live.rules import LiveRules
 from tests.server.running import free_port, running
 from tests.server.serving import served
 from tests.web.browsing import MICROPHONE, SAID, Page
