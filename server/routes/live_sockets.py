@@ -4,7 +4,6 @@ Refusals are Refused errors of the domain; http/sockets.py tells them to the cli
 """
 
 import asyncio
-from contextlib import aclosing
 from dataclasses import dataclass
 
 import orjson
@@ -26,6 +25,7 @@ from server.routes.door import Door
 from server.routes.events import Seats
 from server.storage.ports import EventLog, JobStore
 from server.streams.following import Following
+from server.streams.rendering import typed
 from server.waiting import racing
 
 AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"
@@ -109,12 +109,11 @@ class LiveSockets:
 
     async def _follow(self, socket: Socket, job_id: str, after: int) -> None:
         """Send a job's events and partials as they come, until no more can come."""
-        view = self.following.follow(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s)
-        async with aclosing(view):
-            async for seen in view:
-                if seen is not None:
-                    async with self.following.handing_over(job_id, seen):
-                        await socket.send(await self.following.typed(job_id, seen))
+        with self.following.reading(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s) as reader:
+            async for batch in reader:
+                async with reader.handing_over(batch):
+                    for item in batch.items if batch else ():
+                        await socket.send(item.form(typed))
 
     async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
         """Report regularly how much has arrived, if it is more than before."""
