@@ -1,4 +1,4 @@
-"""Many readers of one live session, and quiet ones: python -m benchmarks.readers [--readers 1000 5000] [--quiet 10000]
+"""Many readers of one live session, and quiet ones: python -m benchmarks.readers [--readers 1000 5000] [--quiet 9000]
 
 Starts a server (scripted engine) and a writer that speaks in real time, and lets so many readers follow its session, by
 Server-Sent Events and by WebSocket. The readers are raw sockets in a process of their own, so that their cost is not
@@ -17,6 +17,7 @@ import selectors
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -30,10 +31,12 @@ from websockets.asyncio.client import connect
 
 from benchmarks.measure import ROOT, cpu_s, own_rss_mb, spread, write
 from benchmarks.serving import Serving, serving
+from server.commands.acceptor import raise_descriptor_limit
 
 SECOND = 32_000  # bytes of audio
 PIECE_S = 0.1
 WARM_UP_S = 3.0
+QUIET_EVERY_S = 10.0  # some samples, so that the quiet session stays open
 AT_ONCE = 100  # connections that are opened before the answers of all are awaited
 WAYS = {
     "SSE": "GET /v1/jobs/{job}/events HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n\r\n",
@@ -41,6 +44,7 @@ WAYS = {
     "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
 }
+PONG, PONG_S = b"\x8a\x80" + bytes(4), 10.0  # an empty pong that nobody asked for: a sign of life
 ANSWERED = (b"HTTP/1.1 200", b"HTTP/1.1 101")
 EVENT, WORD = b'"job_id":', re.compile(rb'"emitted_at":"([^"]+)"')
 MANY = {
@@ -71,11 +75,12 @@ class Seen:
             self.late_s.append(now - self._emitted[text])
 
 
-def read(number: int, request: bytes, host: str, port: int) -> None:
+def read(number: int, way: str, request: bytes, address: tuple[str, int]) -> None:
     """Connect so many readers, print a line, and on each line of input print what they have received since."""
     selector = selectors.DefaultSelector()
+    connected: list[socket.socket] = []
     for begin in range(0, number, AT_ONCE):
-        new = [socket.create_connection((host, port)) for _ in range(begin, min(number, begin + AT_ONCE))]
+        new = [socket.create_connection(address) for _ in range(begin, min(number, begin + AT_ONCE))]
         for one in new:
             one.sendall(request)
         for one in new:
@@ -84,11 +89,16 @@ def read(number: int, request: bytes, host: str, port: int) -> None:
                 raise SystemExit(f"a reader was refused: {answer[:400]!r}")
             one.setblocking(False)
             selector.register(one, selectors.EVENT_READ)
+        connected += new
     selector.register(sys.stdin, selectors.EVENT_READ)
     print("connected", flush=True)
-    seen = Seen()
+    seen, alive_at = Seen(), time.monotonic()
     while True:
-        for key, _ in selector.select():
+        if way == "WebSocket" and time.monotonic() > alive_at + PONG_S:
+            alive_at = time.monotonic()
+            for one in connected:
+                one.send(PONG)
+        for key, _ in selector.select(1.0):
             if key.fileobj is sys.stdin:
                 if not sys.stdin.readline():
                     return
@@ -246,10 +256,23 @@ def quiet(server: Serving, way: str, number: int) -> dict[str, Any]:
     """The memory of readers of a session in which nothing is said."""
     key = {"Authorization": f"Bearer {server.key}"}
     job = httpx.post(f"{server.base}/v1/live", json={}, headers=key).json()["job_id"]
-    with readers(100, way, server.base, job=job, key=server.key):
-        before = own_rss_mb(server.pid)
-        with readers(number, way, server.base, job=job, key=server.key):
-            after = own_rss_mb(server.pid)
+    over = threading.Event()
+
+    def keep_open() -> None:
+        audio = {**key, "Content-Type": "application/octet-stream"}
+        while not over.wait(QUIET_EVERY_S):
+            httpx.post(f"{server.base}/v1/jobs/{job}/audio", content=bytes(320), headers=audio, timeout=30)
+
+    keeper = threading.Thread(target=keep_open)
+    keeper.start()
+    try:
+        with readers(100, way, server.base, job=job, key=server.key):
+            before = own_rss_mb(server.pid)
+            with readers(number, way, server.base, job=job, key=server.key):
+                after = own_rss_mb(server.pid)
+    finally:
+        over.set()
+        keeper.join()
     return {"name": f"{number} by {way}", "kb_each": round((after - before) * 1024 / number, 1)}
 
 
@@ -265,17 +288,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=30, help="of each measurement")
     parser.add_argument("--readers", type=int, nargs="+", default=[1000, 5000])
-    parser.add_argument("--quiet", type=int, default=10_000, help="readers of a session in which nothing happens")
+    parser.add_argument("--quiet", type=int, default=9000, help="readers of a session in which nothing happens")
     parser.add_argument("--no-write", action="store_true", help="print only")
     for name in ("read", "way", "base", "job", "key", "size", "per-s"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--speak", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    raise_descriptor_limit()
     if given.read:
         host, port = given.base.removeprefix("http://").split(":")
         request = WAYS[given.way].format(job=given.job, key=given.key, host=host)
-        read(int(given.read), request.encode(), host, int(port))
+        read(int(given.read), given.way, request.encode(), (host, int(port)))
     elif given.bare:
         asyncio.run(bare(int(given.size), float(given.per_s)))
     elif given.speak:
@@ -286,8 +310,7 @@ def main() -> int:
 
 
 def report(given: argparse.Namespace) -> None:
-    most = str(given.quiet + max(given.readers) + 1000)
-    settings = {"ENGINE": "scripted", "MAX_CONNECTIONS": most, "MAX_CONNECTIONS_PER_ADDRESS": most}
+    settings = {"ENGINE": "scripted", "MAX_CONNECTIONS_PER_ADDRESS": "100000"}
     with serving(MANY, **settings) as server:
         rows = [row for number in given.readers for row in compared(server, number, given.seconds)]
     memory = []
