@@ -11,7 +11,6 @@ where other work disturbs the machine.
 import argparse
 import asyncio
 import json
-import os
 import re
 import selectors
 import socket
@@ -19,7 +18,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -66,6 +64,9 @@ class Seen:
     _emitted: dict[bytes, float] = field(default_factory=dict)
 
     def take(self, data: bytes) -> None:
+        """Note what a reader has received just now."""
+        if not data:
+            raise SystemExit("the server closed a reader's connection")
         now = time.time()
         self.reads += 1
         self.events += data.count(EVENT)
@@ -77,10 +78,32 @@ class Seen:
 
 def read(number: int, way: str, request: bytes, address: tuple[str, int]) -> None:
     """Connect so many readers, print a line, and on each line of input print what they have received since."""
-    selector = selectors.DefaultSelector()
+    with selectors.DefaultSelector() as selector:
+        connected = _connected(number, request, address)
+        for one in connected:
+            selector.register(one, selectors.EVENT_READ)
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        print("connected", flush=True)
+        seen, alive_at = Seen(), time.monotonic()
+        while True:
+            if way == "WebSocket" and time.monotonic() > alive_at + PONG_S:
+                alive_at = time.monotonic()
+                for one in connected:
+                    one.send(PONG)
+            for key, _ in selector.select(1.0):
+                if isinstance(key.fileobj, socket.socket):
+                    seen.take(key.fileobj.recv(262_144))
+                elif sys.stdin.readline():
+                    print(json.dumps({**spread(seen.late_s), "events": seen.events, "reads": seen.reads}), flush=True)
+                    seen = Seen()
+                else:
+                    return
+
+
+def _connected(number: int, request: bytes, address: tuple[str, int]) -> list[socket.socket]:
     connected: list[socket.socket] = []
-    for begin in range(0, number, AT_ONCE):
-        new = [socket.create_connection(address) for _ in range(begin, min(number, begin + AT_ONCE))]
+    while len(connected) < number:
+        new = [socket.create_connection(address) for _ in range(min(AT_ONCE, number - len(connected)))]
         for one in new:
             one.sendall(request)
         for one in new:
@@ -88,28 +111,8 @@ def read(number: int, way: str, request: bytes, address: tuple[str, int]) -> Non
             if not answer.startswith(ANSWERED):
                 raise SystemExit(f"a reader was refused: {answer[:400]!r}")
             one.setblocking(False)
-            selector.register(one, selectors.EVENT_READ)
         connected += new
-    selector.register(sys.stdin, selectors.EVENT_READ)
-    print("connected", flush=True)
-    seen, alive_at = Seen(), time.monotonic()
-    while True:
-        if way == "WebSocket" and time.monotonic() > alive_at + PONG_S:
-            alive_at = time.monotonic()
-            for one in connected:
-                one.send(PONG)
-        for key, _ in selector.select(1.0):
-            if key.fileobj is sys.stdin:
-                if not sys.stdin.readline():
-                    return
-                print(json.dumps({**spread(seen.late_s), "events": seen.events, "reads": seen.reads}), flush=True)
-                seen = Seen()
-            else:
-                assert isinstance(key.fileobj, socket.socket)
-                data = key.fileobj.recv(262_144)
-                if not data:
-                    raise SystemExit("the server closed a reader's connection")
-                seen.take(data)
+    return connected
 
 
 class Readers:

@@ -137,8 +137,10 @@ class LiveSockets:
         job = await admitted(websocket, Scope.EVENTS, door=self.door, jobs=self.jobs)
         after = await self._place(websocket, job)
         await socket.accept()
-        with self.seats.reading(job), self.metrics.subscribers.track_inprogress():
-            async with racing(self._tell_reader(socket, job.id, after), _refuse_data(websocket)) as (tell, listen):
+        seat, job_id = self.seats.reading(job), job.id
+        del job  # not to be kept in memory for every reader
+        with seat, self.metrics.subscribers.track_inprogress():
+            async with racing(self._tell_reader(socket, job_id, after), _refuse_data(websocket)) as (tell, listen):
                 pass
         for task in (listen, tell):
             if not task.cancelled():

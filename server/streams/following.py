@@ -38,15 +38,15 @@ class Following:
     eraser: Eraser
     metrics: Metrics
     closing: asyncio.Event  # set when the server stops: readers leave and resume later by their last id
-    _feeds: dict[tuple[str, float], Feed] = field(default_factory=dict, init=False)  # by job and quiet_s
+    feeds: dict[tuple[str, float], Feed] = field(default_factory=dict, init=False)  # by job and quiet_s
 
     @contextmanager
     def reading(self, job_id: str, *, after: int, quiet_s: float) -> Iterator["Reader"]:
         """A reader of every event after number *after*, while the block lasts."""
         key = (job_id, quiet_s)
-        feed = self._feeds.get(key)
+        feed = self.feeds.get(key)
         if feed is None or feed.over:
-            feed = self._feeds[key] = Feed(
+            feed = self.feeds[key] = Feed(
                 job_id,
                 events=self.events,
                 partials=self.partials,
@@ -62,8 +62,8 @@ class Following:
             feed.readers -= 1
             if not feed.readers:
                 feed.close()
-                if self._feeds.get(key) is feed:
-                    del self._feeds[key]
+                if self.feeds.get(key) is feed:
+                    del self.feeds[key]
 
     async def follow(self, job_id: str, *, after: int, quiet_s: float) -> AsyncGenerator[Seen | None]:
         """Yield what a reader gets one by one: events, partials in their places, None after *quiet_s* of silence."""
