@@ -111,9 +111,9 @@ class LiveSockets:
         """Send a job's events and partials as they come, until no more can come."""
         with self.following.reading(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s) as reader:
             async for batch in reader:
-                async with reader.handing_over(batch):
-                    for item in batch.items if batch else ():
-                        await socket.send(item.form(typed))
+                if batch is not None:
+                    async with reader.handing_over(batch):
+                        await socket.send(*(item.form(typed) for item in batch.items))
 
     async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
         """Report regularly how much has arrived, if it is more than before."""
