@@ -131,6 +131,17 @@ def _load(result: Result) -> Figures:
     yield f"{readers}, {result['seconds']} s", f"{len(result['errors'])} errors; {lag}; {polls}; {memory}"
 
 
+def _readers(result: Result) -> Figures:
+    for row in result["readers"]:
+        if "share_of_bare" in row:
+            late = f"{row['late_s']['p50']:.2f} s late (median), {row['late_s']['p95']:.2f} s (95 %)"
+            cost = f"{row['cpu_us_per_event']:.0f} us of CPU time an event and reader"
+            share = f"{row['share_of_bare']:.2f} of what a bare asyncio server sends a CPU second"
+            yield f"readers of one live session, {row['system']}", f"{late}; {row['cores']:.2f} cores, {cost}; {share}"
+    memory = ", ".join(f"{row['kb_each']:.0f} kB ({row['name']})" for row in result["quiet"])
+    yield "memory of a quiet reader", memory
+
+
 def _commit(row: Result) -> str:
     return f"{row['commit_s']['p50']:.2f} s (median), {row['commit_s']['p95']:.2f} s (95 %)"
 
@@ -155,6 +166,7 @@ TOLD: Mapping[str, Callable[[Result], Figures]] = {
     "page": _page,
     "throughput": _throughput,
     "load": _load,
+    "readers": _readers,
 }
 """Names of results of people, and what is told of each; those of the small test model have "-made" behind it."""
 

@@ -12,6 +12,7 @@ from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
+from websockets.protocol import State
 
 from server.commands.connections import Placed
 
@@ -62,9 +63,15 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
             self.place.abort()
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Called by the route. Raises ClientDisconnected also if the connection was closed from this side."""
+        """Called by the route. Raises ClientDisconnected also if the connection was closed from this side.
+
+        A text with the key "more" is written together with the next one: each write costs as much as a whole text.
+        """
         if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
             raise ClientDisconnected
+        if message["type"] == "websocket.send" and message.get("more") and self.conn.state is State.OPEN:
+            self.conn.send_text((message.get("text") or "").encode())
+            return
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # refused in HTTP; uvicorn would log that as a fault of the server

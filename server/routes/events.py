@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -19,13 +19,12 @@ from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
 from server.http.streamed import Streamed
 from server.metrics import Metrics
-from server.model.events import Event
 from server.model.jobs import Job
 from server.routes.asking import JOB_ID, admitted
 from server.routes.door import Door
 from server.storage.ports import EventLog, JobStore
 from server.streams.following import Following
-from server.streams.partials import ShownPartial
+from server.streams.rendering import Rendered
 
 MEDIA_TYPE = "text/event-stream"
 EXAMPLE = """retry: 3000
@@ -167,19 +166,19 @@ class EventStreams:
             return Seated(self._lines(job.id, after), seat.pop_all(), headers=headers)
 
     async def _lines(self, job_id: str, after: int) -> AsyncGenerator[bytes]:
-        view = self.following.follow(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s)
-        with self.metrics.subscribers.track_inprogress():
-            yield retry(self.seats.rules.retry_ms)
-            async with aclosing(view):
-                async for seen in view:
-                    match seen:
-                        case None:
-                            yield KEEP_ALIVE
-                        case ShownPartial():
-                            yield event("partial", await self.following.body(job_id, seen))
-                        case Event():
-                            async with self.following.handing_over(job_id, seen):
-                                yield event(seen.type, await self.following.body(job_id, seen), seq=seen.seq)
+        rules = self.seats.rules
+        with (
+            self.metrics.subscribers.track_inprogress(),
+            self.following.reading(job_id, after=after, quiet_s=rules.keep_alive_s) as reader,
+        ):
+            yield retry(rules.retry_ms)
+            async for batch in reader:
+                async with reader.handing_over(batch):
+                    yield KEEP_ALIVE if batch is None else batch.joined(_as_event)
+
+
+def _as_event(item: Rendered) -> bytes:
+    return event(item.kind, item.body, seq=item.seq)
 
 
 def _accepted(accept: str) -> bool:

@@ -4,7 +4,6 @@ Refusals are Refused errors of the domain; http/sockets.py tells them to the cli
 """
 
 import asyncio
-from contextlib import aclosing
 from dataclasses import dataclass
 
 import orjson
@@ -26,6 +25,7 @@ from server.routes.door import Door
 from server.routes.events import Seats
 from server.storage.ports import EventLog, JobStore
 from server.streams.following import Following
+from server.streams.rendering import typed
 from server.waiting import racing
 
 AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"
@@ -109,12 +109,11 @@ class LiveSockets:
 
     async def _follow(self, socket: Socket, job_id: str, after: int) -> None:
         """Send a job's events and partials as they come, until no more can come."""
-        view = self.following.follow(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s)
-        async with aclosing(view):
-            async for seen in view:
-                if seen is not None:
-                    async with self.following.handing_over(job_id, seen):
-                        await socket.send(await self.following.typed(job_id, seen))
+        with self.following.reading(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s) as reader:
+            async for batch in reader:
+                if batch is not None:
+                    async with reader.handing_over(batch):
+                        await socket.send(*(item.form(typed) for item in batch.items))
 
     async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
         """Report regularly how much has arrived, if it is more than before."""
@@ -138,8 +137,10 @@ class LiveSockets:
         job = await admitted(websocket, Scope.EVENTS, door=self.door, jobs=self.jobs)
         after = await self._place(websocket, job)
         await socket.accept()
-        with self.seats.reading(job), self.metrics.subscribers.track_inprogress():
-            async with racing(self._tell_reader(socket, job.id, after), _refuse_data(websocket)) as (tell, listen):
+        seat, job_id = self.seats.reading(job), job.id
+        del job  # not to be kept in memory for every reader
+        with seat, self.metrics.subscribers.track_inprogress():
+            async with racing(self._tell_reader(socket, job_id, after), _refuse_data(websocket)) as (tell, listen):
                 pass
         for task in (listen, tell):
             if not task.cancelled():

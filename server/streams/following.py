@@ -1,14 +1,14 @@
 """One reader's view of a job: its log from any point on, and the newest partial between its events.
 
-The log is read page by page as fast as the reader takes it, so a slow reader costs one page of memory and delays
-nobody. Server-Sent Events and WebSockets are written from the same view.
+Server-Sent Events and WebSockets are written from the same view. What readers at the same place get is read and made
+once (feed.py); a reader that is behind reads the log page by page, as fast as it takes it.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Self
 
 import orjson
 
@@ -19,10 +19,12 @@ from server.model.events import Event
 from server.model.jobs import TERMINAL_EVENTS
 from server.records.records import Records
 from server.storage.ports import EventLog, JobStore
-from server.streams.partials import Partials, ShownPartial
+from server.streams.feed import Feed
+from server.streams.partials import Partials
+from server.streams.rendering import Batch, Rendered, Seen, event_body
 
-Seen: TypeAlias = Event | ShownPartial | None
-"""What a reader is given next; None: nothing happened for a while."""
+_NOTHING_ELSE = nullcontext()
+PAGE = 100  # events that a reader which is behind has in memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,78 +38,101 @@ class Following:
     eraser: Eraser
     metrics: Metrics
     closing: asyncio.Event  # set when the server stops: readers leave and resume later by their last id
+    feeds: dict[tuple[str, float], Feed] = field(default_factory=dict, init=False)  # by job and quiet_s
 
-    async def follow(self, job_id: str, *, after: int, quiet_s: float) -> AsyncGenerator[Seen]:
-        """Yield every event after number *after* once and in order, partials in their places, None after *quiet_s* of
-        silence.
+    @contextmanager
+    def reading(self, job_id: str, *, after: int, quiet_s: float) -> Iterator["Reader"]:
+        """A reader of every event after number *after*, while the block lasts."""
+        key = (job_id, quiet_s)
+        feed = self.feeds.get(key)
+        if feed is None or feed.over:
+            feed = self.feeds[key] = Feed(
+                job_id,
+                events=self.events,
+                partials=self.partials,
+                render=self.render,
+                closing=self.closing,
+                quiet_s=quiet_s,
+            )
+        feed.readers += 1
+        try:
+            with self.eraser.holding(job_id):
+                yield Reader(job_id, after, feed=feed, following=self)
+        finally:
+            feed.readers -= 1
+            if not feed.readers:
+                feed.close()
+                if self.feeds.get(key) is feed:
+                    del self.feeds[key]
 
-        Ends after the job's last event, when the job is deleted, and when the server stops.
-        """
-        tail = self.events.tail(job_id, after=after)
-        shown, began = 0, now_ms()
-        with self.partials.watch(job_id) as news, self.eraser.holding(job_id):
-            closed = asyncio.ensure_future(self.closing.wait())
-            following: asyncio.Future[Event | None] | None = None
-            partial_news: asyncio.Future[bool] | None = None
-            try:
-                while not closed.done():
-                    news.clear()
-                    partial = self.partials.newest(job_id)
-                    if partial is not None and partial.number != shown and partial.after == after:
-                        shown = partial.number
-                        yield partial
-                        continue
-                    following = following or asyncio.ensure_future(anext(tail, None))
-                    partial_news = partial_news or asyncio.ensure_future(news.wait())
-                    waiting: set[asyncio.Future[Any]] = {following, partial_news, closed}
-                    await asyncio.wait(waiting, timeout=quiet_s, return_when=asyncio.FIRST_COMPLETED)
-                    if following.done():
-                        event, following = following.result(), None
-                        if event is None:
-                            return
-                        after = event.seq
-                        if event.at > began:
-                            self.metrics.event_lag.observe((now_ms() - event.at) / 1000)
-                        yield event
-                    elif not partial_news.done() and not closed.done():
-                        yield None
-                    if partial_news.done():
-                        partial_news = None
-            finally:
-                for task in (closed, following, partial_news):
-                    if task is not None:
-                        task.cancel()
+    async def follow(self, job_id: str, *, after: int, quiet_s: float) -> AsyncGenerator[Seen | None]:
+        """Yield what a reader gets one by one: events, partials in their places, None after *quiet_s* of silence."""
+        with self.reading(job_id, after=after, quiet_s=quiet_s) as reader:
+            async for batch in reader:
+                if batch is None:
+                    yield None
+                else:
+                    for item in batch.items:
+                        yield item.seen
 
-    async def body(self, job_id: str, seen: Event | ShownPartial) -> bytes:
-        """The JSON of an event or partial, with its job and, for events, its number.
-
-        The last event of a job shows the record as it is now, with valid links.
-        """
-        if isinstance(seen, ShownPartial):
-            return _joined(f'"job_id":"{job_id}"', seen.body)
-        if seen.type in TERMINAL_EVENTS and (job := await self.jobs.get(job_id)) is not None:
+    async def render(self, event: Event) -> Rendered:
+        """The event with its JSON. The last event of a job shows the record as it is now, with valid links."""
+        if event.type in TERMINAL_EVENTS and (job := await self.jobs.get(event.stream)) is not None:
             told = await self.records.announcement(job)
-            return orjson.dumps({**told.body, "job_id": job_id, "seq": seen.seq})
-        return _joined(f'"job_id":"{job_id}","seq":{seen.seq}', seen.body)
-
-    @asynccontextmanager
-    async def handing_over(self, job_id: str, seen: Event | ShownPartial) -> AsyncIterator[None]:
-        """The block sends *seen*. If that has all results of a job that keeps none, they were handed over then."""
-        last = isinstance(seen, Event) and seen.type in TERMINAL_EVENTS
-        job = await self.jobs.get(job_id) if last else None
-        if job is None or not job.passing or not (await self.records.announcement(job)).hands_over:
-            yield
-            return
-        async with self.eraser.sending(job_id):
-            yield
-
-    async def typed(self, job_id: str, seen: Event | ShownPartial) -> bytes:
-        """The same with its type inside, as WebSockets need it. Server-Sent Events have it outside."""
-        body = await self.body(job_id, seen)
-        kind = "partial" if isinstance(seen, ShownPartial) else seen.type
-        return body if kind in TERMINAL_EVENTS else _joined(f'"type":"{kind}"', body)
+            body = orjson.dumps({**told.body, "job_id": event.stream, "seq": event.seq})
+            return Rendered(event, body, hands_over=told.hands_over)
+        return Rendered(event, event_body(event))
 
 
-def _joined(members: str, body: bytes) -> bytes:
-    """The JSON object *body* with *members* before its own."""
-    return b"{" + members.encode() + (b"," + body[1:] if len(body) > len(b"{}") else b"}")
+class Reader:
+    """Iterate over it for every event once and in order, with partials in their places, and None for each silence.
+
+    It ends after the job's last event, when the job is deleted, and when the server stops.
+    """
+
+    def __init__(self, job_id: str, after: int, *, feed: Feed, following: Following) -> None:
+        self._job_id = job_id
+        self._after = after
+        self._shown = 0  # the number of the last partial
+        self._feed = feed
+        self._following = following
+        self._began = now_ms()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Batch | None:
+        feed = self._feed
+        while not self._following.closing.is_set():
+            version = feed.version
+            if feed.started and (batch := await self._lacking()) is not None:
+                self._pass(batch)
+                return batch
+            if feed.over:
+                feed.check()
+                break
+            if not await feed.wait(version):
+                return None
+        raise StopAsyncIteration
+
+    def handing_over(self, batch: Batch | None) -> AbstractAsyncContextManager[None]:
+        """The block sends the batch. If that has all results of a job that keeps none, they were handed over then."""
+        if batch is None or not batch.hands_over:
+            return _NOTHING_ELSE
+        return self._following.eraser.sending(self._job_id)
+
+    async def _lacking(self) -> Batch | None:
+        """What comes next, as far as it is known now."""
+        if self._feed.has(self._after):
+            return self._feed.since(self._after, self._shown)
+        page = await self._following.events.read(self._job_id, after=self._after, limit=PAGE)
+        return Batch([await self._following.render(event) for event in page]) if page else None
+
+    def _pass(self, batch: Batch) -> None:
+        """Note that the reader has the batch."""
+        if (event := batch.event) is not None:
+            self._after = event.seq
+            if event.at > self._began:
+                self._following.metrics.event_lag.observe((now_ms() - event.at) / 1000)
+        if (partial := batch.partial) is not None:
+            self._shown = partial.number

@@ -4,8 +4,7 @@ A partial belongs to one place in its job's log. Readers send it when they are a
 the words that it follows nor after those that replace it. A slow reader misses partials and nothing else.
 """
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -24,7 +23,7 @@ class Partials:
 
     def __init__(self) -> None:
         self._newest: dict[str, ShownPartial] = {}
-        self._watches: dict[str, set[asyncio.Event]] = {}
+        self._watches: dict[str, set[Callable[[], None]]] = {}
         self._number = 0
 
     def newest(self, job_id: str) -> ShownPartial | None:
@@ -47,17 +46,16 @@ class Partials:
         self._newest.pop(job_id, None)
 
     @contextmanager
-    def watch(self, job_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set whenever there may be a new partial. Clear it before looking."""
-        watch = asyncio.Event()
-        self._watches.setdefault(job_id, set()).add(watch)
+    def watch(self, job_id: str, wake: Callable[[], None]) -> Iterator[None]:
+        """Call *wake* whenever there may be a new partial, while the block lasts."""
+        self._watches.setdefault(job_id, set()).add(wake)
         try:
-            yield watch
+            yield
         finally:
-            self._watches[job_id].discard(watch)
+            self._watches[job_id].discard(wake)
             if not self._watches[job_id]:
                 del self._watches[job_id]
 
     def _wake(self, job_id: str) -> None:
-        for watch in self._watches.get(job_id, ()):
-            watch.set()
+        for wake in self._watches.get(job_id, ()):
+            wake()

@@ -13,6 +13,7 @@ from server.records.links import Links
 from server.records.records import Records
 from server.streams.following import Following
 from server.streams.partials import Partials, ShownPartial
+from server.streams.rendering import Rendered, partial_body, typed
 from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit
 
 QUIET_S = 30.0
@@ -115,10 +116,12 @@ async def test_a_quiet_job_gives_a_sign_of_life_and_a_closing_server_ends_the_vi
 async def test_bodies_say_where_they_belong(tmp_path):
     async with stored(tmp_path) as storage:
         view = following(storage, Partials())
-        word, bare = Event("job_1", 7, 0, "word", b'{"word":"and"}'), Event("job_1", 8, 0, "tick", b"{}")
-        assert await view.body("job_1", word) == b'{"job_id":"job_1","seq":7,"word":"and"}'
-        assert await view.typed("job_1", word) == b'{"type":"word","job_id":"job_1","seq":7,"word":"and"}'
-        assert await view.body("job_1", bare) == b'{"job_id":"job_1","seq":8}'
-        assert await view.typed("job_1", ShownPartial(1, 7, b'{"text":"a"}')) == (
+        word = await view.render(Event("job_1", 7, 0, "word", b'{"word":"and"}'))
+        bare = await view.render(Event("job_1", 8, 0, "tick", b"{}"))
+        assert word.body == b'{"job_id":"job_1","seq":7,"word":"and"}'
+        assert word.form(typed) == b'{"type":"word","job_id":"job_1","seq":7,"word":"and"}'
+        assert bare.body == b'{"job_id":"job_1","seq":8}'
+        partial = ShownPartial(1, 7, b'{"text":"a"}')
+        assert typed(Rendered(partial, partial_body("job_1", partial))) == (
             b'{"type":"partial","job_id":"job_1","text":"a"}'
         )

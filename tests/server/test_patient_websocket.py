@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -308,3 +309,27 @@ async def test_what_is_sent_after_the_connection_was_closed_is_no_fault_of_the_r
         client.transport.abort()
     assert seen == [1006, 1006]
     assert not caplog.records
+
+
+@in_a_loop
+async def test_messages_of_one_moment_are_written_together():
+    async def app(scope, receive, send):
+        socket = Socket(WebSocket({**scope, "state": {}}, receive, send), route="/", metrics=Metrics())
+        await receive()
+        await send({"type": "websocket.accept"})
+        socket.websocket.application_state = WebSocketState.CONNECTED
+        await receive()
+        await socket.send(b"1", b"2", b"3")
+        await receive()
+
+    async with connected_to(app) as (_, client):
+        before = _data_segments(client.transport.get_extra_info("socket"))
+        await client.send("now")
+        assert [await asyncio.wait_for(client.recv(), 5) for _ in range(3)] == ["1", "2", "3"]
+        assert _data_segments(client.transport.get_extra_info("socket")) == before + 1
+
+
+def _data_segments(connection: socket.socket) -> int:
+    """How many TCP segments with data have come in (Linux: tcpi_data_segs_in)."""
+    [count] = struct.unpack_from("I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160), 152)
+    return int(count)

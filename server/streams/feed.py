@@ -1,0 +1,187 @@
+"""One job's newest events, rendered once, for all of its readers in this process.
+
+The feed reads the log as it grows and keeps the newest events for the readers that are about to send them. A reader
+that falls farther behind reads the log itself, so it costs a page of memory and delays nobody. News wakes the readers
+some at a time, and in between the event loop does whatever else waits.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from server.model.events import Event
+from server.storage.ports import EventLog
+from server.streams.partials import Partials, ShownPartial
+from server.streams.rendering import Batch, Rendered, partial_body
+from server.waiting import racing
+
+KEPT = 128  # events that are kept for readers which are behind, and at most twice as many; the log has them all
+WOKEN_AT_ONCE = 64  # readers, in one round of the event loop
+
+
+class Feed:
+    """Follows one job for its readers, until the job is over, the server stops, or the last reader has left."""
+
+    def __init__(
+        self,
+        job_id: str,
+        *,
+        events: EventLog,
+        partials: Partials,
+        render: Callable[[Event], Awaitable[Rendered]],
+        closing: asyncio.Event,
+        quiet_s: float,
+    ) -> None:
+        """*quiet_s*: after so many seconds without news a reader that waits is told that there are none."""
+        self.readers = 0  # counted by who gives the feed to readers
+        self.version = 0  # grows whenever there may be something new
+        self._job_id = job_id
+        self._events = events
+        self._partials = partials
+        self._render = render
+        self._closing = closing
+        self._quiet_s = quiet_s
+        self._loop = asyncio.get_running_loop()
+        self._last: int | None = None  # the number of the newest event; None before the log was looked at
+        self._newest: list[Rendered] = []  # events up to the last one
+        self._partial: Rendered | None = None
+        self._batches: dict[tuple[int, int], Batch] = {}  # of this version, by the place they begin at and the partial
+        self._waiting: OrderedDict[asyncio.Future[bool], tuple[int, float]] = OrderedDict()  # version seen, since when
+        self._releasing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._task = asyncio.create_task(self._follow())
+        self._task.add_done_callback(lambda _: self._change())
+
+    # --- for readers -------------------------------------------------------------------------------------------------
+
+    @property
+    def started(self) -> bool:
+        """Whether the feed knows how long the log is."""
+        return self._last is not None or self.over
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will come that is not in the log yet."""
+        return self._task.done()
+
+    def check(self) -> None:
+        """Raises what ended the feed, if that was an error."""
+        if self.over and not self._task.cancelled():
+            self._task.result()
+
+    def has(self, after: int) -> bool:
+        """Whether the events behind number *after* are still in memory, as far as the feed knows of them."""
+        return self._last is not None and after >= self._last - len(self._newest)
+
+    def since(self, after: int, shown: int) -> Batch | None:
+        """What a reader lacks that has every event up to *after* and partial number *shown*; None if nothing.
+
+        For places that the feed has(). Readers at the same place get the same batch.
+        """
+        assert self._last is not None, "has() is asked first"
+        partial = self._partial_at(max(after, self._last), shown)
+        behind = max(0, self._last - after)
+        if not behind and partial is None:
+            return None
+        key = (after, 0 if partial is None else partial.number)
+        if key not in self._batches:
+            events = self._newest[len(self._newest) - behind :]
+            self._batches[key] = Batch(events if partial is None else [*events, self._rendered(partial)])
+        return self._batches[key]
+
+    async def wait(self, version: int) -> bool:
+        """Wait until there may be something newer than *version*. Returns False if there was no news for quiet_s."""
+        if version != self.version:
+            return True
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        since = self._loop.time()
+        self._waiting[waiter] = version, since
+        self._remind_at(since + self._quiet_s)
+        try:
+            return await waiter
+        finally:
+            self._waiting.pop(waiter, None)
+
+    def close(self) -> None:
+        """Called when the last reader has left."""
+        self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- following the job -------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Read the log until it is over or the server stops. Raises what the log raises."""
+        with self._partials.watch(self._job_id, self._change):
+            async with racing(self._read_log(), self._closing.wait()) as (reading, _):
+                pass
+        if not reading.cancelled():
+            reading.result()
+
+    async def _read_log(self) -> None:
+        self._last = await self._events.last(self._job_id)
+        self._change()
+        async for event in self._events.tail(self._job_id, after=self._last):
+            rendered = await self._render(event)
+            if self._all_wait:
+                self._newest.clear()
+            elif len(self._newest) >= 2 * KEPT:
+                del self._newest[:KEPT]
+            self._newest.append(rendered)
+            self._last = event.seq
+            self._change()
+
+    @property
+    def _all_wait(self) -> bool:
+        """Whether every reader has everything and waits for more."""
+        if not self._waiting or len(self._waiting) < self.readers:
+            return False
+        longest_waiting, _ = next(iter(self._waiting.values()))
+        return longest_waiting == self.version
+
+    def _partial_at(self, place: int, shown: int) -> ShownPartial | None:
+        """The job's partial, if it belongs after event *place* and is not *shown*."""
+        partial = self._partials.newest(self._job_id)
+        return partial if partial and partial.after == place and partial.number != shown else None
+
+    def _rendered(self, partial: ShownPartial) -> Rendered:
+        if self._partial is None or self._partial.seen is not partial:
+            self._partial = Rendered(partial, partial_body(self._job_id, partial))
+        return self._partial
+
+    # --- waking readers ----------------------------------------------------------------------------------------------
+
+    def _change(self) -> None:
+        self.version += 1
+        self._batches.clear()
+        self._release_soon()
+
+    def _release_soon(self) -> None:
+        if not self._releasing:
+            self._releasing = True
+            self._loop.call_soon(self._release)
+
+    def _release(self) -> None:
+        """Wake the readers that have waited longest, if there is news or has been none for long, then the next ones."""
+        self._releasing = False
+        now = self._loop.time()
+        for _ in range(min(WOKEN_AT_ONCE, len(self._waiting))):
+            waiter, (version, since) = next(iter(self._waiting.items()))
+            news = version != self.version
+            if not news and now < since + self._quiet_s:
+                self._remind_at(since + self._quiet_s)
+                return
+            del self._waiting[waiter]
+            if not waiter.done():  # else its reader has just left
+                waiter.set_result(news)
+        if self._waiting:
+            self._release_soon()
+
+    def _remind_at(self, at: float) -> None:
+        """Look at that time whether somebody has waited for too long, if no such look is planned before."""
+        if self._timer is None:
+            self._timer = self._loop.call_at(at, self._remind)
+
+    def _remind(self) -> None:
+        self._timer = None
+        self._release_soon()

@@ -1,0 +1,221 @@
+"""Tests of feed.py: many readers of a job share what is made once, and none of them waits for another."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+from server.model.events import Event, NewEvent
+from server.model.leases import Lease
+from server.storage.ports import EventLog
+from server.streams.feed import KEPT, WOKEN_AT_ONCE
+from server.streams.following import Following
+from server.streams.partials import Partials
+from server.streams.rendering import Batch, Rendered
+from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit
+from tests.server.test_following import QUIET_S, following
+
+
+async def started(storage) -> Lease:
+    """The lease of a new live session."""
+    lease = await storage.jobs.claim_live(await submit(storage, live=True), "w", lease_s=LEASE_S)
+    assert lease is not None
+    return lease
+
+
+async def say(storage, lease: Lease, words: int) -> None:
+    logged = await storage.jobs.log(lease, [NewEvent("word", b'{"word":"so"}')] * words)
+    assert logged
+
+
+async def numbers(view: Following, job_id: str, *, after: int = 0) -> list[int]:
+    """The numbers of all events that a reader gets."""
+    return [one.seq async for one in view.follow(job_id, after=after, quiet_s=QUIET_S) if isinstance(one, Event)]
+
+
+async def settled(tasks: list["asyncio.Task[None]"], holds) -> None:
+    """Wait until *holds* is true. Raises what a task raises."""
+    async with asyncio.timeout(20):
+        while not holds():
+            for task in tasks:
+                if task.done():
+                    task.result()
+            await asyncio.sleep(0.005)
+
+
+@in_a_loop
+async def test_events_and_partials_are_made_once_for_all_readers(tmp_path):
+    async with stored(tmp_path) as storage:
+        partials, made = Partials(), Counter[int | None]()
+        view, lease = following(storage, partials), await started(storage)
+        last = await storage.events.last(lease.job.id)
+        sent: list[list[bytes]] = [[] for _ in range(50)]
+
+        def make(item: Rendered) -> bytes:
+            made[item.seq] += 1
+            return item.body
+
+        async def read(lines: list[bytes]) -> None:
+            with view.reading(lease.job.id, after=last, quiet_s=QUIET_S) as reader:
+                async for batch in reader:
+                    assert batch is not None
+                    lines.append(batch.joined(make))
+
+        readers = [asyncio.create_task(read(lines)) for lines in sent]
+        await asyncio.sleep(0.1)
+        await say(storage, lease, 3)
+        partials.show(lease.job.id, b'{"text":"a"}', after=last + 3)
+        await settled(readers, lambda: all(lines and b'"a"' in lines[-1] for lines in sent))
+        assert made == {last + 1: 1, last + 2: 1, last + 3: 1, None: 1}
+        assert all(lines[0] is sent[0][0] for lines in sent), "they share the bytes, too"
+        assert len(sent[0]) <= 2, "events of one moment go out together"
+        assert await storage.jobs.finish(lease, completed())
+        await asyncio.gather(*readers)
+
+
+@in_a_loop
+async def test_a_reader_that_is_slow_delays_nobody_and_misses_nothing(tmp_path):
+    async with stored(tmp_path) as storage:
+        view, lease = following(storage, Partials()), await started(storage)
+        quick = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(5)]
+        with view.reading(lease.job.id, after=0, quiet_s=QUIET_S) as slow:
+            first = await anext(slow)
+            for _ in range(KEPT):
+                await say(storage, lease, 3)
+            assert await storage.jobs.finish(lease, completed())
+            everything = list(range(1, await storage.events.last(lease.job.id) + 1))
+            async with asyncio.timeout(20):
+                assert await asyncio.gather(*quick) == [everything] * 5
+            assert first is not None
+            seen = [item.seq for item in first.items]
+            async for batch in slow:
+                assert batch is not None
+                seen += [item.seq for item in batch.items]
+        assert seen == everything
+
+
+@in_a_loop
+async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(tmp_path):
+    chance = random.Random(1)
+    async with stored(tmp_path) as storage:
+        view, lease = following(storage, Partials()), await started(storage)
+        over = asyncio.Event()
+
+        async def come_and_go() -> list[int]:
+            seen: list[int] = []
+            while not over.is_set():
+                with view.reading(lease.job.id, after=len(seen), quiet_s=QUIET_S) as reader:
+                    try:
+                        async with asyncio.timeout(0.02 * chance.random()):
+                            async for batch in reader:
+                                seen += [item.seq or 0 for item in batch.items] if batch else []
+                    except TimeoutError:
+                        continue
+            return seen
+
+        staying = asyncio.create_task(numbers(view, lease.job.id))
+        others = [asyncio.create_task(come_and_go()) for _ in range(100)]
+        for _ in range(60):
+            await say(storage, lease, chance.randrange(1, 4))
+            await asyncio.sleep(0.01)
+        assert await storage.jobs.finish(lease, completed())
+        everything = list(range(1, await storage.events.last(lease.job.id) + 1))
+        assert await staying == everything
+        over.set()
+        for seen in await asyncio.gather(*others):
+            assert seen == everything[: len(seen)]
+        assert not view.feeds, "nothing is followed that nobody reads"
+
+
+@in_a_loop
+async def test_readers_of_many_sessions_get_each_their_own(tmp_path):
+    async with stored(tmp_path) as storage:
+        view = following(storage, Partials())
+        leases = [await started(storage) for _ in range(40)]
+        readers = [asyncio.create_task(numbers(view, lease.job.id)) for lease in leases]
+        for number, lease in enumerate(leases):
+            await say(storage, lease, number + 1)
+            assert await storage.jobs.finish(lease, completed())
+        async with asyncio.timeout(20):
+            for lease, seen in zip(leases, await asyncio.gather(*readers), strict=True):
+                assert seen == list(range(1, await storage.events.last(lease.job.id) + 1))
+
+
+@in_a_loop
+async def test_others_have_their_turn_while_many_readers_are_woken(tmp_path):
+    async with stored(tmp_path) as storage:
+        view, lease = following(storage, Partials()), await started(storage)
+        last, rounds, woken = await storage.events.last(lease.job.id), 0, []
+
+        async def read() -> None:
+            with view.reading(lease.job.id, after=last, quiet_s=QUIET_S) as reader:
+                assert await anext(reader)
+                woken.append(rounds)
+
+        readers = [asyncio.create_task(read()) for _ in range(10 * WOKEN_AT_ONCE)]
+        await asyncio.sleep(0.2)
+        await say(storage, lease, 1)
+        async with asyncio.timeout(20):
+            while len(woken) < len(readers):
+                rounds += 1
+                await asyncio.sleep(0)
+        assert max(Counter(woken).values()) <= WOKEN_AT_ONCE
+        await asyncio.gather(*readers)
+
+
+@in_a_loop
+async def test_every_quiet_reader_gets_its_own_signs_of_life(tmp_path):
+    quiet_s = 0.3
+    async with stored(tmp_path) as storage:
+        view, lease = following(storage, Partials()), await started(storage)
+        last, loop = await storage.events.last(lease.job.id), asyncio.get_running_loop()
+
+        async def pauses(wait_s: float) -> list[tuple[Batch | None, float]]:
+            await asyncio.sleep(wait_s)
+            seen, before = [], loop.time()
+            with view.reading(lease.job.id, after=last, quiet_s=quiet_s) as reader:
+                while len(seen) < 4:
+                    batch = await anext(reader)
+                    seen.append((batch, loop.time() - before))
+                    before = loop.time()
+            return seen
+
+        readers = [asyncio.create_task(pauses(0.002 * number)) for number in range(100)]
+        await asyncio.sleep(quiet_s * 1.7)
+        await say(storage, lease, 1)
+        for seen in await asyncio.gather(*readers):
+            assert [batch for batch, _ in seen].count(None) == 3
+            for batch, pause_s in seen:
+                assert batch is not None or quiet_s * 0.99 <= pause_s < quiet_s * 2.5
+
+
+@dataclass
+class Breaking:
+    """A log that cannot be read any more after its next event."""
+
+    log: EventLog
+
+    async def read(self, stream: str, *, after: int, limit: int) -> list[Event]:
+        return await self.log.read(stream, after=after, limit=limit)
+
+    async def last(self, stream: str) -> int:
+        return await self.log.last(stream)
+
+    async def tail(self, stream: str, *, after: int) -> AsyncIterator[Event]:
+        async for event in self.log.tail(stream, after=after):
+            yield event
+            raise OSError("the disk is gone")
+
+
+@in_a_loop
+async def test_readers_learn_that_the_log_cannot_be_read(tmp_path):
+    async with stored(tmp_path) as storage:
+        view = replace(following(storage, Partials()), events=Breaking(storage.events))
+        lease = await started(storage)
+        readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        await say(storage, lease, 1)
+        async with asyncio.timeout(10):
+            ended = await asyncio.gather(*readers, return_exceptions=True)
+        assert [str(error) for error in ended] == ["the disk is gone"] * 3
