@@ -102,12 +102,14 @@ class Acceptor:
             self._loop.remove_reader(self._listening.fileno())
 
     def _accept(self) -> None:
+        """Accept what waits. Called when a connection waits."""
+        if self._connections.full:
+            self._pause()
+            self._warn("there are as many connections as there may be; new ones wait")
+            self._connections.make_room()
         for _ in range(AT_ONCE):
             if self._connections.full:
-                self._pause()
-                self._warn("there are as many connections as there may be; new ones wait")
-                self._connections.make_room()
-                return
+                return  # whether another one waits is not known
             try:
                 connection, peer = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

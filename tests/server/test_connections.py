@@ -156,6 +156,22 @@ def test_when_all_are_taken_the_oldest_silent_ones_make_room(tmp_path):
         assert ended(silent[0])
 
 
+def test_the_last_connection_takes_no_room_from_others_while_nobody_waits(tmp_path):
+    with (
+        served(tmp_path, MAX_CONNECTIONS="10", MAX_CONNECTIONS_PER_ADDRESS="10") as server,
+        ExitStack() as stack,
+    ):
+        silent = [stack.enter_context(connected(server)) for _ in range(9)]
+        until(lambda: len(server.answering.connections.headless) == 9)
+        silent.append(stack.enter_context(connected(server)))
+        until(lambda: open_connections(server) == 10)
+        time.sleep(0.2)
+        assert open_connections(server) == 10
+        for connection in silent:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.recv(12) == b"HTTP/1.1 200"
+
+
 def test_connections_at_work_are_not_closed_for_new_ones_which_wait_instead(tmp_path):
     head = b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{"
     with (
