@@ -137,6 +137,7 @@ class _Routes:
             keys=storage.signing_keys,
             trusted_proxies=config.trusted_proxies,
             origins=(*config.cors_origins, origin_of(domain.links.public_base_url)),
+            signup_origins=(*config.signup_origins, origin_of(domain.links.public_base_url)),
         )
         offers = {environment: engine.offer for environment, engine in domain.engines.items()}
         self._accepting = Accepting(storage.jobs, storage.outbox, domain.egress, offers)

@@ -5,7 +5,7 @@ value raises ConfigError with one sentence.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TypeAlias
@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 PREFIX = "SCRIBEWIRE_"
 
 Network: TypeAlias = IPv4Network | IPv6Network
-AUTO = "auto"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -58,13 +57,16 @@ class Config:
     def disk_reserve_bytes(self) -> int:
         return self.disk_reserve_mib * 1024 * 1024
 
+    @property
+    def signup_origins(self) -> tuple[str, ...]:
+        """The origins whose pages may get a key: on a laptop not those of the whole internet."""
+        return self.cors_origins if _is_public(self) else tuple(one for one in self.cors_origins if one != "*")
+
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Config":
         """The settings in *env*; raises ConfigError for the first that cannot be used."""
         values = {row.name.lower(): row.parse(row.name, env.get(PREFIX + row.name, row.default)) for row in VARIABLES}
         config = cls(**values)  # type: ignore[arg-type]  # each row's parser gives the type of the field of its name
-        if config.cors_origins == (AUTO,):
-            config = replace(config, cors_origins=("*",) if _is_public(config) else ())
         _check_public_address(config)
         if config.signup == "token" and config.signup_token is None:
             raise ConfigError(f"{PREFIX}SIGNUP_TOKEN must be set when {PREFIX}SIGNUP is 'token', got ''")
@@ -266,9 +268,9 @@ VARIABLES = (
     Variable("TRUSTED_PROXIES", "", _networks, "proxies whose X-Forwarded-For is believed"),
     Variable(
         "CORS_ORIGINS",
-        AUTO,
+        "*",
         _origins,
-        "origins whose pages may call the API; auto is * with a public PUBLIC_BASE_URL, else none but the own page",
+        "origins whose pages may call the API; * is any, but pages get keys only if PUBLIC_BASE_URL is public",
     ),
     Variable("LIMITS_FILE", "", _optional_file, "a limits.toml that replaces the built-in plans and numbers"),
     Variable(

@@ -171,6 +171,7 @@ class Accounts:
         if credential is not None and not self._is_signup_token(credential):
             owner = await self.door.identify(request)
         else:
+            self.door.check_page(request, signs_up=True)
             self._check_signup(credential)
         body = json_object(await body_of(request, most=MAX_BODY))
         asked = _key_request(body, default=caller.environment)

@@ -44,7 +44,8 @@ class Door:
     limits: Limits
     keys: SigningKeys
     trusted_proxies: Sequence[Network]
-    origins: Sequence[str]  # whose pages may do what needs no key, and open WebSockets; "*": any
+    origins: Sequence[str]  # whose pages may open WebSockets; "*": any
+    signup_origins: Sequence[str]  # whose pages may get a key without having one
     _rates: RateTable = field(init=False, default_factory=RateTable)  # by account and environment, or by address
     _free: RateTable = field(init=False, default_factory=RateTable)  # requests of Auth.FREE, by address
     _refused: RateTable = field(init=False, default_factory=RateTable)  # keys, by address
@@ -55,8 +56,6 @@ class Door:
         if operation.auth is Auth.KEY:
             caller = self._count_request(request, await self.identify(request))
         elif operation.auth is Auth.OPEN:
-            if operation.method == "POST" and bearer(request.headers) is None:
-                self.check_page(request)
             caller = self._count_request(request, self._anonymous(request))
         else:
             caller = self._anonymous(request)
@@ -111,15 +110,16 @@ class Door:
             raise Problem("invalid_key", "this API key is unknown, revoked or expired")
         return found
 
-    def check_page(self, connection: HTTPConnection) -> None:
-        """Refuse web pages that may not use this server. Raises Problem origin_not_allowed.
+    def check_page(self, connection: HTTPConnection, *, signs_up: bool = False) -> None:
+        """Refuse web pages that may not use this server, or not sign up. Raises Problem origin_not_allowed.
 
         Browsers send some requests, and open WebSockets, for pages of any origin without asking, and tell the origin in
         a header. Our own pages come from the host that they connect to. Its name must be one that nobody else can give
         to this machine: a number, "localhost", or what the operator has named.
         """
         origin = connection.headers.get("origin")
-        if origin is None or "*" in self.origins or origin in self.origins:
+        origins = self.signup_origins if signs_up else self.origins
+        if origin is None or "*" in origins or origin in origins:
             return
         if not _is_own(origin, connection.headers.get("host")):
             raise Problem("origin_not_allowed", "pages of this origin may not use this server")

@@ -96,7 +96,7 @@ class Estimates:
                 max_body=MAX_FREE_BODY,
                 summary="Price a prompt without a key",
                 description="Counted by address and day. An Authorization header is ignored.",
-                **{**body, "codes": (*ESTIMATE_CODES, "origin_not_allowed")},
+                **body,
             ),
             Operation(
                 method="POST",

@@ -31,9 +31,10 @@ def test_the_defaults():
     default = config()
     assert (default.host, default.port, default.data_dir) == ("127.0.0.1", 8000, Path("data"))
     assert (default.wait_default, default.wait_max, default.signup) == (60, 300, "open")
-    assert (default.cors_origins, default.trusted_proxies, default.egress_allow_cidrs) == ((), (), ())
-    assert config(PUBLIC_BASE_URL="http://localhost:9000").cors_origins == ()
-    assert config(PUBLIC_BASE_URL="https://speech.example.org").cors_origins == ("*",)
+    assert (default.cors_origins, default.trusted_proxies, default.egress_allow_cidrs) == (("*",), (), ())
+    assert config(PUBLIC_BASE_URL="http://localhost:9000").signup_origins == ()
+    assert config(CORS_ORIGINS="*,https://a.test").signup_origins == ("https://a.test",)
+    assert config(PUBLIC_BASE_URL="https://speech.example.org").signup_origins == ("*",)
     assert (default.allow_http_sources, default.allow_insecure_http) == (False, False)
 
 
