@@ -17,6 +17,7 @@ BY_AUTH: Mapping[Auth, tuple[str, ...]] = {
     Auth.OPEN: ("rate_limited",),
     Auth.OWN: ("rate_limited",),
     Auth.FREE: ("rate_limited",),
+    Auth.NONE: (),
 }
 TAGS = {
     "transcription": "Audio in, words out",

@@ -35,7 +35,8 @@ class Auth(StrEnum):
     KEY = "key"  # a valid API key of this environment
     OPEN = "open"  # anyone, counted by address
     OWN = "own"  # the handler decides: signed links, stream tokens
-    FREE = "free"  # anyone, counted by address and only against floods: health, documentation
+    FREE = "free"  # anyone, counted by address and only against floods: metrics, documentation
+    NONE = "none"  # anyone, not counted, because the answer costs no more than a refusal: health
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ class Ops:
     def operations(self) -> list[Operation]:
         return [
             _free("/v1/formats", self.formats, "listFormats", "Audio formats that are known", schema=ref("FormatList")),
-            _free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health")),
+            _free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health"), auth=Auth.NONE),
             _free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health"), codes=("not_ready",)),
             _free("/schemas/service_v1.json", self.schema, "schema", "JSON Schema of the JSON output"),
             _free("/metrics", self.metrics_page, "metrics", "Prometheus metrics", hidden=True),
@@ -83,7 +83,7 @@ class Description:
 
 
 def _free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> Operation:
-    """A GET operation that needs no key and is not counted."""
+    """A GET operation that needs no key, counted against floods unless *auth* says otherwise."""
     answers = {200: Answer(description=summary, schema=more.pop("schema", {"type": "object"}))}
     return Operation(
         method="GET",
@@ -92,7 +92,7 @@ def _free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> O
         id=name,
         tag="service",
         summary=summary,
-        auth=Auth.FREE,
+        auth=more.pop("auth", Auth.FREE),
         answers=answers,
         **more,
     )
