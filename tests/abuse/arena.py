@@ -167,4 +167,8 @@ def arena(folder: Path, *, before: Sequence[str] = (), hook_host: str = "127.0.0
     with running(folder / "data", *before, ENGINE="scripted") as server, receiver() as hook:
         innocent = Innocent(server, server.new_key("pro"), hook, f"http://{hook_host}:{hook.port}", folder)
         assert innocent.undisturbed
-        yield Arena(server, innocent)
+        ring = Arena(server, innocent)
+        try:
+            yield ring
+        finally:
+            ring.leave()
