@@ -235,11 +235,13 @@ class _Opened:
 
 
 def _delete(path: Path) -> None:
-    """Delete a file or a folder, also while others delete from the folder or still write into it."""
-    while path.is_dir():
+    """Delete a file or a folder, also while others delete from the folder, still write into it or make it anew."""
+    while path.exists():
         try:
-            shutil.rmtree(path)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EISDIR):
                 raise
-    path.unlink(missing_ok=True)
