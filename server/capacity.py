@@ -5,6 +5,7 @@ The server refuses further sessions before they begin, so that the running ones 
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -17,8 +18,8 @@ from pipeline.recognition.engine import DecodeRequest, Engine
 
 CAPACITY_FILE = "capacity.json"
 WINDOW_S = 8  # of a usual live request: the words of a phrase and the speech before them
-STEP_S = 1.0  # between two requests of a session, so that it feels quick
-BUSY = 0.85  # share of the time that the model may be busy; the rest is for bursts
+STEP_S = 0.5  # between two requests of a session that speaks
+BUSY = 0.9  # share of the time that the model may be busy; the rest is for bursts
 ROUNDS = 3  # measurements, of which the median counts ...
 ENOUGH_S = 5.0  # ... or as many as fit into this time: on a slow machine one is enough
 
@@ -31,15 +32,17 @@ class Capacity:
     model: str
     sessions: int  # at least 1
     alone_ms: float  # one request, by itself
-    shared_ms: float  # as many requests as one call takes
+    shared_ms: float  # as many requests as one call takes, while the other replicas are as busy
 
 
 def measure(engine: Engine, speech: Samples) -> Capacity:
     """Measure *engine* with *speech*, of at least one second. Takes a few seconds."""
     speech = np.resize(speech, WINDOW_S * RATE)
     alone_s = _median_s(lambda: _asked(engine, speech, 1))
-    shared_s = _median_s(lambda: _asked(engine, speech, engine.max_batch))
-    sessions = BUSY * engine.replicas_amid_speech * engine.max_batch * STEP_S / shared_s
+    with ThreadPoolExecutor(engine.replicas) as threads:
+        batches = [engine.max_batch] * engine.replicas
+        shared_s = _median_s(lambda: list(threads.map(lambda batch: _asked(engine, speech, batch), batches)))
+    sessions = BUSY * sum(batches) * STEP_S / shared_s
     return Capacity(
         engine.name, engine.model, max(1, int(sessions)), round(alone_s * 1000, 1), round(shared_s * 1000, 1)
     )
@@ -65,7 +68,7 @@ def _asked(engine: Engine, speech: Samples, count: int) -> None:
     engine.hear([DecodeRequest(samples=speech, start=0, language=language, final=False)] * count)
 
 
-def _median_s(work: Callable[[], None]) -> float:
+def _median_s(work: Callable[[], object]) -> float:
     times: list[float] = []
     while not times or (len(times) < ROUNDS and sum(times) < ENOUGH_S):
         began = time.perf_counter()

@@ -145,7 +145,7 @@ def build_domain(
         workers=workers,
         deliveries=deliveries,
         eraser=eraser,
-        sweeper=Sweeper(storage, eraser),
+        sweeper=Sweeper(storage, eraser, alone_since=now_ms()),
     )
 
 

@@ -61,12 +61,12 @@ class Engine(Protocol):
 
     @property
     def replicas(self) -> int:
-        """How many calls run at the same time if they may use the whole machine; at least 1."""
+        """How many calls run at the same time; at least 1."""
         ...
 
     @property
-    def replicas_amid_speech(self) -> int:
-        """The same while people speak, when a core is left to everything else. At least 1, at most *replicas*."""
+    def file_replicas_amid_speech(self) -> int:
+        """How many calls of files do while people speak, so that a replica is left to them. 1 to *replicas*."""
         ...
 
     @property

@@ -1,8 +1,7 @@
 """Shares one loaded model among all sessions and files: decides which window is recognised next, and with which others.
 
-As many calls run at the same time as the engine has replicas, each on its own thread. While people speak there are
-fewer, so that a processor core is left to everything else; a live window then does not have to wait for calls of files
-that have begun. Whenever a call can start, the most urgent window is chosen: live windows before files, finals before
+As many calls run at the same time as the engine has replicas, each on its own thread. While people speak fewer of them
+are calls of files, so that a live window seldom has to wait for one that has begun. Whenever a call can start, the most urgent window is chosen: live windows before files, finals before
 partials, then the one that has waited longest. Among files the tenant that has used the model least comes first. Other
 windows of the same bucket are added to the call, those of files only as long as the call stays short. No window waits
 for a batch to fill: batches form by themselves when more windows come than the model can take one by one.
@@ -98,7 +97,7 @@ class SchedulerStatistics:
     calls: int = 0
     failures: int = 0
     behind_s: float = 0.0  # the longest wait of a live window, on average of the last calls
-    utilisation: float = 0.0  # calls that run, as an average share of those that may run at the same time, 0..1
+    utilisation: float = 0.0  # calls that run, as an average share of the replicas, 0..1
 
 
 @dataclass(slots=True, eq=False)
@@ -229,20 +228,13 @@ class Scheduler:
 
     def _has_room(self, urgency: Urgency) -> bool:
         """Return whether one more call of this urgency may start."""
-        files = sum(one is Urgency.BATCH for one in self._calling.values())
-        if urgency is Urgency.BATCH:
-            return len(self._calling) < self._most_calls
-        # Calls of files do not count: they end soon, and then the core that should be left free is free.
-        return (
-            len(self._calling) - files < self._engine.replicas_amid_speech
-            and len(self._calling) < self._engine.replicas
-        )
+        return len(self._calling) < (self._most_file_calls if urgency is Urgency.BATCH else self._engine.replicas)
 
     @property
-    def _most_calls(self) -> int:
-        """How many calls may run at the same time."""
+    def _most_file_calls(self) -> int:
+        """A call of files starts only while fewer calls than this run."""
         spoken = time.monotonic() - self._spoken_at < PAUSE_S
-        return self._engine.replicas_amid_speech if spoken else self._engine.replicas
+        return self._engine.file_replicas_amid_speech if spoken else self._engine.replicas
 
     def _choose(self) -> list[_Work]:
         """Return the most urgent work and what shares its call, most urgent first."""
@@ -321,7 +313,7 @@ class Scheduler:
     @property
     def _utilisation(self) -> float:
         """The average utilisation up to now."""
-        busy = min(1.0, len(self._calling) / self._most_calls)
+        busy = len(self._calling) / self._engine.replicas
         weight = 1 - math.exp(-(time.monotonic() - self._weighed_at) / MEMORY_S)
         return self._numbers.utilisation + weight * (busy - self._numbers.utilisation)
 

@@ -59,6 +59,7 @@ class Received:
 
     fields: dict[str, list[object]] = field(default_factory=dict)
     file: ReceivedFile | None = None
+    begun: bool = False  # whether a file may be stored, also where the request ended before it was received in full
     keep: bool = False
 
 
@@ -86,7 +87,7 @@ class Uploads:
                 received.fields = _from_urlencoded(await body_of(request, most=MAX_FORM_BYTES))
             yield received
         finally:
-            if received.file is not None and not received.keep:
+            if received.begun and not received.keep:
                 await self.blobs.delete(prefix)
 
     async def _multipart(self, request: Request, received: Received, boundary: bytes, blob: str, most: int) -> None:
@@ -102,6 +103,7 @@ class Uploads:
                     raise _too_large(most, total)
                 form.feed(data)
                 if form.file is not None and file is None:
+                    received.begun = True
                     file = _Incoming(await stack.enter_async_context(self.blobs.create(blob, leave_reserve=True)), most)
                 if file is not None:
                     await file.write(form.taken())

@@ -14,7 +14,7 @@ from server.waiting import set_within
 EVERY_S = 600.0
 TIDY_S = 5.0  # how often the traces of what was erased are wiped
 AT_ONCE = 200
-ORPHAN_MS = 24 * 3600 * 1000  # an upload or a dead worker's output is deleted once it is this old
+ORPHAN_MS = 24 * 3600 * 1000  # bytes without a job are deleted once they are this old
 
 
 @dataclass
@@ -23,6 +23,7 @@ class Sweeper:
 
     storage: Storage
     eraser: Eraser
+    alone_since: int | None = None  # since this instant nobody else has begun jobs here (ms); None: others may do so
     _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def stop(self) -> None:
@@ -58,5 +59,6 @@ class Sweeper:
         """Whether the bytes under *prefix* belong to no job, and to none that a request is about to make."""
         if await self.storage.jobs.get(prefix) is not None:
             return False
-        old = now_ms() - changed_at > ORPHAN_MS
+        abandoned = self.alone_since is not None and changed_at < self.alone_since  # by a server that was killed
+        old = abandoned or now_ms() - changed_at > ORPHAN_MS
         return old or bool(await self.storage.upkeep.erasures(job_id=prefix, limit=1))

@@ -24,7 +24,7 @@ class Model:
     languages: frozenset[str] = frozenset({"en"})
     longest_job: int = RATE
     replicas: int = 1
-    replicas_amid_speech: int = 1
+    file_replicas_amid_speech: int = 1
     fail: Callable[[], Exception | None] = lambda: None
     calls: list[list[int]] = field(default_factory=list)
     gate: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -400,23 +400,21 @@ def test_two_replicas_hear_two_windows_at_the_same_time() -> None:
     run(body, max_batch=1, replicas=2)
 
 
-def test_while_people_speak_files_leave_a_core_free() -> None:
+def test_while_people_speak_files_leave_a_replica_free() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         tasks = await asked(scheduler, *((n, "f", Urgency.BATCH) for n in range(6)))
         await begun(model, 2)
         tasks += await asked(scheduler, (10, "a", Urgency.FINAL), (11, "a", Urgency.FINAL))
-        model.gate.release()
-        await begun(model, 3)
-        assert model.calls[2] == [10], "a live window takes the place of the first file that ends"
-        model.gate.release()
-        await asyncio.sleep(0.02)
-        model.gate.release()
-        await begun(model, 4)
-        assert model.calls[3] == [11]
-        for number in range(5, 9):
-            assert under_way(scheduler) == 1, "one call at a time, until people have been silent for long"
+        for number, live in ((3, [10]), (4, [11])):
             model.gate.release()
             await begun(model, number)
+            assert model.calls[-1] == live, "live windows take the places of the first files that end"
+        model.gate.release()
+        await asyncio.sleep(0.02)
+        for number in range(5, 9):
+            model.gate.release()
+            await begun(model, number)
+            assert under_way(scheduler) == 1, "one call at a time, until people have been silent for long"
         model.gate.release()
         await asyncio.gather(*tasks)
 
@@ -452,7 +450,7 @@ def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time() -> No
         model.gate.release(5)
         await asyncio.gather(*tasks)
 
-    run(body, max_batch=1, replicas=4, replicas_amid_speech=3)
+    run(body, max_batch=1, replicas=3, file_replicas_amid_speech=1)
 
 
 def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:

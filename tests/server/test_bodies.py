@@ -267,6 +267,29 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(tmp_path
 
 
 @in_a_loop
+async def test_a_request_that_ends_while_its_file_is_published_leaves_nothing_behind(tmp_path):
+    async with kept(tmp_path) as blobs:
+        leaving = asyncio.current_task()
+
+        class LeavesAtTheEnd:
+            delete = staticmethod(blobs.delete)
+
+            @staticmethod
+            @asynccontextmanager
+            async def create(key, *, leave_reserve):
+                async with blobs.create(key, leave_reserve=leave_reserve) as sink:
+                    yield sink
+                    leaving.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            whole = request(cut(form(part("file", b"audio", filename="a")), 64), MULTIPART)
+            async with Uploads(LeavesAtTheEnd()).receive(whole, prefix=PREFIX, most=10**9):
+                raise AssertionError("the request had ended")
+        leaving.uncancel()
+        assert left_behind(tmp_path) == []
+
+
+@in_a_loop
 async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(bodies, "PACE_WINDOW_S", 0.05)
     async with kept(tmp_path) as blobs:

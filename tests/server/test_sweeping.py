@@ -78,6 +78,18 @@ async def test_bytes_without_a_job_go_once_nobody_can_be_about_to_make_it(tmp_pa
 
 
 @in_a_loop
+async def test_bytes_that_a_killed_server_left_go_with_the_first_sweep_of_the_next(tmp_path):
+    async with stored(tmp_path) as storage:
+        job_id = await submit(storage)
+        for prefix in (job_id, "job_orphan", "job_uploading"):
+            await blob(storage, f"{prefix}/source")
+        for prefix in (job_id, "job_orphan"):
+            aged(tmp_path, prefix, ms=60_000)
+        await Sweeper(storage, Eraser(storage), alone_since=now_ms() - 30_000).sweep()
+        assert sorted(prefix for prefix, _ in await storage.blobs.prefixes()) == sorted([job_id, "job_uploading"])
+
+
+@in_a_loop
 async def test_a_failed_sweep_is_followed_by_the_next(tmp_path):
     async with stored(tmp_path) as storage:
         sweeper = sweeper_of(storage)

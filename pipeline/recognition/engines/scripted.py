@@ -28,7 +28,7 @@ class ScriptedEngine:
     model = "scripted"
     languages = frozenset({"en"})
     max_batch = 8
-    replicas = replicas_amid_speech = 1
+    replicas = file_replicas_amid_speech = 1
     longest_job = LONGEST_JOB
 
     def __init__(self, text: Sequence[str] = SCRIPT) -> None:
