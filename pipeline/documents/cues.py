@@ -2,10 +2,10 @@
 
 The cuts are a shortest path: of all ways to cut a run of words into cues that fit the screen, the one with the lowest
 sum of costs is taken. The costs follow the rules of human subtitlers: end a cue at the end of a sentence, else at a
-comma or a breath; show it long enough to be read; do not cut more often than needed. A cue has at most 84 columns, so
-the search looks back at most that far and is linear in the number of words.
+comma or a breath; show it long enough to be read; do not cut more often than needed. A cue has at most max_columns x
+max_lines columns, so the search looks back at most that far and is linear in the number of words.
 
-The numbers of the screen (42 characters, two lines, at most 7 s) and of the reader (20 characters a second for
+The default numbers of the screen (42 characters, two lines, at most 7 s) and of the reader (20 characters a second for
 adults, 17 for children) are those of Netflix's style guide for English subtitles.
 """
 
@@ -19,22 +19,11 @@ from itertools import accumulate, pairwise
 from pipeline.audio import RATE
 from pipeline.words import Word
 
-COLUMNS = 42
-"""The width of a line. A Chinese, Japanese or Korean full-width character takes two columns, every other takes one."""
-
-LINES = 2
-
-LONGEST_MS = 7000
-"""The longest time that a cue is shown. Viewers would read a longer one twice."""
-
 SHORTEST_MS = 1000
 """Every viewer sees a cue this long. Shorter ones are extended into the silence after them, if there is any."""
 
 CALM_MS = 2000
 """Successive cues shorter than this flicker, so merging them is preferred."""
-
-COLUMNS_PER_SECOND = 17
-"""A reading speed that suits everyone. Cues are extended into silence to reach it; fast speech may exceed it."""
 
 PAUSE_MS = 2000
 """Words after such a silence begin a new cue; otherwise they would be shown long before they are heard."""
@@ -60,9 +49,32 @@ _UNWRITABLE = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")  # ends a line or 
 _ARROW = re.compile("-{2,}>")  # not the plain "-->": taking one dash from "--->" would leave an arrow
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtitleShape:
+    """What fits the screen, and how fast its readers read. Clients may choose other values for a job."""
+
+    max_columns: int = 42
+    """The width of a line. A Chinese, Japanese or Korean full-width character takes two columns, others take one."""
+
+    max_lines: int = 2
+
+    max_cue_s: float = 7.0
+    """The longest time that a cue is shown. Viewers would read a longer one twice."""
+
+    columns_per_second: float = 17.0
+    """A reading speed that suits everyone. Cues are extended into silence to reach it; fast speech may exceed it."""
+
+    @property
+    def max_cue_ms(self) -> int:
+        return round(self.max_cue_s * 1000)
+
+
+USUAL_SHAPE = SubtitleShape()
+
+
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """1 to LINES lines, none empty, each at most COLUMNS wide, shown from *start_ms* until *end_ms* > *start_ms*."""
+    """Lines that fit the shape, none empty, at least one, shown from *start_ms* until *end_ms* > *start_ms*."""
 
     start_ms: int
     end_ms: int
@@ -86,19 +98,19 @@ def milliseconds(position: int) -> int:
     return (position * 2000 + RATE) // (2 * RATE)
 
 
-def cues(words: Sequence[Word], duration: int) -> list[Cue]:
-    """Return *words*, which are in order of their starts, as cues that never overlap. Each word appears once.
+def cues(words: Sequence[Word], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> list[Cue]:
+    """Return *words*, which are in order of their starts, as cues of *shape* that never overlap. Each appears once.
 
     A cue starts with its first word. It ends with its last word, or later if the silence after it gives time to read,
-    but not after *duration*. It ends earlier where the next cue starts, and after LONGEST_MS. Words without length or
+    but not after *duration*. It ends earlier where the next cue starts, and after max_cue_s. Words without length or
     at equal times get 1 ms each, one after the other; only these may end after *duration*. Words wider than a line are
     cut into parts.
     """
-    pieces = [piece for word, following in _with_next(words) for piece in _pieces(word, following)]
+    pieces = [piece for word, following in _with_next(words) for piece in _pieces(word, following, shape)]
     found: list[Cue] = []
     for block in _between_pauses(pieces):
-        found.extend(_Block(block).cues())
-    return _time(found, milliseconds(duration))
+        found.extend(_Block(block, shape).cues())
+    return _time(found, milliseconds(duration), shape)
 
 
 def columns(text: str) -> int:
@@ -113,9 +125,9 @@ def _with_next(words: Sequence[Word]) -> Iterator[tuple[Word, Word | None]]:
     yield from pairwise((*words, None))
 
 
-def _pieces(word: Word, following: Word | None) -> Iterator[_Piece]:
+def _pieces(word: Word, following: Word | None, shape: SubtitleShape) -> Iterator[_Piece]:
     text = _ARROW.sub("->", _UNWRITABLE.sub(" ", word.text).strip())
-    parts = [*_parts(text, spaced=word.spaced)]
+    parts = [*_parts(text, shape.max_columns, spaced=word.spaced)]
     widths = [0, *accumulate(columns(part) for part, _ in parts)]
     start, end = milliseconds(word.start), milliseconds(word.end)
     for index, (part, spaced) in enumerate(parts):
@@ -129,13 +141,13 @@ def _pieces(word: Word, following: Word | None) -> Iterator[_Piece]:
         )
 
 
-def _parts(text: str, *, spaced: bool) -> Iterator[tuple[str, bool]]:
-    """Cut one word into parts of at most COLUMNS, each with whether a space stands before it. Nearly always: itself."""
+def _parts(text: str, most: int, *, spaced: bool) -> Iterator[tuple[str, bool]]:
+    """Cut one word into parts of *most* columns, each with whether a space stands before it. Nearly always: itself."""
     for token in text.split(" ") if text else ():
         part, width = "", 0
         for character in token:
             wide = columns(character)
-            if width + wide > COLUMNS:
+            if width + wide > most:
                 yield part, spaced
                 part, width, spaced = "", 0, False
             part += character
@@ -180,8 +192,9 @@ def _between_pauses(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
 class _Block:
     """The pieces between two long pauses. It finds the cheapest way to cut them."""
 
-    def __init__(self, pieces: Sequence[_Piece]) -> None:
+    def __init__(self, pieces: Sequence[_Piece], shape: SubtitleShape) -> None:
         self._pieces = pieces
+        self._shape = shape
         self._widths = [0, *accumulate(piece.columns + piece.spaced for piece in pieces)]
         self._sentences = [0, *accumulate(piece.cost == CUT_AT_SENTENCE for piece in pieces)]
 
@@ -207,18 +220,18 @@ class _Block:
         return [(first, after) for after, first in pairwise(ends)][::-1]
 
     def _fits(self, first: int, after: int) -> bool:
-        """Return whether these pieces fit the screen and LONGEST_MS. A single piece always does."""
+        """Return whether these pieces fit the screen and max_cue_s. A single piece always does."""
         if after - first == 1:
             return True
         spoken_ms = self._pieces[after - 1].end_ms - self._pieces[first].start_ms
-        return spoken_ms <= LONGEST_MS and self._width(self._filled(first, after), after) <= COLUMNS
+        return spoken_ms <= self._shape.max_cue_ms and self._fit_lines(first, after, self._shape.max_lines)
 
     def _cost(self, first: int, after: int) -> float:
         last = self._pieces[after - 1]
         start_ms = self._pieces[first].start_ms
         until_ms = self._pieces[after].start_ms if after < len(self._pieces) else last.end_ms + SHORTEST_MS
-        shown_ms = max(1, min(until_ms - start_ms, LONGEST_MS))
-        too_fast = max(0.0, self._width(first, after) * 1000 / shown_ms - COLUMNS_PER_SECOND)
+        shown_ms = max(1, min(until_ms - start_ms, self._shape.max_cue_ms))
+        too_fast = max(0.0, self._width(first, after) * 1000 / shown_ms - self._shape.columns_per_second)
         too_short = max(0, CALM_MS - shown_ms) / 1000 * SECOND_SHORT
         inside = (self._sentences[after - 1] - self._sentences[first]) * SENTENCE_INSIDE
         return ONE_MORE_CUE + last.cost + min(too_fast, 2 * CUT_IN_PHRASE) + too_short + inside
@@ -231,21 +244,34 @@ class _Block:
 
     def _filled(self, first: int, after: int) -> int:
         """Return the piece after the last one that fits a line that starts with *first*."""
-        reach = self._widths[first] + self._pieces[first].spaced + COLUMNS
+        reach = self._widths[first] + self._pieces[first].spaced + self._shape.max_columns
         return bisect_right(self._widths, reach, first + 1, after + 1) - 1
 
+    def _fit_lines(self, first: int, after: int, count: int) -> bool:
+        """Return whether these pieces fit *count* lines."""
+        for _ in range(count - 1):
+            if first < after:
+                first = self._filled(first, after)
+        return self._width(first, after) <= self._shape.max_columns
+
     def _lines(self, first: int, after: int) -> list[tuple[int, int]]:
-        """Return one line if the cue fits it, else two of similar length, rather cut at a comma than in a phrase."""
-        filled = self._filled(first, after)
-        if filled == after:
-            return [(first, after)]
-        middle = min(
-            (middle for middle in range(filled, first, -1) if self._width(middle, after) <= COLUMNS),
+        """Return as few lines as the cue needs, of similar length, rather cut at a comma than in a phrase."""
+        count = next(n for n in range(1, self._shape.max_lines + 1) if self._fit_lines(first, after, n))
+        lines: list[tuple[int, int]] = []
+        for rest in range(count - 1, 0, -1):
+            middle = self._line_end(first, after, rest)
+            lines.append((first, middle))
+            first = middle
+        return [*lines, (first, after)]
+
+    def _line_end(self, first: int, after: int, rest: int) -> int:
+        """Return where the first line best ends when *rest* lines, at least one, follow it."""
+        return min(
+            (middle for middle in range(self._filled(first, after), first, -1) if self._fit_lines(middle, after, rest)),
             key=lambda middle: (
-                self._pieces[middle - 1].cost + abs(self._width(first, middle) - self._width(middle, after))
+                self._pieces[middle - 1].cost + abs(self._width(first, middle) - self._width(middle, after) / rest)
             ),
         )
-        return [(first, middle), (middle, after)]
 
     def _text(self, first: int, after: int) -> str:
         line = "".join(f" {piece.text}" if piece.spaced else piece.text for piece in self._pieces[first:after])
@@ -255,14 +281,14 @@ class _Block:
 # From word times to screen times
 
 
-def _time(found: Sequence[Cue], duration_ms: int) -> list[Cue]:
+def _time(found: Sequence[Cue], duration_ms: int, shape: SubtitleShape) -> list[Cue]:
     starts: list[int] = []
     for cue in found:
         starts.append(max(cue.start_ms, starts[-1] + 1) if starts else cue.start_ms)
     timed: list[Cue] = []
     for index, (start, cue) in enumerate(zip(starts, found, strict=True)):
-        reading = sum(map(columns, cue.lines)) * 1000 // COLUMNS_PER_SECOND
+        reading = int(sum(map(columns, cue.lines)) * 1000 / shape.columns_per_second)
         wanted = max(cue.end_ms, min(start + max(SHORTEST_MS, reading), duration_ms))
-        end = min(wanted, start + LONGEST_MS, *starts[index + 1 : index + 2])
+        end = min(wanted, start + shape.max_cue_ms, *starts[index + 1 : index + 2])
         timed.append(Cue(start, max(end, start + 1), cue.lines))
     return timed

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.documents.cues import Cue, cues
+from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues
 from pipeline.words import Segment, Transcript, Word
 
 SCHEMA = "service_v1"
@@ -17,12 +17,13 @@ SCHEMA = "service_v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """The members of the JSON file that do not come from the Transcript."""
+    """What the files have that does not come from the Transcript: members of the JSON file, the shape of subtitles."""
 
     job_id: str
     created_at: str  # RFC 3339
     metadata: Mapping[str, str] = field(default_factory=dict)
     words: bool = False  # list every word with its times?
+    subtitles: SubtitleShape = USUAL_SHAPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +82,22 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
     }
 
 
-def srt(transcript: Transcript) -> bytes:
+def srt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
     """Return SubRip in UTF-8, without a byte order mark, with LF. Without speech it is empty."""
     return "".join(
         f"{number}\n{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}\n{_text(cue)}\n\n"
-        for number, cue in enumerate(cues(transcript.words, transcript.duration), start=1)
+        for number, cue in enumerate(cues(transcript.words, transcript.duration, shape), start=1)
     ).encode()
 
 
-def vtt(transcript: Transcript) -> bytes:
+def vtt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
     """Return WebVTT in UTF-8, without a byte order mark, with LF. Without speech it is the header alone."""
     return "".join(
         (
             "WEBVTT\n\n",
             *(
                 f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}\n{_escape(_text(cue))}\n\n"
-                for cue in cues(transcript.words, transcript.duration)
+                for cue in cues(transcript.words, transcript.duration, shape)
             ),
         )
     ).encode()
@@ -111,8 +112,12 @@ def txt(transcript: Transcript) -> bytes:
 OUTPUT_FORMATS: Mapping[str, OutputFormat] = MappingProxyType(
     {
         "json": OutputFormat("application/json", "json", service_v1),
-        "srt": OutputFormat("application/x-subrip; charset=utf-8", "srt", lambda transcript, _: srt(transcript)),
-        "vtt": OutputFormat("text/vtt; charset=utf-8", "vtt", lambda transcript, _: vtt(transcript)),
+        "srt": OutputFormat(
+            "application/x-subrip; charset=utf-8", "srt", lambda transcript, heading: srt(transcript, heading.subtitles)
+        ),
+        "vtt": OutputFormat(
+            "text/vtt; charset=utf-8", "vtt", lambda transcript, heading: vtt(transcript, heading.subtitles)
+        ),
         "txt": OutputFormat("text/plain; charset=utf-8", "txt", lambda transcript, _: txt(transcript)),
     }
 )

@@ -9,7 +9,7 @@ import asyncio
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,9 +31,18 @@ from server.clock import now_ms
 from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 from server.engines import open_engines
+from server.jobs.members import members_of
+from server.jobs.orders import subtitle_shape
 from server.logs import configure
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
+
+SUBTITLE_ARGUMENTS = {
+    "max_columns": "subtitles: the width of a line (42)",
+    "max_lines": "subtitles: lines of a cue (2)",
+    "max_cue_s": "subtitles: the longest time that a cue is shown (7)",
+    "columns_per_second": "subtitles: the reading speed (17)",
+}
 
 
 def add(commands: Any) -> None:
@@ -48,6 +57,8 @@ def add(commands: Any) -> None:
         metavar="DIR",
         help="write FILE.json, FILE.srt, ... into this folder (several formats: by default the current one)",
     )
+    for name, meaning in SUBTITLE_ARGUMENTS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar="N", help=meaning)
     add_arguments(parser, server=None, meaning="the server that is to do it; left out, this process does")
     parser.set_defaults(run=run)
 
@@ -55,12 +66,13 @@ def add(commands: Any) -> None:
 def run(given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="warning" if config.log_level == "info" else config.log_level)
     formats = _formats(given.formats)
+    subtitles = _subtitles(given)
     targets = _targets(given, formats)
     if given.server is None:
-        files = _here(given, formats, config)
+        files = _here(given, formats, subtitles, config)
     else:
         with reaching(given.server):
-            files = asyncio.run(_there(given, formats, key_of(given, config)))
+            files = asyncio.run(_there(given, formats, subtitles, key_of(given, config)))
     if not targets:
         sys.stdout.buffer.write(files[formats[0]])
     for name, target in targets.items():
@@ -98,6 +110,16 @@ def _formats(text: str) -> list[str]:
     return names
 
 
+def _subtitles(given: argparse.Namespace) -> dict[str, str]:
+    """The members that shape subtitles, as they were given. Raises ConfigError that names the first wrong one."""
+    shape = {name: getattr(given, name) for name in SUBTITLE_ARGUMENTS if getattr(given, name) is not None}
+    members = members_of(shape)
+    subtitle_shape(members)
+    for fault in members.errors:
+        raise ConfigError(f"--{fault.param.replace('_', '-')} {fault.message}, got {shape[fault.param]!r}")
+    return shape
+
+
 @contextmanager
 def _audio(source: str) -> Iterator[Path]:
     """The file to read. Audio from standard input or an address is kept in a temporary file while the block lasts."""
@@ -127,12 +149,17 @@ def _download(address: str, file: IO[bytes]) -> None:
 # --- in this process -------------------------------------------------------------------------------------------------
 
 
-def _here(given: argparse.Namespace, formats: Sequence[str], config: Config) -> dict[str, bytes]:
+def _here(
+    given: argparse.Namespace, formats: Sequence[str], subtitles: Mapping[str, str], config: Config
+) -> dict[str, bytes]:
     """Transcribe in this process; the content of every format's file."""
     with _audio(given.file) as path:
         transcript = asyncio.run(_transcribed(path, given, config))
     heading = Heading(
-        job_id=new_id(Prefix.JOB, ms=now_ms(), chance=bytes(CHANCE_BYTES)), created_at=iso(now_ms()), words=given.words
+        job_id=new_id(Prefix.JOB, ms=now_ms(), chance=bytes(CHANCE_BYTES)),
+        created_at=iso(now_ms()),
+        words=given.words,
+        subtitles=subtitle_shape(members_of(subtitles)),
     )
     return {name: OUTPUT_FORMATS[name].render(transcript, heading) for name in formats}
 
@@ -156,9 +183,11 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
 # --- by a server -----------------------------------------------------------------------------------------------------
 
 
-async def _there(given: argparse.Namespace, formats: Sequence[str], key: str) -> dict[str, bytes]:
+async def _there(
+    given: argparse.Namespace, formats: Sequence[str], subtitles: Mapping[str, str], key: str
+) -> dict[str, bytes]:
     """Transcribe on a server, which fetches an address itself. Returns every format's content. Raises ServiceError."""
-    fields = {"output_formats": formats, "word_timestamps": given.words}
+    fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles}
     if given.language is not None:
         fields["language"] = given.language
     async with Client(given.server, key) as client:

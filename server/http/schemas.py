@@ -6,6 +6,7 @@ The black-box tests check every answer against them.
 from collections.abc import Mapping
 from typing import Any
 
+from pipeline.documents.cues import USUAL_SHAPE
 from pipeline.documents.schema import service_v1_schema
 from pipeline.ingest.encodings import CHANNELS, RATES
 from server.http.codes import CODES
@@ -66,6 +67,29 @@ METADATA = {
 }
 WARNING = _object({"code": TEXT}, {"param": TEXT, "message": TEXT})
 
+
+def _number(limits: tuple[float, float], default: float) -> dict[str, Any]:
+    return _between(*limits, default) | {"type": "number"}
+
+
+_SUBTITLES: Mapping[str, Any] = {
+    "max_columns": {
+        **_between(bounds.MAX_COLUMNS[0], bounds.MAX_COLUMNS[-1], USUAL_SHAPE.max_columns),
+        "description": "Subtitles: the width of a line; full-width characters count two",
+    },
+    "max_lines": {
+        **_between(bounds.MAX_LINES[0], bounds.MAX_LINES[-1], USUAL_SHAPE.max_lines),
+        "description": "Subtitles: lines of a cue",
+    },
+    "max_cue_s": {
+        **_number(bounds.MAX_CUE_S, USUAL_SHAPE.max_cue_s),
+        "description": "Subtitles: the longest time that a cue is shown",
+    },
+    "columns_per_second": {
+        **_number(bounds.COLUMNS_PER_SECOND, USUAL_SHAPE.columns_per_second),
+        "description": "Subtitles: the reading speed; cues stay on in silence to reach it",
+    },
+}
 _ORDER_MEMBERS: Mapping[str, Any] = {
     "language": {"type": "string", "description": "BCP 47 primary subtag; left out: detected"},
     "model": {"type": "string", "description": "An id of GET /v1/models"},
@@ -79,6 +103,7 @@ _ORDER_MEMBERS: Mapping[str, Any] = {
         "enum": [*bounds.RETENTIONS],
         "description": "none: the results are handed over once, then erased. Left out: what the key or the plan says",
     },
+    **_SUBTITLES,
 }
 _FORM_LIST = {"type": "string", "description": "Comma list; the part may also be repeated"}
 _FORM_ORDER: Mapping[str, Any] = {
@@ -221,7 +246,7 @@ SCHEMAS: Mapping[str, Any] = {
             "channels": _between(CHANNELS[0], CHANNELS[-1], 1),
             "interim_results": {**SWITCH, "default": True},
             "endpointing_ms": _between(bounds.ENDPOINTING_MS[0], bounds.ENDPOINTING_MS[-1], 500),
-            "max_utterance_s": _between(*bounds.UTTERANCE_S, 15) | {"type": "number"},
+            "max_utterance_s": _number(bounds.UTTERANCE_S, 15),
             "record": {**SWITCH, "default": False, "description": "Keep the audio as FLAC with the job"},
             **_ORDER_MEMBERS,
             "output_formats": {**FORMAT_NAMES, "default": ["json"], "minItems": 1},
@@ -431,6 +456,7 @@ SCHEMAS: Mapping[str, Any] = {
             "timestamp_granularities[]": {"type": "array", "items": {"enum": ["word", "segment"]}},
             "stream": {"type": "boolean", "default": False},
             "retention": {"enum": [*bounds.RETENTIONS]},
+            **_SUBTITLES,
         },
     ),
     "OpenAIError": _object(

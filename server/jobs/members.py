@@ -3,6 +3,7 @@
 All faults are reported together, each with the name of its member.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
@@ -12,6 +13,8 @@ from server.model.errors import FieldError, invalid
 
 Fields: TypeAlias = Mapping[str, Sequence[object]]
 """Member name -> every value given for it: text from forms, any JSON value from JSON."""
+
+_NUMBER = re.compile("[0-9]{1,9}([.][0-9]{1,9})?")
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -134,6 +137,18 @@ def number_in(least: float, most: float) -> Callable[[Sequence[object]], float]:
         return float(value)
 
     return parse
+
+
+def from_text(parse: Callable[[Sequence[object]], T]) -> Callable[[Sequence[object]], T]:
+    """*parse* for numbers that forms send as text, such as 42 and 17.5."""
+
+    def read(values: Sequence[object]) -> T:
+        value = single(values)
+        if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+            return parse([float(value) if "." in value else int(value)])
+        return parse(values)
+
+    return read
 
 
 def one_of(allowed: Sequence[str]) -> Callable[[Sequence[object]], str]:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 
 import orjson
 
+from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.ingest.encodings import CHANNELS, RATES
 from server.jobs.members import (
     Fields,
     Members,
     Wrong,
     boolean,
+    from_text,
     number_in,
     one_of,
     single,
@@ -29,9 +31,17 @@ from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
 
-COMMON = frozenset(
-    {"output_formats", "language", "model", "prompt", "webhook_url", "webhook_events", "metadata", "retention"}
-)
+SUBTITLES = frozenset(SubtitleShape.__dataclass_fields__)
+COMMON = SUBTITLES | {
+    "output_formats",
+    "language",
+    "model",
+    "prompt",
+    "webhook_url",
+    "webhook_events",
+    "metadata",
+    "retention",
+}
 LIVE_ONLY = frozenset({*LiveOptions.__slots__, "word_timestamps"})
 FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema"})
 
@@ -114,6 +124,19 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         metadata=members.take("metadata", _metadata, {}),
         scenario=scenario,
         retention=members.take("retention", one_of(bounds.RETENTIONS), None),
+        subtitles=subtitle_shape(members),
+    )
+
+
+def subtitle_shape(members: Members) -> SubtitleShape:
+    """Parse the members that shape SRT and VTT."""
+    usual = USUAL_SHAPE
+    speeds = from_text(number_in(*bounds.COLUMNS_PER_SECOND))
+    return SubtitleShape(
+        max_columns=members.take("max_columns", from_text(whole_in(bounds.MAX_COLUMNS)), usual.max_columns),
+        max_lines=members.take("max_lines", from_text(whole_in(bounds.MAX_LINES)), usual.max_lines),
+        max_cue_s=members.take("max_cue_s", from_text(number_in(*bounds.MAX_CUE_S)), usual.max_cue_s),
+        columns_per_second=members.take("columns_per_second", speeds, usual.columns_per_second),
     )
 
 

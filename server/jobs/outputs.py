@@ -17,7 +17,11 @@ async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: in
     """Store the output *name* of the job, under a key that no other epoch uses."""
     kind = OUTPUT_FORMATS[name]
     heading = Heading(
-        job_id=job.id, created_at=iso(job.created_at), metadata=job.order.metadata, words=job.order.word_timestamps
+        job_id=job.id,
+        created_at=iso(job.created_at),
+        metadata=job.order.metadata,
+        words=job.order.word_timestamps,
+        subtitles=job.order.subtitles,
     )
     data = await asyncio.to_thread(kind.render, transcript, heading)
     key = f"{job.id}/{epoch}.{kind.extension}"

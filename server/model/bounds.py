@@ -28,3 +28,7 @@ TELEPHONE_RATE = 8_000
 """Samples a second of TELEPHONE_ENCODINGS where a request names no sample_rate, as telephone lines carry them."""
 ENDPOINTING_MS = range(200, 5001)  # less would tear a sentence apart
 UTTERANCE_S = (3.0, 20.0)
+MAX_COLUMNS = range(10, 121)  # less would cut ordinary words
+MAX_LINES = range(1, 5)
+MAX_CUE_S = (1.0, 20.0)
+COLUMNS_PER_SECOND = (5.0, 50.0)

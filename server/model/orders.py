@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
@@ -52,6 +54,7 @@ class Order:
     scenario: str | None = None  # sandbox only
     live: LiveOptions | None = None
     retention: str | None = None  # NOTHING, or None: as long as the plan says
+    subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
 
     @property
     def kept(self) -> bool:

@@ -27,7 +27,7 @@ from server.http.schemas import ref
 from server.http.sse import KEEP_ALIVE, event
 from server.jobs.erasing import Eraser
 from server.jobs.members import Members
-from server.jobs.orders import Asked, common_order
+from server.jobs.orders import SUBTITLES, Asked, common_order
 from server.jobs.waiter import JobWaiter
 from server.model.errors import FieldError, Refused, invalid
 from server.model.events import Event
@@ -190,7 +190,8 @@ class _Wish:
         self.granularities = tuple(map(str, given)) or ("segment",)
         self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
         _check_temperature(fields.get("temperature", ["0"])[0])
-        members = Members({name: fields[name] for name in ("language", "prompt", "retention") if name in fields})
+        shared = ("language", "prompt", "retention", *SUBTITLES)
+        members = Members({name: fields[name] for name in shared if name in fields})
         order = common_order(members, offer=offer, word_timestamps=True)
         members.check()
         output = FILE_FORMATS.get(self.response_format, "json")

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from pipeline.audio import RATE
 from pipeline.documents.cues import (
-    COLUMNS,
-    LINES,
-    LONGEST_MS,
     PAUSE_MS,
     SHORTEST_MS,
+    USUAL_SHAPE,
     Cue,
+    SubtitleShape,
     columns,
     cues,
     milliseconds,
 )
 from pipeline.words import Word
+from server.model import bounds
 
 MS = RATE // 1000
 
@@ -33,8 +33,8 @@ def spoken(text: str, *, start_ms: int = 0, ms_per_letter: int = 70, gap_ms: int
     return words
 
 
-def written_lines(words: list[Word], duration_ms: int = 3_600_000) -> list[tuple[str, ...]]:
-    return [cue.lines for cue in cues(words, duration_ms * MS)]
+def written_lines(words: list[Word], shape: SubtitleShape = USUAL_SHAPE) -> list[tuple[str, ...]]:
+    return [cue.lines for cue in cues(words, 3600 * RATE, shape)]
 
 
 def texts(found: list[Cue]) -> str:
@@ -63,30 +63,39 @@ def heard(draw: st.DrawFn) -> list[Word]:
     return words
 
 
-@settings(max_examples=200)
-@given(heard())
-def test_every_cue_fits_the_screen_and_the_clock(words):
-    for cue in cues(words, 3600 * RATE):
-        assert 1 <= len(cue.lines) <= LINES
-        assert all(0 < len(line) <= columns(line) <= COLUMNS for line in cue.lines)
-        assert 0 < cue.end_ms - cue.start_ms <= LONGEST_MS
+SHAPES = st.just(USUAL_SHAPE) | st.builds(
+    SubtitleShape,
+    max_columns=st.sampled_from(bounds.MAX_COLUMNS),
+    max_lines=st.sampled_from(bounds.MAX_LINES),
+    max_cue_s=st.floats(*bounds.MAX_CUE_S),
+    columns_per_second=st.floats(*bounds.COLUMNS_PER_SECOND),
+)
 
 
 @settings(max_examples=200)
-@given(heard())
-def test_cues_never_overlap_and_never_go_back(words):
-    for cue, following in pairwise(cues(words, 3600 * RATE)):
+@given(heard(), SHAPES)
+def test_every_cue_fits_the_screen_and_the_clock(words, shape):
+    for cue in cues(words, 3600 * RATE, shape):
+        assert 1 <= len(cue.lines) <= shape.max_lines
+        assert all(0 < len(line) <= columns(line) <= shape.max_columns for line in cue.lines)
+        assert 0 < cue.end_ms - cue.start_ms <= shape.max_cue_ms
+
+
+@settings(max_examples=200)
+@given(heard(), SHAPES)
+def test_cues_never_overlap_and_never_go_back(words, shape):
+    for cue, following in pairwise(cues(words, 3600 * RATE, shape)):
         assert cue.end_ms <= following.start_ms
 
 
 @settings(max_examples=200)
-@given(heard())
-def test_no_letter_is_lost_added_or_moved(words):
+@given(heard(), SHAPES)
+def test_no_letter_is_lost_added_or_moved(words, shape):
     def letters(text: str) -> str:
         # Without dashes, because "-->" must lose one, and without control characters, which cannot be written.
         return "".join(c for c in text if not (c == "-" or c.isspace() or c < " " or "\x7f" <= c <= "\x9f"))
 
-    assert letters(texts(cues(words, 3600 * RATE))) == letters("".join(word.text for word in words))
+    assert letters(texts(cues(words, 3600 * RATE, shape))) == letters("".join(word.text for word in words))
 
 
 @settings(max_examples=200)
@@ -200,7 +209,7 @@ def test_showing_on_stops_at_the_next_cue_and_at_the_end_of_the_recording():
 
 def test_a_word_that_seems_to_last_for_ever_is_taken_off_the_screen():
     (cue,) = cues([Word("Ommm", 0, 30 * RATE, 0.9)], 60 * RATE)
-    assert (cue.start_ms, cue.end_ms) == (0, LONGEST_MS)
+    assert (cue.start_ms, cue.end_ms) == (0, USUAL_SHAPE.max_cue_ms)
 
 
 def test_words_at_one_instant_follow_each_other_by_milliseconds():
@@ -219,7 +228,7 @@ def test_scripts_without_spaces_are_joined_without_and_measured_in_columns():
     words = [Word(sign, i * 3000, i * 3000 + 3000, 0.9, spaced=False) for i, sign in enumerate(text)]
     (lines,) = written_lines(words)
     assert lines == ("今天天气很好我们一起去公园散步吧好吗、", "当然可以我先换一件衣服然后就出发。")
-    assert all(columns(line) <= COLUMNS for line in lines)
+    assert all(columns(line) <= USUAL_SHAPE.max_columns for line in lines)
 
 
 def test_an_arrow_loses_a_dash_however_it_comes_about():
@@ -229,3 +238,54 @@ def test_an_arrow_loses_a_dash_however_it_comes_about():
 
 def test_line_breaks_inside_a_word_become_spaces():
     assert written_lines([Word("a\n\nb\u2028c", 0, RATE, 0.9)]) == [("a b c",)]
+
+
+SENTENCE = (
+    "The committee which had been waiting for hours in the cold, "
+    "then began to discuss the matter of the bridge across the river."
+)
+
+
+@pytest.mark.parametrize(
+    ("shape", "lines"),
+    [
+        (
+            SubtitleShape(max_lines=1),
+            [
+                ("The committee which had been waiting for",),
+                ("hours in the cold, then began to discuss",),
+                ("the matter of the bridge across the river.",),
+            ],
+        ),
+        (
+            SubtitleShape(max_columns=80, max_lines=1),
+            [
+                ("The committee which had been waiting for hours in the cold,",),
+                ("then began to discuss the matter of the bridge across the river.",),
+            ],
+        ),
+        (
+            SubtitleShape(max_columns=24, max_lines=3),
+            [
+                ("The committee which", "had been waiting for", "hours in the cold,"),
+                ("then began to discuss", "the matter of the bridge", "across the river."),
+            ],
+        ),
+    ],
+)
+def test_a_client_may_ask_for_other_lines(shape, lines):
+    assert written_lines(spoken(SENTENCE), shape) == lines
+
+
+def test_a_client_may_ask_for_shorter_cues():
+    found = cues(spoken(SENTENCE), 3600 * RATE, SubtitleShape(max_cue_s=2.5))
+    assert len(found) > len(cues(spoken(SENTENCE), 3600 * RATE))
+    assert all(cue.end_ms - cue.start_ms <= 2500 for cue in found)
+
+
+def test_slow_readers_are_shown_a_cue_for_longer():
+    words = spoken("Nobody came.")
+    (usual,) = cues(words, 60 * RATE)
+    (slow,) = cues(words, 60 * RATE, SubtitleShape(columns_per_second=6))
+    assert usual.end_ms - usual.start_ms == SHORTEST_MS
+    assert slow.end_ms - slow.start_ms == 2000

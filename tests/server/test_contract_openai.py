@@ -38,6 +38,16 @@ def test_every_response_format_says_the_same(client: openai.OpenAI) -> None:
     assert cue_text(str(vtt).removeprefix("WEBVTT")) == text
 
 
+def test_subtitles_have_the_shape_that_was_asked_for(client: openai.OpenAI) -> None:
+    srt = client.audio.transcriptions.create(
+        file=CLIP, model="whisper-1", response_format="srt", extra_body={"max_columns": 20, "max_lines": 1}
+    )
+    cues = str(srt).strip().split("\n\n")
+    assert all(len(cue.splitlines()) == 3 and len(cue.splitlines()[2]) <= 20 for cue in cues)
+    with pytest.raises(openai.UnprocessableEntityError, match="max_lines"):
+        client.audio.transcriptions.create(file=CLIP, model="whisper-1", extra_body={"max_lines": 9})
+
+
 def test_words_come_only_with_their_granularity(client: openai.OpenAI) -> None:
     bare = client.audio.transcriptions.create(file=CLIP, model="whisper-1", response_format="verbose_json")
     assert bare.words is None

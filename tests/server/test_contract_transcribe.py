@@ -184,6 +184,8 @@ def test_wrong_members_are_named(pro: httpx.Client) -> None:
     body = problem(post(pro, output_formats="doc"), 422, "invalid_parameter")
     assert body["errors"][0]["param"] == "output_formats"  # type: ignore[index]  # any JSON
     problem(post(pro, word_timestamps="maybe"), 422, "invalid_parameter")
+    body = problem(post(pro, max_columns="5"), 422, "invalid_parameter")
+    assert body["errors"][0]["param"] == "max_columns"  # type: ignore[index]  # any JSON
     problem(post(pro, webhook_events="job.completed"), 422, "invalid_parameter")
     problem(post(pro, webhook_url="https://x.test/", webhook_events="job.started"), 422, "invalid_parameter")
 
@@ -347,6 +349,19 @@ def test_subtitles_are_well_formed(done: dict[str, object]) -> None:
     vtt = httpx.get(formats["vtt"]).text  # type: ignore[index]  # any JSON
     assert vtt.startswith("WEBVTT\n\n")
     assert not re.search(r"&(?!amp;|lt;|gt;)|<", vtt)
+
+
+def widest_line(srt: str) -> int:
+    return max(len(line) for line in srt.splitlines() if "-->" not in line)
+
+
+def test_subtitles_have_the_shape_that_was_asked_for(pro: httpx.Client) -> None:
+    usual, narrow = (
+        httpx.get(post(pro, output_formats="srt", **shape).json()["formats"]["srt"]).text
+        for shape in ({}, {"max_columns": "20", "max_lines": "1"})
+    )
+    assert widest_line(usual) > 20 >= widest_line(narrow)
+    assert all(len(cue.splitlines()) == 3 for cue in narrow.strip().split("\n\n"))
 
 
 def test_silence_completes_with_empty_outputs(pro: httpx.Client) -> None:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.documents.cues import SubtitleShape
 from server.http.problems import problem_of
 from server.jobs.orders import Asked, parse_order
 from server.model.errors import Refused
@@ -93,6 +94,16 @@ def test_a_switch_is_true_false_1_or_0(value, meant):
         ("metadata", {"k": "v" * 513}, "too_long"),
         ("metadata", {str(n): "v" for n in range(17)}, "too_many"),
         ("schema", "service_v2", "unknown_value"),
+        ("max_columns", "9", "out_of_range"),
+        ("max_columns", 121, "out_of_range"),
+        ("max_columns", "42.5", "out_of_range"),
+        ("max_lines", 0, "out_of_range"),
+        ("max_lines", "two", "out_of_range"),
+        ("max_cue_s", "0.9", "out_of_range"),
+        ("max_cue_s", "nan", "out_of_range"),
+        ("max_cue_s", 21, "out_of_range"),
+        ("columns_per_second", "4", "out_of_range"),
+        ("columns_per_second", True, "out_of_range"),
     ],
 )
 def test_a_bad_member_is_named_with_what_is_wrong(name, value, code):
@@ -100,6 +111,24 @@ def test_a_bad_member_is_named_with_what_is_wrong(name, value, code):
     assert (problem.code, status(problem)) == ("invalid_parameter", 422)
     assert faults(problem)[name] == code
     assert name in problem.detail
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"max_columns": "32", "max_lines": "3", "max_cue_s": "4.5", "columns_per_second": "20"},
+        {"max_columns": 32, "max_lines": 3, "max_cue_s": 4.5, "columns_per_second": 20},
+    ],
+    ids=["form", "json"],
+)
+def test_subtitles_are_shaped_by_numbers_of_a_form_or_of_json(given):
+    shape = SubtitleShape(max_columns=32, max_lines=3, max_cue_s=4.5, columns_per_second=20.0)
+    parsed = asked(file=True, **given)
+    assert (parsed.order.subtitles, parsed.warnings) == (shape, ())
+
+
+def test_a_number_that_is_left_out_is_as_usual():
+    assert asked(file=True, max_lines=1).order.subtitles == SubtitleShape(max_lines=1)
 
 
 def test_everything_wrong_is_said_at_once():

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from pipeline.documents.cues import SubtitleShape
 from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull, QuotaExceeded
 from server.model.jobs import IdempotencyKey, State
 from server.model.orders import Order
@@ -28,7 +29,12 @@ TRANSCRIPTIONS = [("transcriptions", "2026-11")]
 
 @in_a_loop
 async def test_an_accepted_job_is_queued_with_its_first_event(backend, tmp_path):
-    order = Order(output_formats=("srt", "vtt"), metadata={"a": "b"}, webhook_events=("job.failed",))
+    order = Order(
+        output_formats=("srt", "vtt"),
+        metadata={"a": "b"},
+        webhook_events=("job.failed",),
+        subtitles=SubtitleShape(max_columns=32),
+    )
     async with backend.stored(tmp_path) as storage:
         made = await storage.jobs.submit(new_job("job_1", order=order), idempotency=None)
         assert (made.replayed, made.job.state, made.job.created_at) == (False, State.QUEUED, NOON)

@@ -46,6 +46,16 @@ def test_a_file_becomes_the_files_that_were_asked_for(small_server: Server, tmp_
 
 
 @pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
+def test_subtitles_have_the_shape_that_was_asked_for(small_server: Server, *, by_server: bool) -> None:
+    where = ("--server", small_server.base) if by_server else ()
+    done = typed(small_server, str(CLIP), "--formats", "srt", "--max-columns", "20", "--max-lines", "1", *where)
+    assert done.returncode == 0, done.stderr
+    cues = done.stdout.decode().strip().split("\n\n")
+    assert len(cues) > 1
+    assert all(len(cue.splitlines()) == 3 and len(cue.splitlines()[2]) <= 20 for cue in cues)
+
+
+@pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
 def test_an_address_is_fetched_by_who_transcribes(small_server: Server, elsewhere: str, *, by_server: bool) -> None:
     where = ("--server", small_server.base) if by_server else ()
     done = typed(small_server, f"{elsewhere}/{CLIP.name}", *where)
@@ -91,6 +101,7 @@ def test_what_cannot_be_done_is_one_sentence(small_server: Server, elsewhere: st
     for words, status, said in (
         ((str(tmp_path / "none.wav"),), 2, "FILE must be an existing file"),
         ((str(CLIP), "--formats", "doc"), 2, "--formats must be a comma list"),
+        ((str(CLIP), "--max-cue-s", "half"), 2, "--max-cue-s must be a number from 1 to 20, got 'half'"),
         ((str(tmp_path / "notes.mp3"),), 2, "no audio container we know"),
         ((f"{elsewhere}/none.flac",), 1, "source_http_error (404)"),
         ((f"{nobody}/a.flac",), 1, "cannot be reached"),

@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from pipeline.documents.cues import SubtitleShape
 from server.model.accounts import Quota
 from server.model.jobs import Job, JobError, State
 from server.model.orders import LiveOptions, Order, Source
@@ -55,8 +56,9 @@ def job_of(row: Columns) -> Job:
 def order_of(text: str) -> Order:
     members: dict[str, Any] = orjson.loads(text)
     live = members.pop("live")
+    subtitles = SubtitleShape(**members.pop("subtitles", {}))
     members.update({name: tuple(value) for name, value in members.items() if isinstance(value, list)})
-    return Order(**members, live=None if live is None else LiveOptions(**live))
+    return Order(**members, live=None if live is None else LiveOptions(**live), subtitles=subtitles)
 
 
 def error_of(text: str | None) -> JobError | None:
