@@ -35,7 +35,8 @@ from server.engines import ServedEngine, open_engines
 from server.logs import configure, log
 from server.model.offers import Offer
 from server.storage.ports import Storage
-from server.storage.sqlite.folder import PRIVATE_FILE, claim_folder
+from server.storage.scratch import PRIVATE_FILE
+from server.storage.sqlite.folder import claim_folder
 from server.storage.sqlite.open import open_storage
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"

@@ -67,7 +67,7 @@ class Prober:
         return probe
 
     async def _look_at(self, blob: str) -> Probe:
-        with self._blobs.local(blob) as path:
+        async with self._blobs.local(blob) as path:
             return await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._isolation.probe, path, DecodeLimits()
             )

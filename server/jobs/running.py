@@ -86,7 +86,7 @@ class Running:
         options = BatchOptions(
             language=order.language, hint=order.prompt, tenant=self._job.account, longest_s=self._plan.audio_s_per_file
         )
-        with self._tools.blobs.local(key) as path:
+        async with self._tools.blobs.local(key) as path:
             made = rehearse(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
             async with aclosing(made):
                 async for chunk in made:

@@ -139,6 +139,13 @@ class StorageBusy(StorageError, RequestError):
     retry_after_s = 5
 
 
+class BlobsAway(StorageError, RequestError):
+    """The store of audio and results, beyond this machine, cannot be reached or refuses. Try again."""
+
+    code = "not_ready"
+    retry_after_s = 5
+
+
 class BlobExists(StorageError):
     """A blob of that name exists. Blobs never change: choose another name (workers put the epoch into it)."""
 

@@ -8,7 +8,7 @@ Instants are milliseconds since 1970 UTC.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -228,7 +228,10 @@ class Sink(Protocol):
 
 
 class BlobStore(Protocol):
-    """Named byte strings that never change. Keys are "job_.../name", so that a prefix deletes all of a job."""
+    """Named byte strings that never change. Keys are "job_.../name", so that a prefix deletes all of a job.
+
+    Every method raises BlobsAway while a backend beyond this machine cannot be reached.
+    """
 
     @property
     def scratch(self) -> Path:
@@ -241,6 +244,7 @@ class BlobStore(Protocol):
         *leave_reserve* is for audio that comes in: entering the block and every write raise DiskFull where the disk
         would be left with less free space than the backend keeps for its database and for outputs.
         Raises BlobExists at the end of the block if the key is taken, ValueError for a key that is not plain names.
+        Two writers that end at the same moment may both succeed in a bucket; give each a name of its own.
         """
         ...
 
@@ -250,10 +254,10 @@ class BlobStore(Protocol):
         """The bytes [start, stop) in pieces of at most 256 KiB. Raises NoSuchBlob with the first piece."""
         ...
 
-    def local(self, key: str) -> AbstractContextManager[Path]:
+    def local(self, key: str) -> AbstractAsyncContextManager[Path]:
         """A real file with the blob's bytes while the block lasts. Its name does not reveal the content.
 
-        Raises NoSuchBlob.
+        A backend without files makes a copy in *scratch*. Raises NoSuchBlob; DiskFull if the copy has no room.
         """
         ...
 
@@ -262,7 +266,10 @@ class BlobStore(Protocol):
         ...
 
     async def prefixes(self) -> list[tuple[str, int]]:
-        """Top-level prefixes with the instant of their last change, to find those that belong to no job."""
+        """Top-level prefixes with the instant of their last change, to find those that belong to no job.
+
+        A backend that may hold millions returns some of them, and at the next call those that follow.
+        """
         ...
 
 

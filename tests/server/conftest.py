@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.buckets import BucketService, bucket_service
 from tests.server.running import ROOT, Server, running
 from tests.server.serving import Served, served
 from tests.server.storing import BACKENDS, Backend
@@ -15,6 +16,13 @@ from tests.server.talking import HASTY, IMPATIENT, Caller
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Return each storage backend in turn, so that a test holds for all of them."""
     return BACKENDS[request.param]
+
+
+@pytest.fixture(scope="session")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketService]:
+    """Yield a service that speaks S3, with one bucket."""
+    with bucket_service(tmp_path_factory.mktemp("bucket")) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -26,8 +26,8 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    @contextmanager
-    def local(self, blob: str) -> Iterator[Path]:
+    @asynccontextmanager
+    async def local(self, blob: str) -> AsyncIterator[Path]:
         yield self.path / blob
 
 

@@ -11,13 +11,11 @@ from types import SimpleNamespace
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from server.model.errors import BlobExists, DiskFull, FolderInUse, NoSuchBlob, StorageError
-from server.storage.ports import BlobStore
-from server.storage.sqlite.files import PIECE_BYTES, FileBlobs
+from server.model.errors import DiskFull, FolderInUse, StorageError
+from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import claim_folder, make_private, signing_keys
+from tests.server.blobbing import put, read
 from tests.server.storing import in_a_loop, stored
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,60 +55,6 @@ asyncio.run(main())
 """
 
 
-async def put(blobs: BlobStore, key: str, data: bytes, **options: bool) -> None:
-    async with blobs.create(key, **options) as sink:
-        for at in range(0, len(data), 100_000):
-            await sink.write(data[at : at + 100_000])
-
-
-async def read(blobs: BlobStore, key: str, start: int = 0, stop: int | None = None) -> bytes:
-    return b"".join([piece async for piece in blobs.read(key, start, stop)])
-
-
-@in_a_loop
-async def test_what_was_written_is_read_back_in_bounded_pieces(tmp_path):
-    data = os.urandom(3 * PIECE_BYTES + 17)
-    async with stored(tmp_path) as storage:
-        await put(storage.blobs, "job_1/source", data)
-        pieces = [piece async for piece in storage.blobs.read("job_1/source")]
-        assert b"".join(pieces) == data
-        assert max(map(len, pieces)) <= PIECE_BYTES
-        assert await storage.blobs.size("job_1/source") == len(data)
-        with storage.blobs.local("job_1/source") as path:
-            assert path.read_bytes() == data
-
-
-def test_a_range_is_what_a_slice_is(tmp_path):
-    data = os.urandom(1000)
-    with asyncio.Runner() as loop:
-        blobs = FileBlobs(tmp_path)
-        loop.run(put(blobs, "job_1/x", data))
-
-        @given(start=st.integers(0, 1200), stop=st.none() | st.integers(0, 1200))
-        def any_range(start: int, stop: int | None) -> None:
-            assert loop.run(read(blobs, "job_1/x", start, stop)) == data[start:stop]
-
-        try:
-            any_range()
-        finally:
-            loop.run(blobs.close())
-
-
-@in_a_loop
-async def test_a_block_that_raises_leaves_nothing(tmp_path):
-    async with stored(tmp_path) as storage:
-
-        async def upload() -> None:
-            async with storage.blobs.create("job_1/source") as sink:
-                await sink.write(b"half")
-                raise RuntimeError("client gone")
-
-        with pytest.raises(RuntimeError, match="client gone"):
-            await upload()
-        assert await storage.blobs.size("job_1/source") is None
-        assert list((tmp_path / "data" / "incoming").iterdir()) == []
-
-
 @in_a_loop
 async def test_incoming_audio_leaves_the_reserve_and_outputs_may_use_it(tmp_path, monkeypatch):
     free = [1000]
@@ -136,15 +80,6 @@ async def test_incoming_audio_leaves_the_reserve_and_outputs_may_use_it(tmp_path
 
 
 @in_a_loop
-async def test_a_blob_is_not_there_before_its_block_ends(tmp_path):
-    async with stored(tmp_path) as storage:
-        async with storage.blobs.create("job_1/source") as sink:
-            await sink.write(b"half")
-            assert await storage.blobs.size("job_1/source") is None
-        assert await storage.blobs.size("job_1/source") == 4
-
-
-@in_a_loop
 async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_answer(tmp_path, monkeypatch):
     done: list[int] = []  # synced inodes; 0 when the name appeared
     fsync, link = os.fsync, os.link
@@ -165,87 +100,6 @@ async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_a
         blobs = tmp_path / "data" / "blobs"
         file, *folders = (blobs / name for name in ("job_1/2/srt", "job_1/2", "job_1", ""))
         assert done == [file.stat().st_ino, 0, *(folder.stat().st_ino for folder in folders)]
-
-
-@in_a_loop
-async def test_a_canceled_upload_leaves_nothing(tmp_path):
-    async with stored(tmp_path) as storage:
-        for turns in range(12):  # at any moment of the call
-
-            async def upload() -> None:
-                async with storage.blobs.create("job_1/source") as sink:
-                    await sink.write(b"x" * 1000)
-                    await asyncio.sleep(60)
-
-            task = asyncio.create_task(upload())
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert await storage.blobs.size("job_1/source") is None
-        assert list((tmp_path / "data" / "incoming").iterdir()) == []
-
-
-@in_a_loop
-async def test_a_blob_never_changes(tmp_path):
-    async with stored(tmp_path) as storage:
-        await put(storage.blobs, "job_1/1.srt", b"first")
-        with pytest.raises(BlobExists):
-            await put(storage.blobs, "job_1/1.srt", b"second")
-        assert await read(storage.blobs, "job_1/1.srt") == b"first"
-
-
-@in_a_loop
-async def test_deleting_a_prefix_takes_what_is_below_it_and_nothing_beside_it(tmp_path):
-    async with stored(tmp_path) as storage:
-        for key in ("job_1/source", "job_1/2/srt", "job_12/source"):
-            await put(storage.blobs, key, b"x")
-        await storage.blobs.delete("job_1/source")
-        assert await storage.blobs.size("job_1/2/srt") == 1
-        await storage.blobs.delete("job_1")
-        await storage.blobs.delete("job_1")
-        assert [name for name, _ in await storage.blobs.prefixes()] == ["job_12"]
-        assert await storage.blobs.size("job_1/2/srt") is None
-
-
-@in_a_loop
-async def test_a_blob_deleted_while_it_is_read_is_read_to_its_end(tmp_path):
-    data = os.urandom(2 * PIECE_BYTES)
-    async with stored(tmp_path) as storage:
-        await put(storage.blobs, "job_1/source", data)
-        reading = storage.blobs.read("job_1/source")
-        first = await anext(reading)
-        await storage.blobs.delete("job_1")
-        assert first + b"".join([piece async for piece in reading]) == data
-
-
-@pytest.mark.parametrize("key", ["job_none/source", "job_1", "job_1/source/deeper"])
-@in_a_loop
-async def test_a_missing_blob_is_told_as_such(tmp_path, key):
-    async with stored(tmp_path) as storage:
-        await put(storage.blobs, "job_1/source", b"x")
-        assert await storage.blobs.size(key) is None
-        with pytest.raises(NoSuchBlob):
-            await read(storage.blobs, key)
-        with pytest.raises(NoSuchBlob), storage.blobs.local(key):
-            pass
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("", "/", "/etc/passwd", "..", "../x", "job_1/../x", "job_1/./x", "job_1//x", "job_1/", "job_1/.x"),
-        *("a\0b", "a\n", "a b", "ü", "x" * 300, "a/b/c/d/e", "job_1\\x"),
-    ],
-)
-@in_a_loop
-async def test_a_key_that_is_not_plain_names_is_refused(tmp_path, key):
-    async with stored(tmp_path) as storage:
-        with pytest.raises(ValueError, match="not a blob's key"):
-            await put(storage.blobs, key, b"x")
-        with pytest.raises(ValueError, match="not a blob's key"):
-            await storage.blobs.delete(key)
 
 
 @in_a_loop

@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from server.model.errors import DiskFull, StorageBusy, StorageError
-from server.storage.sqlite.folder import PRIVATE_FILE
+from server.storage.scratch import PRIVATE_FILE
 from server.storage.sqlite.schema import MIGRATIONS
 from server.storage.sqlite.scrubbing import Scrubber
 from server.waiting import set_within

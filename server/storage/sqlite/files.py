@@ -2,26 +2,21 @@
 
 import asyncio
 import errno
-import fcntl
 import os
-import re
-import secrets
 import shutil
 import stat
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from server.model.errors import BlobExists, DiskFull, NoSuchBlob
+from server.model.errors import BlobExists, NoSuchBlob
 from server.storage.ports import Sink
-from server.storage.sqlite.folder import PRIVATE_FILE, PRIVATE_FOLDER, sync_folder
+from server.storage.scratch import PIECE_BYTES, HalfWritten, checked_key, run_in, sweep
+from server.storage.sqlite.folder import PRIVATE_FOLDER, sync_folder
 
-PIECE_BYTES = 256 * 1024  # what a read holds in memory
 THREADS = 8  # waiting for disks, not computing
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}){0,3}")
 
 T = TypeVar("T")
 
@@ -36,7 +31,7 @@ class FileBlobs:
         for place in (self._blobs, self._incoming):
             place.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         self._threads = ThreadPoolExecutor(THREADS, "storage-files")
-        self._sweep_incoming()
+        sweep(self._incoming)
 
     @property
     def scratch(self) -> Path:
@@ -45,11 +40,11 @@ class FileBlobs:
     @asynccontextmanager
     async def create(self, key: str, *, leave_reserve: bool = False) -> AsyncIterator[Sink]:
         path = self._path(key)
-        half = _HalfWritten(self._incoming, free_bytes=self._reserve_bytes if leave_reserve else 0)
+        half = HalfWritten(self._incoming, free_bytes=self._reserve_bytes if leave_reserve else 0)
         try:
             await self._run(half.open)
             yield _FileSink(half, self._run)
-            await self._run(half.publish, path, self._blobs)
+            await self._run(_publish, half, path, self._blobs)
         finally:
             await self._run(half.discard)
 
@@ -76,10 +71,10 @@ class FileBlobs:
         finally:
             await self._run(file.close)
 
-    @contextmanager
-    def local(self, key: str) -> Iterator[Path]:
+    @asynccontextmanager
+    async def local(self, key: str) -> AsyncIterator[Path]:
         path = self._path(key)
-        if not path.is_file():
+        if not await self._run(path.is_file):
             raise NoSuchBlob(key)
         yield path
 
@@ -97,102 +92,25 @@ class FileBlobs:
         await asyncio.to_thread(self._threads.shutdown)
 
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Run *function* outside the event loop, to its end even if cancelled. A full disk raises DiskFull."""
-        running = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await _outlast(running)
-            raise
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                raise DiskFull("no room left on the disk of the data folder") from error
-            raise
+        return await run_in(self._threads, function, *arguments)
 
     def _path(self, key: str) -> Path:
-        if not KEY.fullmatch(key):
-            raise ValueError(f"not a blob's key: {key!r}")
-        return self._blobs / key
-
-    def _sweep_incoming(self) -> None:
-        """Delete what processes now dead were writing: nobody holds its lock."""
-        for path in self._incoming.iterdir():
-            with suppress(FileNotFoundError, BlockingIOError):
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    path.unlink()
-                finally:
-                    os.close(descriptor)
+        return self._blobs / checked_key(key)
 
 
-async def _outlast(running: "asyncio.Future[T]") -> None:
-    """Wait until a thread is done, however often the waiting is cancelled; anyio cancels at every await.
-
-    The thread may use a descriptor that the caller is about to close. Its number may then stand for another file.
-    """
-    while not running.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([running])
-    if not running.cancelled():
-        running.exception()  # nobody else will ask for it
-
-
-class _HalfWritten:
-    """A file with a random name, locked while it is being written. Its methods block.
-
-    It raises DiskFull rather than leave less than *free_bytes* of the disk free.
-    """
-
-    def __init__(self, folder: Path, *, free_bytes: int) -> None:
-        self._folder = folder
-        self._free_bytes = free_bytes
-        self._path: Path | None = None
-        self._descriptor = -1
-
-    def open(self) -> None:
-        while self._path is None:
-            path = self._folder / secrets.token_hex(16)
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-            if os.fstat(self._descriptor).st_nlink:  # otherwise a sweep was faster than the lock
-                self._path = path
-            else:
-                os.close(self._descriptor)
-        self._check_room(0)
-
-    def write(self, data: bytes) -> None:
-        self._check_room(len(data))
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
-
-    def _check_room(self, more_bytes: int) -> None:
-        if self._free_bytes:
-            disk = os.fstatvfs(self._descriptor)
-            if disk.f_bavail * disk.f_frsize - more_bytes < self._free_bytes:
-                raise DiskFull("the last free space of the data folder's disk is kept for the database")
-
-    def publish(self, path: Path, top: Path) -> None:
-        """The bytes and every name on the way to them from *top* survive a power cut."""
-        assert self._path is not None
-        os.fsync(self._descriptor)
-        path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        try:
-            os.link(self._path, path)
-        except FileExistsError:
-            raise BlobExists(f"{path.relative_to(top)} is already stored") from None
-        try:
-            _sync_names(path.parent, top)
-        except OSError:
-            path.unlink()
-            raise
-
-    def discard(self) -> None:
-        if self._path is not None:
-            self._path.unlink()
-            os.close(self._descriptor)
-            self._path = None
+def _publish(half: HalfWritten, path: Path, top: Path) -> None:
+    """Name the file *path*: its bytes and every name on the way to it from *top* survive a power cut."""
+    half.sync()
+    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    try:
+        os.link(half.path, path)
+    except FileExistsError:
+        raise BlobExists(f"{path.relative_to(top)} is already stored") from None
+    try:
+        _sync_names(path.parent, top)
+    except OSError:
+        path.unlink()
+        raise
 
 
 def _sync_names(folder: Path, top: Path) -> None:
@@ -203,7 +121,7 @@ def _sync_names(folder: Path, top: Path) -> None:
 
 
 class _FileSink:
-    def __init__(self, half: _HalfWritten, run: Callable[..., Awaitable[None]]) -> None:
+    def __init__(self, half: HalfWritten, run: Callable[..., Awaitable[None]]) -> None:
         self._half = half
         self._run = run
 

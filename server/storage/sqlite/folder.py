@@ -14,9 +14,9 @@ import orjson
 
 from server.model.accounts import SigningKeys
 from server.model.errors import FolderInUse, StorageError
+from server.storage.scratch import PRIVATE_FILE
 
 PRIVATE_FOLDER = 0o700
-PRIVATE_FILE = 0o600
 SECRET_BYTES = 32
 
 

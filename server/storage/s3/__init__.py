@@ -1,0 +1,1 @@
+"""Blobs in any bucket that speaks S3."""

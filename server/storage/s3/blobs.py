@@ -1,0 +1,133 @@
+"""The BlobStore in a bucket. A blob appears under its name complete, or not at all; a bucket is durable by itself.
+
+obstore is called from threads: with its coroutines, a thread of its own may still ask for the interpreter while
+Python ends, and the process aborts.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from server.logs import log
+from server.model.errors import NoSuchBlob
+from server.storage.ports import Sink
+from server.storage.s3.errors import told_as_away
+from server.storage.s3.listing import Listing
+from server.storage.s3.upload import Upload, size_of
+from server.storage.scratch import PIECE_BYTES, HalfWritten, checked_key, run_in, sweep
+
+THREADS = 64  # each waits for one answer of the bucket
+PRIVATE_FOLDER = 0o700
+
+T = TypeVar("T")
+
+
+class BucketBlobs:
+    """Blobs in *bucket*. Copies for local() and recordings without a name are in the folder *scratch*."""
+
+    def __init__(self, bucket: S3Store, scratch: Path) -> None:
+        self._bucket = bucket
+        self._scratch = scratch
+        scratch.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        self._threads = ThreadPoolExecutor(THREADS, "storage-bucket")
+        self._listing = Listing(bucket)
+        sweep(scratch)
+
+    @property
+    def scratch(self) -> Path:
+        return self._scratch
+
+    async def check(self) -> None:
+        """Ask the bucket for a page of names. Raises BlobsAway if it is not there, refuses, or cannot be reached."""
+        await self._ask(lambda: next(iter(obstore.list(self._bucket)), None))
+
+    @asynccontextmanager
+    async def create(self, key: str, *, leave_reserve: bool = False) -> AsyncIterator[Sink]:  # noqa: ARG002  no disk
+        upload = Upload(self._bucket, checked_key(key))
+        try:
+            yield _BucketSink(upload, self._ask)
+            await self._ask(upload.finish)
+        except BaseException:
+            await self._discard(upload)
+            raise
+
+    async def size(self, key: str) -> int | None:
+        return await self._ask(size_of, self._bucket, checked_key(key))
+
+    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes]:
+        pieces = await self._ask(_pieces, self._bucket, checked_key(key), start, stop)
+        while (piece := await self._ask(next, pieces, b"")) != b"":
+            yield piece
+
+    @asynccontextmanager
+    async def local(self, key: str) -> AsyncIterator[Path]:
+        copy = HalfWritten(self._scratch)
+        try:
+            await run_in(self._threads, copy.open)
+            async with aclosing(self.read(key)) as pieces:
+                async for piece in pieces:
+                    await run_in(self._threads, copy.write, piece)
+            yield copy.path
+        finally:
+            await run_in(self._threads, copy.discard)
+
+    async def delete(self, prefix: str) -> None:
+        await self._ask(_delete, self._bucket, checked_key(prefix))
+
+    async def prefixes(self) -> list[tuple[str, int]]:
+        return await self._ask(self._listing.go_on)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._threads.shutdown)
+
+    async def _discard(self, upload: Upload) -> None:
+        """Leave nothing of *upload*. If the bucket cannot be reached, its rule for unfinished uploads does it."""
+        try:
+            await self._ask(upload.discard)
+        except Exception:  # noqa: BLE001  what ended the block is what its caller must hear of
+            log.warning("an unfinished upload could not be taken back", exc_info=True)
+
+    async def _ask(self, function: Callable[..., T], *arguments: object) -> T:
+        """Run *function* in a thread, to its end even if cancelled. Raises BlobsAway for what the bucket reports."""
+        return await run_in(self._threads, told_as_away, function, *arguments)
+
+
+class _BucketSink:
+    def __init__(self, upload: Upload, ask: Callable[..., Awaitable[None]]) -> None:
+        self._upload = upload
+        self._ask = ask
+
+    async def write(self, data: bytes) -> None:
+        await self._ask(self._upload.write, data)
+
+
+def _pieces(bucket: S3Store, key: str, start: int, stop: int | None) -> Iterator[bytes]:
+    """The bytes [start, stop), of one request, in pieces of at most PIECE_BYTES. Raises NoSuchBlob at once."""
+    try:
+        if stop is None:
+            found = obstore.get(bucket, key, options={"range": {"offset": start}} if start else {})
+        else:
+            found = obstore.get(bucket, key, options={"range": (start, stop)})
+    except FileNotFoundError:
+        raise NoSuchBlob(key) from None
+    except BaseError:  # buckets refuse empty ranges, and those behind the end
+        size = size_of(bucket, key)
+        if size is None:
+            raise NoSuchBlob(key) from None
+        if start < size and (stop is None or start < stop):
+            raise
+        return iter(())
+    chunks = found.stream(min_chunk_size=PIECE_BYTES)
+    return (chunk[at : at + PIECE_BYTES] for chunk in chunks for at in range(0, len(chunk), PIECE_BYTES))
+
+
+def _delete(bucket: S3Store, prefix: str) -> None:
+    names = [one["path"] for page in obstore.list(bucket, prefix) for one in page]
+    obstore.delete(bucket, [prefix, *names])

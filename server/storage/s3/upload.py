@@ -1,0 +1,102 @@
+"""One blob on its way into a bucket. Everything here blocks, and raises obstore's errors."""
+
+import secrets
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import S3Store
+
+from server.model.errors import BlobExists
+
+PART_BYTES = 8 * 1024 * 1024  # a larger blob is sent in parts of this size; a bucket takes 10,000 of them
+PARTS_AT_ONCE = 2  # so that an upload holds at most three parts in memory
+WRITER = "writer"  # in the blob's metadata: which upload made it
+
+
+class Upload:
+    """A blob that is kept in memory up to PART_BYTES, and from then on sent as a multipart upload.
+
+    A multipart upload that nobody completes is invisible. A process that is killed leaves its parts in the bucket
+    until the bucket's rule for unfinished uploads deletes them.
+    """
+
+    def __init__(self, bucket: S3Store, key: str) -> None:
+        self._bucket = bucket
+        self._key = key
+        self._mark = secrets.token_hex(16)
+        self._held = bytearray()
+        self._parts: obstore.WritableFile | None = None
+        self._stored = False
+
+    def write(self, data: bytes) -> None:
+        if self._parts is not None:
+            self._parts.write(data)
+            return
+        self._held += data
+        if len(self._held) > PART_BYTES:
+            self._parts = obstore.open_writer(
+                self._bucket,
+                self._key,
+                attributes={WRITER: self._mark},
+                buffer_size=PART_BYTES,
+                max_concurrency=PARTS_AT_ONCE,
+            )
+            self._parts.write(bytes(self._held))
+            self._held.clear()
+
+    def finish(self) -> None:
+        """Give the blob its name. Raises BlobExists.
+
+        The name is looked at first, since a multipart upload cannot be completed on a condition, and some services
+        know none. Where the answer to the last request is lost, the blob's mark tells whether it is this one.
+        """
+        if size_of(self._bucket, self._key) is not None:
+            raise BlobExists(f"{self._key} is already stored")
+        try:
+            if self._parts is not None:
+                self._parts.close()
+            else:
+                self._put()
+        except (AlreadyExistsError, PreconditionError):
+            if not self._is_mine():
+                raise BlobExists(f"{self._key} is already stored") from None
+        except (BaseError, OSError):
+            if not self._is_mine():
+                raise
+        self._stored = True
+
+    def discard(self) -> None:
+        """Take back what was sent, and the blob itself if its name was already given."""
+        if self._stored:
+            obstore.delete(self._bucket, self._key)
+        elif self._parts is not None and not self._parts.closed():
+            self._parts.__exit__(Abandoned, Abandoned(), None)
+
+    def _put(self) -> None:
+        obstore.put(
+            self._bucket,
+            self._key,
+            bytes(self._held),
+            attributes={WRITER: self._mark},
+            mode="create",
+            use_multipart=False,
+        )
+
+    def _is_mine(self) -> bool:
+        try:
+            found = obstore.get(self._bucket, self._key, options={"head": True})
+        except FileNotFoundError:
+            return False
+        return found.attributes.get(WRITER) == self._mark
+
+
+class Abandoned(Exception):
+    """Tells obstore's writer that the upload is given up: it aborts the upload instead of completing it."""
+
+
+def size_of(bucket: S3Store, key: str) -> int | None:
+    """The size of a blob; None if there is none."""
+    try:
+        return obstore.head(bucket, key)["size"]
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,119 @@
+"""Files of a node's own disk: what is being written and has no name yet. Both kinds of blob stores use it."""
+
+import asyncio
+import errno
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from server.model.errors import DiskFull
+
+PRIVATE_FILE = 0o600
+PIECE_BYTES = 256 * 1024  # what a read of a blob holds in memory
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}){0,3}")
+
+T = TypeVar("T")
+
+
+def checked_key(key: str) -> str:
+    """*key*, which must consist of plain names. Raises ValueError."""
+    if not KEY.fullmatch(key):
+        raise ValueError(f"not a blob's key: {key!r}")
+    return key
+
+
+async def run_in(threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: object) -> T:
+    """Run *function* in one of *threads*, to its end even if cancelled. A full disk raises DiskFull."""
+    running = asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await _outlast(running)
+        raise
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise DiskFull("no room left on the disk of the data folder") from error
+        raise
+
+
+async def _outlast(running: "asyncio.Future[T]") -> None:
+    """Wait until a thread is done, however often the waiting is cancelled; anyio cancels at every await.
+
+    The thread may use a descriptor that the caller is about to close. Its number may then stand for another file.
+    """
+    while not running.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([running])
+    if not running.cancelled():
+        running.exception()  # nobody else will ask for it
+
+
+class HalfWritten:
+    """A file with a random name, locked while it is being written. Its methods block.
+
+    It raises DiskFull rather than leave less than *free_bytes* of the disk free.
+    """
+
+    def __init__(self, folder: Path, *, free_bytes: int = 0) -> None:
+        self._folder = folder
+        self._free_bytes = free_bytes
+        self._path: Path | None = None
+        self._descriptor = -1
+
+    @property
+    def path(self) -> Path:
+        """Where it is, between open() and discard()."""
+        assert self._path is not None
+        return self._path
+
+    def open(self) -> None:
+        while self._path is None:
+            path = self._folder / secrets.token_hex(16)
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            if os.fstat(self._descriptor).st_nlink:  # otherwise a sweep was faster than the lock
+                self._path = path
+            else:
+                os.close(self._descriptor)
+        self._check_room(0)
+
+    def write(self, data: bytes) -> None:
+        self._check_room(len(data))
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def _check_room(self, more_bytes: int) -> None:
+        if self._free_bytes:
+            disk = os.fstatvfs(self._descriptor)
+            if disk.f_bavail * disk.f_frsize - more_bytes < self._free_bytes:
+                raise DiskFull("the last free space of the data folder's disk is kept for the database")
+
+    def sync(self) -> None:
+        """Make the bytes survive a power cut."""
+        os.fsync(self._descriptor)
+
+    def discard(self) -> None:
+        if self._path is not None:
+            self._path.unlink()
+            os.close(self._descriptor)
+            self._path = None
+
+
+def sweep(folder: Path) -> None:
+    """Delete what processes now dead were writing in *folder*: nobody holds its lock."""
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError, BlockingIOError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,94 @@
+"""A bucket for tests: moto's server in a process of its own, which can be silent, away, or lose its answers."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+BUCKET = "scribewire"
+
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class BucketService:
+    """A running service with one bucket. Each test takes a prefix() of its own."""
+
+    port: int
+    pid: int
+    switch: Path = field(repr=False)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables with which any S3 tool finds the service."""
+        return {
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",  # moto believes every signature
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+        }
+
+    def prefix(self) -> str:
+        """A place in the bucket that nobody has used yet, as a URL."""
+        return f"s3://{BUCKET}/test-{next(_numbers)}"
+
+    def unfinished(self, url: str) -> int:
+        """How many multipart uploads below *url* are neither completed nor aborted."""
+        listing = httpx.get(f"http://127.0.0.1:{self.port}/{BUCKET}?uploads").text
+        return listing.count(f"<Key>{url.removeprefix(f's3://{BUCKET}/')}/")
+
+    @contextmanager
+    def failing(self, mode: str) -> Iterator[None]:
+        """Make the service fail while the block lasts: "away", "lost" or "unconditional", as bucket_process says."""
+        written = self.switch.with_suffix(".new")
+        written.write_text(mode)
+        written.rename(self.switch)
+        try:
+            yield
+        finally:
+            self.switch.unlink()
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Stop the service while the block lasts: it takes connections and answers nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+
+@contextmanager
+def bucket_service(folder: Path) -> Iterator[BucketService]:
+    """Run a service with one empty bucket while the block lasts."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    switch = folder / "bucket-switch"
+    program = [sys.executable, str(ROOT / "tests" / "server" / "bucket_process.py"), str(port), str(switch)]
+    running = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not _made_bucket(port):
+            assert running.poll() is None, "the bucket service did not start"
+            time.sleep(0.05)
+        yield BucketService(port, running.pid, switch)
+    finally:
+        running.kill()
+        running.wait()
+
+
+def _made_bucket(port: int) -> bool:
+    try:
+        return httpx.put(f"http://127.0.0.1:{port}/{BUCKET}").is_success
+    except httpx.TransportError:
+        return False
