@@ -1,15 +1,70 @@
-"""uvicorn's HTTP/1.1, for clients that send no request, or take no answer."""
+"""uvicorn's HTTP/1.1 on llhttp (httptools), for clients that send no request, take no answer, or do not keep to HTTP.
+
+llhttp parses only: it has no bound for heads, chunk extensions or trailers, and uvicorn adds none. What would otherwise
+take memory without end, or let a client say something twice, is refused here with 400.
+"""
 
 import asyncio
 from typing import Any
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from server.commands.connections import Place, Placed
 
+MAX_HEAD_BYTES = 16 * 1024
+"""Of the head of a request and the trailers of its body together."""
 
-class PlacedHttp(Placed, H11Protocol):
+MAX_IDLE_BYTES = 64 * 1024
+"""Received in a row without the end of a head, a byte of a body or the end of a request."""
+
+MAX_PIPELINED = 16
+"""Requests that wait for the one that is being answered on the same connection."""
+
+FIELD_BYTES = 4  # of a header line beside its name and value
+HEAD = b"HTTP/1."
+
+
+class Malformed(ValueError):
+    """Raised inside the parser's calls. The parser passes it on as its own error, and the client gets 400."""
+
+
+class JoinedWrites(asyncio.Transport):
+    """The transport as an answer sees it: a head goes out together with what is written in the same moment.
+
+    Two writes would be two system calls, two packets, and two wake-ups of the client.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._head:
+            self._transport.writelines((self._head, data))
+            self._head = b""
+        elif data[: len(HEAD)] == HEAD:
+            self._head = bytes(data)
+            self._loop.call_soon(self._send_head)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._send_head()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _send_head(self) -> None:
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+
+
+class PlacedHttp(Placed, HttpToolsProtocol):
     """The HTTP class of the server. It tells its *place* what the connection does.
 
     uvicorn itself ends only connections that rest between two requests. It waits for ever for a first request, for the
@@ -19,37 +74,110 @@ class PlacedHttp(Placed, H11Protocol):
     def __init__(self, place: Place, **settings: Any) -> None:
         super().__init__(**settings)
         self.place = place
+        self._running: RequestResponseCycle | None = None  # the oldest request that is not answered
+        self._in_head = False
+        self._in_message = False
+        self._head_bytes = 0
+        self._hosts = 0
+        self._idle_bytes = 0
+
+    # --- the connection ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self.place.begin(transport)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called when the connection has ended. uvicorn tells only the newest of several requests."""
+        super().connection_lost(exc)
+        self.pipeline.clear()
+        if self._running is not None:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
     def data_received(self, data: bytes) -> None:
+        self._idle_bytes += len(data)
         super().data_received(data)
+        if self._idle_bytes > MAX_IDLE_BYTES and not self.transport.is_closing():
+            self.send_400_response("Invalid HTTP request received.")
         if self.transport.get_protocol() is self:  # else it has become a WebSocket, which has the place now
             if self._answering:
                 self.place.work()
             else:
                 self.place.await_head()
 
+    def handle_websocket_upgrade(self) -> None:
+        if self._answering:  # two protocols would write into one connection
+            self.send_400_response("A WebSocket cannot be opened behind a request that is not answered.")
+        else:
+            super().handle_websocket_upgrade()
+
     def send_400_response(self, msg: str) -> None:
         """Called when the client sends what is no HTTP. If a request of it is being answered, its client is gone.
 
         uvicorn would send a second answer, or let the first one fail, and log either as a fault of the server.
         """
-        if self._answering:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
-        else:
+        begun = self._answering and self._running is not None and self._running.response_started
+        self.pipeline.clear()
+        for cycle in (self._running, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        if begun or (self._in_message and not self._answering):  # the rest of a body that was answered before
             self.transport.close()
+        else:
+            super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
+        self._running = None
         super().on_response_complete()
         if not self._answering:  # the next request may have come already
             self.place.rest()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
     @property
     def _answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
+
+    # --- what the parser calls ---
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._head_bytes = self._hosts = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head(len(name) + len(value) + FIELD_BYTES)
+        if self._in_head:  # a trailer comes when the headers are in use already
+            super().on_header(name, value.rstrip(b" \t"))
+            self._hosts += self.headers[-1][0] == b"host"
+
+    def on_headers_complete(self) -> None:
+        if self._hosts > 1 or (not self._hosts and self.parser.get_http_version() == "1.1"):
+            raise Malformed("a request must name its host once")
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise Malformed("too many requests at once")
+        self._in_head, self._in_message, self._idle_bytes = False, True, 0
+        super().on_headers_complete()
+        if self.cycle is not None:
+            self.cycle.transport = JoinedWrites(self.transport, self.loop)
+
+    def on_body(self, body: bytes) -> None:
+        self._idle_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_message, self._idle_bytes = False, 0
+        super().on_message_complete()
+
+    def _count_head(self, count: int) -> None:
+        self._head_bytes += count
+        if self._head_bytes > MAX_HEAD_BYTES:
+            raise Malformed("the head of a request is too long")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+import uvloop
 from starlette.types import ASGIApp
 
 from estimator import EstimateError, Estimator
@@ -60,7 +61,7 @@ def run(_given: argparse.Namespace, config: Config) -> int:
         log.warning("unknown variable", extra={"variable": name})
     limits = read_limits(config)
     with claim_folder(config.data_dir):
-        asyncio.run(_serve(config, limits))
+        uvloop.run(_serve(config, limits))
     return 0
 
 

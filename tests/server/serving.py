@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import httpx
+import uvloop
 
 from estimator import Estimator
 from pipeline.audio import RATE
@@ -199,7 +200,7 @@ def served(
 
     def run() -> None:
         try:
-            asyncio.run(main())
+            uvloop.run(main())
         except BaseException as error:  # noqa: BLE001  raised again in the test's thread
             failed.append(error)
         finally:

@@ -1,6 +1,5 @@
 """What the tests of storage share: a clock that stands still, a store on real files, and jobs to put into it."""
 
-import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -8,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from server.model.accounts import Quota
 from server.model.events import NewEvent
@@ -59,11 +60,11 @@ class FileClock:
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a plain test of the coroutine function *test*, with its own event loop."""
+    """Make a plain test of the coroutine function *test*, with its own event loop of the server's kind."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
+        uvloop.run(test(*args, **kwargs))
 
     return run
 

@@ -1,12 +1,14 @@
-"""Tests of http_protocol.py: bytes that are no HTTP, sent while a request of the same client is being answered."""
+"""Tests of http_protocol.py: bytes that are no HTTP, heads without end, and requests behind one another."""
 
 import asyncio
+import re
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.server.storing import in_a_loop
-from tests.server.test_patient_websocket import serving
+from tests.server.test_patient_websocket import HANDSHAKE, serving
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
@@ -55,3 +57,145 @@ async def test_bytes_that_are_no_http_are_told_so():
 
     async with serving(app) as url:
         assert (await answer_to(url, b"\x16\x03\x01\x02\x00\x01")).startswith(b"HTTP/1.1 400 Bad Request")
+
+
+HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
+
+
+async def fine(_scope, _receive, send):
+    await send(START)
+    await send({"type": "http.response.body", "body": b"fine"})
+
+
+@in_a_loop
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(HEAD + b"X: " + b"y" * 20_000 + b"\r\n\r\n", id="a long header"),
+        pytest.param(HEAD + b"X: y\r\n" * 5_000 + b"\r\n", id="many headers"),
+        pytest.param(b"GET /" + b"y" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", id="a long path"),
+        pytest.param(HEAD + b"X: " + b"y" * 100_000, id="a header without end"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="no host"),
+        pytest.param(HEAD + b"Host: y\r\n\r\n", id="two hosts"),
+        pytest.param(REQUEST[:-2] + b"Content-Length: 5\r\n\r\nhello", id="two lengths"),
+        pytest.param(HEAD + b"X: a\r\n b\r\n\r\n", id="a folded header"),
+        pytest.param(HEAD + b"X : a\r\n\r\n", id="a space before the colon"),
+        pytest.param(HEAD.replace(b"\r\n", b"\n") + b"\n", id="bare line feeds"),
+    ],
+)
+async def test_a_head_that_is_too_long_or_can_be_read_in_two_ways_is_refused(request_):
+    asked = []
+
+    async def app(scope, receive, send):
+        asked.append(scope)
+        await fine(scope, receive, send)
+
+    async with serving(app) as url:
+        assert (await asyncio.wait_for(answer_to(url, request_), 10)).startswith(b"HTTP/1.1 400 Bad Request")
+    assert not asked
+
+
+@in_a_loop
+@pytest.mark.parametrize("endless", [b"5;" + b"x" * 200_000, b"0\r\nX: " + b"y" * 200_000])
+async def test_chunk_extensions_and_trailers_without_end_are_cut(endless):
+    over = asyncio.Event()
+
+    async def app(_scope, receive, _send):
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        over.set()
+
+    async with serving(app) as url:
+        with suppress(ConnectionResetError):  # what was sent after the limit is not read
+            await answer_to(url, REQUEST, endless)
+        await asyncio.wait_for(over.wait(), 5)
+
+
+@in_a_loop
+async def test_a_trailer_is_no_header():
+    seen = []
+
+    async def app(scope, receive, send):
+        while (await receive()).get("more_body"):
+            pass
+        seen.extend(name for name, _ in scope["headers"])
+        await fine(scope, receive, send)
+
+    async with serving(app) as url:
+        await answer_to(url, REQUEST.replace(b"Host", b"Connection: close\r\nHost") + b"0\r\nAuthorization: x\r\n\r\n")
+    assert b"transfer-encoding" in seen
+    assert b"authorization" not in seen
+
+
+@in_a_loop
+async def test_requests_sent_together_are_answered_in_order_but_not_any_number_of_them():
+    async def app(scope, _receive, send):
+        await send(START)
+        await asyncio.sleep(0.01)
+        await send({"type": "http.response.body", "body": scope["path"].encode()})
+
+    asked = [b"GET /%03d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(100)]
+    last = b"GET /end HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    async with serving(app) as url:
+        few = await answer_to(url, b"".join([*asked[:10], last]))
+        many = await answer_to(url, b"".join(asked))
+    assert re.findall(rb"\n/(...)", few) == [b"%03d" % number for number in range(10)] + [b"end"]
+    assert many.startswith(b"HTTP/1.1 400 ")
+    assert many.count(b"HTTP/1.1 ") == 1
+
+
+@in_a_loop
+async def test_a_request_is_told_that_its_client_left_also_when_another_one_waits_behind_it():
+    over = asyncio.Event()
+
+    async def app(scope, receive, _send):
+        assert scope["path"] == "/1"
+        await receive()
+        assert (await receive())["type"] == "http.disconnect"
+        over.set()
+
+    async with serving(app) as url:
+        address = urlsplit(url)
+        _, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(0.2)
+        writer.close()
+        await asyncio.wait_for(over.wait(), 5)
+
+
+@in_a_loop
+async def test_a_websocket_is_not_opened_behind_a_request_that_is_not_answered(caplog):
+    kinds = []
+
+    async def app(scope, receive, _send):
+        kinds.append(scope["type"])
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async with serving(app) as url:
+        answer = await answer_to(url, HEAD + b"\r\n" + HANDSHAKE)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert kinds == ["http"]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@in_a_loop
+async def test_head_and_body_of_an_answer_come_together_and_a_head_alone_at_once():
+    go_on = asyncio.Event()
+
+    async def app(scope, receive, send):
+        await send(START)
+        if scope["path"] == "/slow":
+            await go_on.wait()
+        await fine(scope, receive, lambda message: send(message) if message != START else asyncio.sleep(0))
+
+    async with serving(app) as url:
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(HEAD + b"\r\n")
+        assert (await reader.read(10_000)).endswith(b"fine")
+        writer.write(HEAD.replace(b"/", b"/slow", 1) + b"\r\n")
+        assert (await asyncio.wait_for(reader.read(10_000), 5)).endswith(b"\r\n\r\n")
+        go_on.set()
+        assert await reader.read(10_000) == b"fine"
+        writer.close()

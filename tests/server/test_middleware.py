@@ -58,7 +58,7 @@ def test_a_request_id_is_taken_when_it_is_one(server, given, taken):
 def test_the_metrics_count_routes_not_paths_and_no_invented_methods(server):
     with server.client() as client:
         client.get("/v1/jobs/job_1")
-        client.request("BREW", "/v1/jobs")
+        client.request("PURGE", "/v1/jobs")
         page = client.get("/metrics").text
     assert 'scribewire_requests_total{method="GET",route="/v1/jobs/{job_id}",status="401"}' in page
     assert 'method="other"' in page
