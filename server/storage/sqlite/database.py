@@ -51,8 +51,8 @@ class Transaction:
         self.topics: set[str] = set()
 
     def run(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> int:
-        """Execute a statement; returns the number of changed rows."""
-        return self._connection.execute(_without_locks(sql), parameters).rowcount
+        """Execute a statement without FOR UPDATE; returns the number of changed rows."""
+        return self._connection.execute(sql, parameters).rowcount
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self._connection.executemany(sql, rows)
@@ -170,9 +170,7 @@ class Database:
         self._queue.put(write)
         return await asyncio.wrap_future(write.future)
 
-    async def write_together(self, function: Callable[[Transaction], T]) -> T:
-        """Run *function* as write() does: here, all writes of one moment share a commit."""
-        return await self.write(function)
+    write_together = write  # all writes of one moment share a commit
 
     async def read(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* on one consistent view of everything committed so far. It cannot write."""
