@@ -48,6 +48,14 @@ HOMES = {
     "silero_vad": set(),  # data alone: importing it would import torch
     "soundfile": {"pipeline/ingest/recording.py"},
     "sqlite3": {"server/storage/sqlite/database.py"},
+    "psycopg": {
+        "server/storage/postgres/connecting.py",
+        "server/storage/postgres/database.py",
+        "server/storage/postgres/listening.py",
+        "server/storage/postgres/migrating.py",
+        "server/storage/postgres/transaction.py",
+    },
+    "psycopg_pool": {"server/storage/postgres/database.py"},
     "genai_prices": {"estimator/catalog.py"},
     "tiktoken": {"estimator/tokens.py"},
     "uvicorn": {
@@ -84,7 +92,7 @@ PURE = (
     "server/egress/targets.py",
     "server/http/codes.py", "server/http/headers.py", "server/http/sse.py",
     "server/jobs/members.py", "server/jobs/orders.py",
-    "server/storage/ports.py", "server/storage/sqlite/rows.py", "server/storage/sqlite/schema.py",
+    "server/storage/ports.py", "server/storage/sql/rows.py", "server/storage/sqlite/schema.py", "server/storage/postgres/schema.py",
     "server/webhooks/backoff.py", "server/webhooks/signing.py",
 )  # fmt: skip
 """Files without I/O, clock, chance, threads and event loops: whatever they know came as an argument."""
@@ -171,10 +179,10 @@ def test_http_is_known_only_at_the_top() -> None:
             assert known == (headers if room(path) == "egress" else set()), name(path)
 
 
-def test_sql_stands_in_the_storage_backend_alone() -> None:
+def test_sql_stands_in_storage_alone() -> None:
     sql = re.compile(r"\b(SELECT .* FROM|INSERT INTO|UPDATE .* SET|DELETE FROM|CREATE TABLE|PRAGMA)\b", re.DOTALL)
     for path in server_files():
-        if not name(path).startswith("server/storage/sqlite/"):
+        if not name(path).startswith("server/storage/"):
             texts = [node.value for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
                      if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
             assert not [text for text in texts if sql.search(text)], name(path)
@@ -182,8 +190,10 @@ def test_sql_stands_in_the_storage_backend_alone() -> None:
 
 def test_only_the_command_line_chooses_the_storage_backend() -> None:
     for path in server_files():
-        if room(path) not in ("commands", "__main__") and not name(path).startswith("server/storage/sqlite/"):
-            assert not {module for module in imports(path) if module.startswith("server.storage.sqlite")}, name(path)
+        backends = {module.split(".")[2] for module in imports(path) if module.startswith("server.storage.")}
+        backends &= {"sqlite", "postgres"}
+        if room(path) not in ("commands", "__main__"):
+            assert backends <= {path.parent.name}, name(path)
 
 
 def test_no_file_imports_itself_by_way_of_others() -> None:

@@ -146,6 +146,12 @@ class BlobsAway(StorageError, RequestError):
     retry_after_s = 5
 
 
+class StorageAway(StorageBusy):
+    """The database cannot be reached just now. It comes back by itself, so try again."""
+
+    retry_after_s = 2
+
+
 class BlobExists(StorageError):
     """A blob of that name exists. Blobs never change: choose another name (workers put the epoch into it)."""
 

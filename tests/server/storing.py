@@ -17,7 +17,11 @@ from server.model.leases import Lease, Renewal
 from server.model.orders import LiveOptions, Order, Source
 from server.model.outcomes import Outcome
 from server.storage.ports import Storage
+from server.storage.postgres.open import open_storage as open_cluster_storage
+from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.folder import make_private
 from server.storage.sqlite.open import open_storage
+from tests.server.postgres import shared_cluster
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 RESET = NOON + 10 * 24 * 60 * 60 * 1000
@@ -89,7 +93,23 @@ class Backend:
             await storage.close()
 
 
-BACKENDS = {"sqlite": Backend(open_storage)}
+def open_in_postgres(folder: Path, *, clock: Callable[[], int], reserve_bytes: int = 0, **options: Any) -> Storage:
+    """Open the database that belongs to *folder*; its blobs are files in it."""
+    make_private(folder)
+    noted = folder / "database-url"
+    if not noted.exists():
+        noted.write_text(shared_cluster().new_database())
+    blobs = FileBlobs(folder, reserve_bytes=reserve_bytes)
+    return open_cluster_storage(noted.read_text(), blobs, name="test", clock=clock, **options)
+
+
+def open_by_folder(folder: Path, *, clock: Callable[[], int]) -> Storage:
+    """Open what another process opened in *folder*, with the same backend."""
+    open_again = open_in_postgres if (folder / "database-url").exists() else open_storage
+    return open_again(folder, clock=clock)
+
+
+BACKENDS = {"sqlite": Backend(open_storage), "postgres": Backend(open_in_postgres)}
 opened, stored = BACKENDS["sqlite"].opened, BACKENDS["sqlite"].stored
 """For tests that need any storage, and for those that look inside of SQLite's."""
 

@@ -12,8 +12,7 @@ from server.model.errors import DiskFull
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.orders import Order
 from server.storage.ports import Storage
-from server.storage.sqlite.open import open_storage
-from tests.server.storing import FileClock, checkpoint, claim, completed, quota, refusals, submit
+from tests.server.storing import FileClock, checkpoint, claim, completed, open_by_folder, quota, refusals, submit
 
 
 def tell(what: object) -> None:
@@ -91,7 +90,7 @@ def main() -> None:
     command, folder, clock = sys.argv[1:4]
 
     async def run() -> None:
-        storage = open_storage(Path(folder), clock=FileClock(Path(clock)))
+        storage = open_by_folder(Path(folder), clock=FileClock(Path(clock)))
         try:
             await COMMANDS[command](storage)
         finally:

@@ -51,7 +51,9 @@ class Slow:
 
 def test_sessions_are_as_many_as_one_call_a_second_each_leaves_room_for() -> None:
     found = measure(Slow(call_s=0.1, max_batch=8), SPEECH)
-    assert 12 <= found.sessions <= 36, "8 windows in 0.1 s and one each half second, at 90 %: 36, less what sleeping overslept"
+    assert 12 <= found.sessions <= 36, (
+        "8 windows in 0.1 s and one each half second, at 90 %: 36, less what sleeping overslept"
+    )
     assert found.alone_ms >= 100
 
 

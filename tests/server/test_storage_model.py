@@ -13,11 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from server.model.jobs import Job, JobError, State
 from server.model.leases import Lease, Renewal
 from server.model.outcomes import Outcome
-from server.storage.sqlite import leases
-from server.storage.sqlite.database import Transaction
-from server.storage.sqlite.endings import MAX_ATTEMPTS
-from server.storage.sqlite.rows import job_of
+from server.storage.sql import leases
+from server.storage.sql.database import Transaction
+from server.storage.sql.endings import MAX_ATTEMPTS
+from server.storage.sql.rows import job_of
 from tests.server.storing import (
+    BACKENDS,
     CANCELED,
     HOUR,
     LEASE_S,
@@ -26,7 +27,6 @@ from tests.server.storing import (
     checkpoint,
     completed,
     failed,
-    opened,
     quota,
     submit,
     types_of,
@@ -107,12 +107,14 @@ def look(tx: Transaction, job_id: str) -> tuple[Job, int, list[str], list[tuple[
 
 
 class StoreAndModel(RuleBasedStateMachine):
+    backend = "sqlite"
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
         self.loop = asyncio.Runner()
         self.clock = ManualClock()
-        self.store = opened(self.folder, self.clock)
+        self.store = BACKENDS[self.backend].opened(self.folder, self.clock)
         self.expected: dict[str, Expected] = {}
         self.deleted_charges = 0
         self.leases: list[Lease] = []  # every lease so far, because each may be used late
@@ -313,5 +315,11 @@ class StoreAndModel(RuleBasedStateMachine):
             assert len(await self.store.outbox.of_job(job_id)) <= 1
 
 
+class PostgresAndModel(StoreAndModel):
+    backend = "postgres"
+
+
 TestStoreAndModel = StoreAndModel.TestCase
 TestStoreAndModel.settings = settings(max_examples=50, stateful_step_count=50)
+TestPostgresAndModel = PostgresAndModel.TestCase
+TestPostgresAndModel.settings = settings(max_examples=15, stateful_step_count=50, deadline=None)

@@ -15,16 +15,17 @@ import orjson
 import pytest
 
 from server.storage.ports import Storage
-from server.storage.sqlite import leases
+from server.storage.sql import leases
+from server.storage.sqlite.open import SqliteStorage
 from tests.server.storing import (
     LEASE_S,
     NOON,
+    Backend,
     FileClock,
     checkpoint,
     claim,
     completed,
     in_a_loop,
-    stored,
     submit,
     types_of,
 )
@@ -92,14 +93,16 @@ async def assert_ended_once(storage: Storage, job_id: str) -> None:
 
 
 async def assert_intact(storage: Storage) -> None:
+    if not isinstance(storage, SqliteStorage):
+        return  # PostgreSQL checks its own files
     (check,) = await storage._database.read(lambda tx: tx.all("PRAGMA integrity_check"))
     assert check[0] == "ok"
     assert await storage._database.read(lambda tx: tx.all("PRAGMA foreign_key_check")) == []
 
 
 @in_a_loop
-async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(tmp_path, clock):
-    async with stored(tmp_path, clock) as storage:
+async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(backend, tmp_path, clock):
+    async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage, hook=True)
         async with child("be_late", tmp_path) as worker:
             assert await heard(worker) == job_id
@@ -115,9 +118,11 @@ async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(tmp_path
         await assert_ended_once(storage, job_id)
 
 
-async def sleep_past_the_lease(tmp_path: Path, clock: FileClock, *, before: str, reaped: bool) -> list[bool]:
+async def sleep_past_the_lease(
+    backend: Backend, tmp_path: Path, clock: FileClock, *, before: str, reaped: bool
+) -> list[bool]:
     """Stop a worker process until its lease has ended; return which of its writes failed."""
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage, hook=True)
         async with child("be_late", tmp_path, before=before) as worker:
             assert await heard(worker) == job_id
@@ -138,22 +143,22 @@ async def sleep_past_the_lease(tmp_path: Path, clock: FileClock, *, before: str,
 
 @pytest.mark.parametrize("reaped", [True, False])
 @in_a_loop
-async def test_a_worker_that_slept_past_its_lease_may_write_nothing(tmp_path, clock, reaped):
-    assert all(await sleep_past_the_lease(tmp_path, clock, before="", reaped=reaped))
+async def test_a_worker_that_slept_past_its_lease_may_write_nothing(backend, tmp_path, clock, reaped):
+    assert all(await sleep_past_the_lease(backend, tmp_path, clock, before="", reaped=reaped))
 
 
 @pytest.mark.parametrize(("fence", "reaped"), [(" AND lease_id = :lease_id", True), (" AND lease_until > :now", False)])
 @in_a_loop
-async def test_without_a_part_of_the_fence_the_test_above_is_red(tmp_path, clock, fence, reaped):
+async def test_without_a_part_of_the_fence_the_test_above_is_red(backend, tmp_path, clock, fence, reaped):
     assert fence in leases.FENCE
-    before = f"from server.storage.sqlite import leases; leases.FENCE = {leases.FENCE.replace(fence, '')!r}"
-    assert not all(await sleep_past_the_lease(tmp_path, clock, before=before, reaped=reaped))
+    before = f"from server.storage.sql import leases; leases.FENCE = {leases.FENCE.replace(fence, '')!r}"
+    assert not all(await sleep_past_the_lease(backend, tmp_path, clock, before=before, reaped=reaped))
 
 
 @in_a_loop
-async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(tmp_path, clock):
+async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(backend, tmp_path, clock):
     chance = random.Random(20)
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         jobs = [await submit(storage, hook=True) for _ in range(6)]
         for _ in range(5):
             async with child("work", tmp_path) as worker:
@@ -174,8 +179,8 @@ async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(tmp_pat
 
 
 @in_a_loop
-async def test_two_workers_never_get_the_same_job(tmp_path, clock):
-    async with stored(tmp_path, clock) as storage:
+async def test_two_workers_never_get_the_same_job(backend, tmp_path, clock):
+    async with backend.stored(tmp_path, clock) as storage:
         jobs = {await submit(storage) for _ in range(30)}
         async with child("work", tmp_path) as one, child("work", tmp_path) as two:
             told = await asyncio.gather(heard_to_the_end(one), heard_to_the_end(two))
@@ -187,15 +192,16 @@ async def test_two_workers_never_get_the_same_job(tmp_path, clock):
 
 
 @in_a_loop
-async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(tmp_path, clock):
+async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(backend, tmp_path, clock):
     chance = random.Random(7)
     acknowledged: list[str] = []
+    await backend.opened(tmp_path, clock).close()  # makes it
     for _ in range(3):
         async with child("submit_for_ever", tmp_path) as clients:
             acknowledged += [await heard(clients) for _ in range(chance.randrange(1, 120))]
             clients.kill()
             acknowledged += await heard_to_the_end(clients)
-    async with stored(tmp_path, clock) as storage:
+    async with backend.stored(tmp_path, clock) as storage:
         await assert_intact(storage)
         for job_id in acknowledged:
             assert await types_of(storage, job_id) == ["job.status"]

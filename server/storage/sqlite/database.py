@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -22,7 +22,7 @@ from server.model.errors import DiskFull, StorageBusy, StorageError
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sqlite.schema import MIGRATIONS
 from server.storage.sqlite.scrubbing import Scrubber
-from server.waiting import set_within
+from server.storage.watching import Watch, Watches
 
 Clock: TypeAlias = Callable[[], int]
 """Milliseconds since 1970 UTC."""
@@ -33,6 +33,7 @@ T = TypeVar("T")
 MAX_IN_ONE_COMMIT = 256  # writes that share a commit; more wait for the next one
 BUSY_S = 10.0  # how long another process may hold the write lock; far less than a lease
 POLL_S = 0.15  # other processes' commits are seen this late at most
+CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
 READERS = 4  # so that a search over many transcripts does not delay looking up a key
 SCRUB_BUSY_S = 0.2  # how long scrubbing waits for readers, and all writers with it
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is truncated once its pages are in the database
@@ -50,7 +51,7 @@ class Transaction:
         self.topics: set[str] = set()
 
     def run(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> int:
-        """Execute a statement; returns the number of changed rows."""
+        """Execute a statement without FOR UPDATE; returns the number of changed rows."""
         return self._connection.execute(sql, parameters).rowcount
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -58,17 +59,27 @@ class Transaction:
 
     def one(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> Row | None:
         """The first row, if any."""
-        row: Row | None = self._connection.execute(sql, parameters).fetchone()
+        row: Row | None = self._connection.execute(_without_locks(sql), parameters).fetchone()
         return row
 
     def all(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
-        return self._connection.execute(sql, parameters).fetchall()
+        return self._connection.execute(_without_locks(sql), parameters).fetchall()
 
     def announce(self, topic: str) -> None:
         """Wake everything that watches *topic*, in any process, once this is committed."""
         if topic not in self.topics:
             self.topics.add(topic)
             self.run("INSERT OR REPLACE INTO changes (topic, at) VALUES (?, ?)", (topic, self.now))
+
+    def tidy(self) -> None:
+        """Forget announcements that every process has read by now."""
+        self.run("DELETE FROM changes WHERE at < ?", (self.now - CHANGES_KEPT_MS,))
+
+
+@lru_cache(maxsize=1024)
+def _without_locks(sql: str) -> str:
+    """The statement as SQLite takes it: a transaction that writes is alone, so it locks no rows."""
+    return sql.replace(" FOR UPDATE SKIP LOCKED", "").replace(" FOR UPDATE", "")
 
 
 class _Write(Generic[T]):
@@ -122,26 +133,6 @@ class _Chore:
             self.future.set_exception(_translated(error))
 
 
-class Watch:
-    """Set when a topic is announced after the watch began. For one waiting task."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
-
-    def wake(self) -> None:
-        """Wake the task, from any thread."""
-        with suppress(RuntimeError):  # the waiter's loop has ended, so there is nothing to wake
-            self._loop.call_soon_threadsafe(self._event.set)
-
-    async def wait(self, timeout_s: float | None = None) -> bool:
-        """Returns True when woken, False after *timeout_s*."""
-        if not await set_within(self._event, timeout_s):
-            return False
-        self._event.clear()
-        return True
-
-
 class Database:
     """The open database. Its constructor creates or migrates the file; call it inside folder.one_opener()."""
 
@@ -151,8 +142,7 @@ class Database:
         self._queue: SimpleQueue[_Write[Any] | _Chore | None] = SimpleQueue()  # bounded: each caller waits for one
         self._chores: list[_Chore] = []  # of the writing thread
         self._closing = False
-        self._watches: dict[str, set[Watch]] = {}
-        self._watches_lock = threading.Lock()
+        self._watches = Watches()
         self._reading: list[sqlite3.Connection] = []
         self._local = threading.local()
         _create_private(path)
@@ -180,6 +170,8 @@ class Database:
         self._queue.put(write)
         return await asyncio.wrap_future(write.future)
 
+    write_together = write  # all writes of one moment share a commit
+
     async def read(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* on one consistent view of everything committed so far. It cannot write."""
         if self._closing:
@@ -206,19 +198,11 @@ class Database:
     @contextmanager
     def watch(self, topic: str) -> Iterator[Watch]:
         """Look after entering the block, then wait: no announcement in between is missed."""
-        watch = Watch()
-        with self._watches_lock:
-            first = not self._watches
-            self._watches.setdefault(topic, set()).add(watch)
-        if first:
-            self._queue.put(None)  # without watchers the writing thread sleeps until it is woken
-        try:
+        first = not self._watches
+        with self._watches.watch(topic) as watch:
+            if first:
+                self._queue.put(None)  # without watchers the writing thread sleeps until it is woken
             yield watch
-        finally:
-            with self._watches_lock:
-                self._watches[topic].discard(watch)
-                if not self._watches[topic]:
-                    del self._watches[topic]
 
     async def close(self) -> None:
         """Commit every write so far, then close threads and files."""
@@ -241,7 +225,6 @@ class Database:
         if connection is None:
             connection = _connect(self._path)
             connection.execute("PRAGMA query_only = ON")
-            connection.create_function("casefold", 1, _casefold, deterministic=True)
             self._local.connection = connection
             self._reading.append(connection)
         return connection
@@ -308,7 +291,7 @@ class Database:
             return
         for write in batch:
             write.settle()
-        self._wake({topic for write in batch for topic in write.topics})
+        self._watches.wake({topic for write in batch for topic in write.topics})
 
     def _roll_back(self) -> None:
         if self._writing.in_transaction:
@@ -332,20 +315,12 @@ class Database:
                 "SELECT revision, topic FROM changes WHERE revision > ? ORDER BY revision", (self._seen_revision,)
             ).fetchall()
         except sqlite3.Error:  # waiters will get the error themselves, with their next read
-            with self._watches_lock:
-                everything = set(self._watches)
-            self._wake(everything)
+            self._watches.wake_all()
             return
         self._seen_version = version
         if rows:
             self._seen_revision = rows[-1]["revision"]
-            self._wake({row["topic"] for row in rows})
-
-    def _wake(self, topics: set[str]) -> None:
-        with self._watches_lock:
-            woken = [watch for topic in topics for watch in self._watches.get(topic, ())]
-        for watch in woken:
-            watch.wake()
+            self._watches.wake({row["topic"] for row in rows})
 
 
 def _create_private(path: Path) -> None:
@@ -383,10 +358,6 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-
-
-def _casefold(text: str | None) -> str | None:
-    return None if text is None else text.casefold()
 
 
 def _translated(error: Exception, place: str = "database") -> Exception:

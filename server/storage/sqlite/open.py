@@ -5,15 +5,15 @@ from pathlib import Path
 
 from server.model.accounts import SigningKeys
 from server.storage.ports import AccountStore, BlobStore, Counter, EventLog, JobStore, Outbox, Upkeep
-from server.storage.sqlite.accounts import SqliteAccounts
-from server.storage.sqlite.counters import SqliteCounter
+from server.storage.sql.accounts import SqlAccounts
+from server.storage.sql.counters import SqlCounter
+from server.storage.sql.events import SqlEvents
+from server.storage.sql.jobs import MAX_QUEUED, SqlJobs
+from server.storage.sql.outbox import SqlOutbox
+from server.storage.sql.upkeep import SqlUpkeep
 from server.storage.sqlite.database import Clock, Database
-from server.storage.sqlite.events import SqliteEvents
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private, one_opener, signing_keys
-from server.storage.sqlite.jobs import MAX_QUEUED, SqliteJobs
-from server.storage.sqlite.outbox import SqliteOutbox
-from server.storage.sqlite.upkeep import SqliteUpkeep
 
 FILE_NAME = "scribewire.db"
 
@@ -51,13 +51,13 @@ def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, re
         files = FileBlobs(folder, reserve_bytes=reserve_bytes)
         database = Database(folder / FILE_NAME, clock)
     return SqliteStorage(
-        jobs=SqliteJobs(database, max_queued=max_queued),
-        events=SqliteEvents(database),
-        accounts=SqliteAccounts(database),
-        counters=SqliteCounter(database),
-        outbox=SqliteOutbox(database),
+        jobs=SqlJobs(database, max_queued=max_queued),
+        events=SqlEvents(database),
+        accounts=SqlAccounts(database),
+        counters=SqlCounter(database),
+        outbox=SqlOutbox(database),
         blobs=files,
-        upkeep=SqliteUpkeep(database),
+        upkeep=SqlUpkeep(database),
         signing_keys=keys,
         _database=database,
         _files=files,

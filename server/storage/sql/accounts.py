@@ -7,10 +7,11 @@ import orjson
 from server.model.accounts import Account, ApiKey, WebhookSecret
 from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
 from server.model.errors import TooManyKeys
-from server.storage.sqlite.database import Database, Row, Transaction
-from server.storage.sqlite.rows import text_of
+from server.storage.sql.database import Database, Transaction
+from server.storage.sql.rows import Row, text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
+UNBOUNDED = 2**62  # rows
 MAX_TOUCHED = 10_000  # keys whose last write is remembered; beyond it all are forgotten and written once more
 
 KEY_COLUMNS = (
@@ -29,7 +30,7 @@ KEY_COLUMNS = (
 )
 
 
-class SqliteAccounts:
+class SqlAccounts:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._touched: dict[str, int] = {}
@@ -85,7 +86,7 @@ class SqliteAccounts:
         self._touched[key_id] = at
         await self._database.write(
             lambda tx: tx.run(
-                "UPDATE keys SET last_used_at = max(coalesce(last_used_at, 0), ?) WHERE id = ?", (at, key_id)
+                "UPDATE keys SET last_used_at = ? WHERE id = ? AND coalesce(last_used_at, 0) < ?", (at, key_id, at)
             )
         )
 
@@ -102,8 +103,9 @@ class SqliteAccounts:
     async def rotate(self, account_id: str, key_id: str, *, new: ApiKey, old_expires_at: int) -> bool:
         def rotate(tx: Transaction) -> bool:
             ended = tx.run(
-                "UPDATE keys SET expires_at = min(coalesce(expires_at, :ends), :ends) WHERE id = :id"
-                " AND account = :account AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)",
+                "UPDATE keys SET expires_at = CASE WHEN expires_at < :ends THEN expires_at ELSE :ends END"
+                " WHERE id = :id AND account = :account AND revoked_at IS NULL"
+                " AND (expires_at IS NULL OR expires_at > :now)",
                 {"id": key_id, "account": account_id, "ends": old_expires_at, "now": tx.now},
             )
             if ended:
@@ -126,7 +128,8 @@ class SqliteAccounts:
 
 def _add(tx: Transaction, key: ApiKey) -> None:
     """Store *key*. Raises TooManyKeys if the account has MAX_KEYS that work; forgets the oldest of those that ended."""
-    owner = {"account": key.account, "now": tx.now, "kept": MAX_ENDED_KEYS}
+    owner = {"account": key.account, "now": tx.now, "kept": MAX_ENDED_KEYS, "all": UNBOUNDED}
+    tx.one("SELECT id FROM accounts WHERE id = ? FOR UPDATE", (key.account,))  # nobody else counts its keys meanwhile
     (working,) = tx.all(
         "SELECT count(*) AS n FROM keys"
         " WHERE account = :account AND revoked_at IS NULL AND coalesce(expires_at, :now + 1) > :now",
@@ -137,7 +140,7 @@ def _add(tx: Transaction, key: ApiKey) -> None:
     tx.run(
         "DELETE FROM keys WHERE id IN (SELECT id FROM keys"
         " WHERE account = :account AND (revoked_at IS NOT NULL OR expires_at <= :now)"
-        " ORDER BY created_at DESC, id DESC LIMIT -1 OFFSET :kept)",
+        " ORDER BY created_at DESC, id DESC LIMIT :all OFFSET :kept)",
         owner,
     )
     tx.run(

@@ -4,16 +4,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from server.model.accounts import Count, Quota
-from server.storage.sqlite.database import Database, Transaction
+from server.storage.sql.database import Database, Transaction
+
+UNBOUNDED = 2**62
 
 
 def take(tx: Transaction, subject: str, quota: Quota) -> Count:
     """Take quota.amount if it fits under the limit, otherwise nothing."""
-    count = look(tx, subject, quota)
-    if not count.allowed:
-        return count
-    change(tx, subject, quota, quota.amount)
-    return replace(count, used=count.used + quota.amount)
+    taken = None
+    if quota.limit is None or quota.amount <= quota.limit:
+        taken = tx.one(
+            'INSERT INTO counters (subject, name, "window", used, resets_at) VALUES (?, ?, ?, ?, ?)'
+            ' ON CONFLICT (subject, name, "window") DO UPDATE SET used = counters.used + excluded.used'
+            " WHERE counters.used <= ? RETURNING used",
+            (subject, quota.name, quota.window, quota.amount, quota.resets_at, _most(quota)),
+        )
+    if taken is None:
+        return replace(look(tx, subject, quota), allowed=False)
+    return Count(True, taken["used"], quota.limit, quota.resets_at)
 
 
 def look(tx: Transaction, subject: str, quota: Quota) -> Count:
@@ -26,18 +34,32 @@ def look(tx: Transaction, subject: str, quota: Quota) -> Count:
 def change(tx: Transaction, subject: str, quota: Quota, amount: int) -> None:
     """Change the use of the quota's window by *amount*, whatever its limit, but not below 0."""
     tx.run(
-        "INSERT INTO counters (subject, name, window, used, resets_at) VALUES (?, ?, ?, max(0, ?), ?)"
-        " ON CONFLICT DO UPDATE SET used = max(0, used + ?)",
-        (subject, quota.name, quota.window, amount, quota.resets_at, amount),
+        'INSERT INTO counters (subject, name, "window", used, resets_at)'
+        " VALUES (:subject, :name, :window, :first, :ends)"
+        ' ON CONFLICT (subject, name, "window") DO UPDATE SET used ='
+        " CASE WHEN counters.used + :amount > 0 THEN counters.used + :amount ELSE 0 END",
+        {
+            "subject": subject,
+            "name": quota.name,
+            "window": quota.window,
+            "first": max(0, amount),
+            "ends": quota.resets_at,
+            "amount": amount,
+        },
     )
 
 
+def _most(quota: Quota) -> int:
+    """How much may be used before quota.amount is taken."""
+    return UNBOUNDED if quota.limit is None else quota.limit - quota.amount
+
+
 def _used(tx: Transaction, subject: str, name: str, window: str) -> int:
-    row = tx.one("SELECT used FROM counters WHERE subject = ? AND name = ? AND window = ?", (subject, name, window))
+    row = tx.one('SELECT used FROM counters WHERE subject = ? AND name = ? AND "window" = ?', (subject, name, window))
     return 0 if row is None else int(row["used"])
 
 
-class SqliteCounter:
+class SqlCounter:
     def __init__(self, database: Database) -> None:
         self._database = database
 

@@ -1,26 +1,27 @@
 """Working on a job: everything that a worker writes, behind one fence.
 
-The fence is a read inside the write transaction. What it finds stays true until the commit, because SQLite has one
-writer at a time, so the statements after it may name the job by its id alone.
+The fence is a read inside the write transaction, which locks the job's row. What it finds stays true until the commit,
+so the statements after it may name the job by its id alone.
 """
 
 import secrets
 from collections.abc import Collection, Sequence
-
-import orjson
 
 from server.model.events import Event, NewEvent
 from server.model.jobs import LIVE_GRACE_MS, Cause, JobError, State, step
 from server.model.leases import Lease, Renewal
 from server.model.orders import Source
 from server.model.outcomes import Outcome
-from server.storage.sqlite.database import Row, Transaction
-from server.storage.sqlite.endings import MAX_ATTEMPTS, cancel, end, fail, lapse, put_back
-from server.storage.sqlite.events import append, progress_event, status_event
-from server.storage.sqlite.fairness import remember_claimed
-from server.storage.sqlite.rows import BATCH, LIVE, job_of, text_of
+from server.storage.sql.database import Transaction, marks
+from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end, fail, lapse, put_back
+from server.storage.sql.events import append, progress_event, status_event
+from server.storage.sql.fairness import remember_claimed
+from server.storage.sql.rows import BATCH, LIVE, Row, job_of, text_of
 
-FENCE = "SELECT * FROM jobs WHERE id = :id AND lease_id = :lease_id AND state = 'processing' AND lease_until > :now"
+FENCE = (
+    "SELECT * FROM jobs"
+    " WHERE id = :id AND lease_id = :lease_id AND state = 'processing' AND lease_until > :now FOR UPDATE"
+)
 """The job's row while the lease is still its own. One that has run out is refused even before it was reaped."""
 
 UNFETCHED = "(blob IS NULL AND json_extract(source, '$.type') = 'url')"
@@ -39,22 +40,17 @@ def claim(
     passing_over: Collection[str],
     lease_s: float,
 ) -> Lease | None:
+    others = f" AND account NOT IN ({marks(passing_over)})" if passing_over else ""
     for environment in environments:
         row = tx.one(
-            f"SELECT * FROM jobs WHERE state = 'queued' AND class = :batch AND {UNFETCHED} = :unfetched"  # noqa: S608  made of the constant above
-            " AND environment = :environment AND run_after <= :now"
-            " AND account NOT IN (SELECT value FROM json_each(:passing_over)) ORDER BY virtual_time, id LIMIT 1",
-            {
-                "batch": BATCH,
-                "unfetched": unfetched,
-                "environment": environment,
-                "now": tx.now,
-                "passing_over": orjson.dumps(list(passing_over)).decode(),
-            },
+            f"SELECT * FROM jobs WHERE state = 'queued' AND class = ? AND {UNFETCHED} = ? AND environment = ?"  # noqa: S608  made of constants
+            f" AND run_after <= ?{others} ORDER BY virtual_time, id LIMIT 1 FOR UPDATE SKIP LOCKED",
+            (BATCH, unfetched, environment, tx.now, *passing_over),
         )
         if row is not None:
-            remember_claimed(tx, row["virtual_time"])
-            return _grant(tx, row, worker, lease_s)
+            lease = _grant(tx, row, worker, lease_s)
+            remember_claimed(tx, row["virtual_time"])  # last: every claim changes this row, so it is locked shortly
+            return lease
     return None
 
 
@@ -154,32 +150,43 @@ def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | 
 
 def reap(tx: Transaction, limit: int) -> int:
     expired = tx.all(
-        "SELECT * FROM jobs WHERE state = 'processing' AND lease_until <= ? ORDER BY lease_until LIMIT ?",
+        "SELECT * FROM jobs WHERE state = 'processing' AND lease_until <= ? ORDER BY lease_until LIMIT ?"
+        " FOR UPDATE SKIP LOCKED",
         (tx.now, limit),
     )
     for row in expired:
         lapse(tx, row)
-    too_old = tx.all(
-        "SELECT * FROM jobs WHERE state = 'queued' AND class = :batch AND queued_at <= :before UNION ALL"
-        " SELECT * FROM jobs WHERE state = 'queued' AND class = :live AND created_at <= :before LIMIT :limit",
-        {"batch": BATCH, "live": LIVE, "before": tx.now - QUEUE_BOUND_MS, "limit": limit - len(expired)},
-    )
+    too_old = _waited_too_long(tx, limit - len(expired))
     for row in too_old:
         error = JobError(code="queue_timeout", message="no worker was free for 24 hours", retryable=True)
         fail(tx, row, Cause.TOO_OLD, error)
     return len(expired) + len(too_old)
 
 
+def _waited_too_long(tx: Transaction, limit: int) -> list[Row]:
+    before = tx.now - QUEUE_BOUND_MS
+    found = tx.all(
+        "SELECT * FROM jobs WHERE state = 'queued' AND class = ? AND queued_at <= ? LIMIT ? FOR UPDATE SKIP LOCKED",
+        (BATCH, before, limit),
+    )
+    live = tx.all(
+        "SELECT * FROM jobs WHERE state = 'queued' AND class = ? AND created_at <= ? LIMIT ? FOR UPDATE SKIP LOCKED",
+        (LIVE, before, limit - len(found)),
+    )
+    return [*found, *live]
+
+
 def lapse_of(tx: Transaction, owner: str) -> int:
     held = tx.all(
-        "SELECT * FROM jobs WHERE state = 'processing' AND substr(owner, 1, length(:owner)) = :owner", {"owner": owner}
+        "SELECT * FROM jobs WHERE state = 'processing' AND substr(owner, 1, length(:owner)) = :owner FOR UPDATE",
+        {"owner": owner},
     )
     for row in held:
         lapse(tx, row)
     return len(held)
 
 
-def stale_live(tx: Transaction, limit: int) -> list[Row]:
+def stale_live(tx: Transaction, limit: int) -> Sequence[Row]:
     return tx.all(
         "SELECT * FROM jobs WHERE class = ? AND state = 'queued' AND queued_at <= ? ORDER BY queued_at LIMIT ?",
         (LIVE, tx.now - LIVE_GRACE_MS, limit),
@@ -188,7 +195,7 @@ def stale_live(tx: Transaction, limit: int) -> list[Row]:
 
 def request_cancel(tx: Transaction, job_id: str) -> Row | None:
     """Cancel a queued job, or request it of a processing one. Returns the row afterwards."""
-    row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+    row = tx.one("SELECT * FROM jobs WHERE id = ? FOR UPDATE", (job_id,))
     if row is None:
         return None
     if row["state"] == State.QUEUED:
@@ -234,9 +241,10 @@ def _held(tx: Transaction, lease: Lease) -> Row | None:
 def _extend(tx: Transaction, lease: Lease, lease_s: float) -> None:
     """Extend the lease. It never gets shorter."""
     tx.run(
-        "UPDATE jobs SET lease_until = max(lease_until, ?) WHERE id = ?", (tx.now + round(lease_s * 1000), lease.job.id)
+        "UPDATE jobs SET lease_until = CASE WHEN lease_until < :until THEN :until ELSE lease_until END WHERE id = :id",
+        {"id": lease.job.id, "until": tx.now + round(lease_s * 1000)},
     )
 
 
 def _live(tx: Transaction, job_id: str) -> Row | None:
-    return tx.one("SELECT * FROM jobs WHERE id = ? AND class = ?", (job_id, LIVE))
+    return tx.one("SELECT * FROM jobs WHERE id = ? AND class = ? FOR UPDATE", (job_id, LIVE))

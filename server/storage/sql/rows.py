@@ -36,13 +36,13 @@ PLAIN = (
 """Columns that are members of Job under the same name."""
 
 
-class Columns(Protocol):
-    """A row: values by the names of its columns."""
+class Row(Protocol):
+    """Values by the names of their columns."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 
 
-def job_of(row: Columns) -> Job:
+def job_of(row: Row) -> Job:
     return Job(
         state=State(row["state"]),
         order=order_of(row["options"]),
@@ -70,5 +70,5 @@ def quotas_of(text: str) -> list[Quota]:
 
 
 def text_of(value: object) -> str:
-    """A dataclass, list or dict as JSON text, which SQLite's JSON functions can read."""
+    """A dataclass, list or dict as JSON text, which the database's JSON functions can read."""
     return orjson.dumps(value).decode()

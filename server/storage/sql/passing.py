@@ -1,11 +1,12 @@
 """Jobs whose results are handed over once: noting that, and erasing them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from server.model.erasures import What, Why
-from server.storage.sqlite.database import Row, Transaction
-from server.storage.sqlite.rows import order_of, text_of
-from server.storage.sqlite.upkeep import note_erasure
+from server.storage.sql.database import Transaction
+from server.storage.sql.rows import Row, order_of, text_of
+from server.storage.sql.upkeep import note_erasure
 
 PASSING = """
     SELECT * FROM jobs WHERE kept = 0 AND erased_at IS NULL AND finished_at IS NOT NULL
@@ -23,12 +24,12 @@ def answered(tx: Transaction, job_id: str) -> None:
         tx.announce(job_id)
 
 
-def passing(tx: Transaction, limit: int) -> list[Row]:
+def passing(tx: Transaction, limit: int) -> Sequence[Row]:
     return tx.all(f"{PASSING} LIMIT ?", (limit,))
 
 
 def erase_outputs(tx: Transaction, job_id: str) -> str | None:
-    row = tx.one(f"{PASSING} AND id = ?", (job_id,))
+    row = tx.one(f"{PASSING} AND id = ? FOR UPDATE", (job_id,))
     if row is None:
         return None
     tx.run(

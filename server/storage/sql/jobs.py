@@ -15,27 +15,35 @@ from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobError, JobFilter
 from server.model.leases import Lease, Renewal
 from server.model.orders import Source
 from server.model.outcomes import Artifact, Outcome
-from server.storage.sqlite import leases, listing, passing, submission
-from server.storage.sqlite.database import Database, Transaction
-from server.storage.sqlite.endings import QUEUE_TOPIC, cancel
-from server.storage.sqlite.rows import job_of
-from server.storage.sqlite.upkeep import note_erasure
+from server.storage.sql import leases, listing, passing, submission
+from server.storage.sql.database import Database, Transaction
+from server.storage.sql.endings import QUEUE_TOPIC, cancel
+from server.storage.sql.rows import job_of
+from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs; more are refused with QueueFull
-CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
 COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window, for the operator's questions
 
 
-class SqliteJobs:
-    def __init__(self, database: Database, *, max_queued: int = MAX_QUEUED) -> None:
+class SqlJobs:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        max_queued: int = MAX_QUEUED,
+        boot: str | None = None,
+        is_alive: submission.Liveness = lambda _tx, _boot: False,
+    ) -> None:
+        """*boot* names this process in its reservations, which end with it; *is_alive* tells whether others live."""
         self._database = database
         self._most_queued = max_queued
-        self._boot = secrets.token_hex(8)  # reservations end with their process
+        self._boot = boot or secrets.token_hex(8)
+        self._is_alive = is_alive
 
     # --- acceptance ---
 
     async def begin(self, key: IdempotencyKey) -> str | None:
-        return await self._database.write(lambda tx: submission.begin(tx, key, self._boot))
+        return await self._database.write(lambda tx: submission.begin(tx, key, self._boot, self._is_alive))
 
     async def abandon(self, key: IdempotencyKey) -> None:
         await self._database.write(lambda tx: submission.abandon(tx, key, self._boot))
@@ -107,7 +115,7 @@ class SqliteJobs:
     async def checkpoint(
         self, lease: Lease, *, index: int, body: bytes, events: Sequence[NewEvent], progress: float, lease_s: float
     ) -> bool:
-        return await self._database.write(
+        return await self._database.write_together(
             partial(
                 leases.checkpoint,
                 lease=lease,
@@ -120,7 +128,7 @@ class SqliteJobs:
         )
 
     async def log(self, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
-        return await self._database.write(lambda tx: leases.log(tx, lease, events))
+        return await self._database.write_together(lambda tx: leases.log(tx, lease, events))
 
     async def note(
         self,
@@ -136,7 +144,7 @@ class SqliteJobs:
         )
 
     async def renew(self, lease: Lease, *, lease_s: float) -> Renewal:
-        return await self._database.write(lambda tx: leases.renew(tx, lease, lease_s))
+        return await self._database.write_together(lambda tx: leases.renew(tx, lease, lease_s))
 
     async def finish(self, lease: Lease, outcome: Outcome) -> bool:
         return await self._database.write(lambda tx: leases.finish(tx, lease, outcome))
@@ -147,10 +155,10 @@ class SqliteJobs:
         )
 
     async def reap(self, *, limit: int) -> int:
-        """Also forgets what nobody asks for any more: old keys, windows and wake-ups."""
+        """Also forgets what nobody asks for any more: old keys and windows."""
 
         def reap(tx: Transaction) -> int:
-            tx.run("DELETE FROM changes WHERE at < ?", (tx.now - CHANGES_KEPT_MS,))
+            tx.tidy()
             tx.run("DELETE FROM idempotency WHERE created_at < ?", (tx.now - submission.KEY_KEPT_MS,))
             tx.run("DELETE FROM counters WHERE resets_at < ?", (tx.now - COUNTERS_KEPT_MS,))
             return leases.reap(tx, limit)
@@ -230,7 +238,7 @@ class SqliteJobs:
 
     async def delete(self, job_id: str, *, why: Why = Why.REQUESTED) -> str | None:
         def delete(tx: Transaction) -> str | None:
-            row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+            row = tx.one("SELECT * FROM jobs WHERE id = ? FOR UPDATE", (job_id,))
             if row is None:
                 return None
             if State(row["state"]) not in TERMINAL:  # its usage counts like that of a canceled job

@@ -5,8 +5,8 @@ What turns out to cost more than that is charged: the job's later attempts and t
 """
 
 from server.model.jobs import State
-from server.storage.sqlite.database import Row, Transaction
-from server.storage.sqlite.rows import BATCH
+from server.storage.sql.database import Transaction
+from server.storage.sql.rows import BATCH, Row
 
 ASSUMED_AUDIO_S = 300.0  # assumed for a source of unknown length, for its place in the queue
 MIN_COUNTED_AUDIO_S = 1.0  # each file counts at least this much: a thousand tiny ones are work too
@@ -65,6 +65,7 @@ def _reached(tx: Transaction, account: str) -> float:
 def _advance(tx: Transaction, account: str, virtual_time: float) -> None:
     tx.run(
         "INSERT INTO fairness (account, virtual_time) VALUES (?, ?)"
-        " ON CONFLICT DO UPDATE SET virtual_time = max(virtual_time, excluded.virtual_time)",
+        " ON CONFLICT (account) DO UPDATE SET virtual_time = excluded.virtual_time"
+        " WHERE fairness.virtual_time < excluded.virtual_time",
         (account, virtual_time),
     )

@@ -3,25 +3,21 @@
 from collections.abc import Sequence
 from functools import partial
 
-import orjson
-
 from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
 from server.model.erasures import Erasure, What, Why
-from server.storage.sqlite.database import Database, Transaction
+from server.storage.sql.database import Database, Transaction, marks
 
 AT_ONCE = 500  # accounts forgotten in one transaction
 FORGOTTEN_ACCOUNTS = """
-    SELECT id FROM accounts WHERE created_at <= :untried
-        AND (:among IS NULL OR id IN (SELECT value FROM json_each(:among)))
+    SELECT id FROM accounts WHERE created_at <= ?
         AND NOT EXISTS (SELECT 1 FROM jobs WHERE account = accounts.id)
         AND NOT EXISTS (
             SELECT 1 FROM keys WHERE account = accounts.id AND (
-                accounts.plan != :signups OR accounts.limits != '{}'
-                OR CASE WHEN last_used_at IS NULL THEN created_at > :untried ELSE last_used_at > :idle END
+                accounts.plan != ? OR accounts.limits != '{}'
+                OR CASE WHEN last_used_at IS NULL THEN created_at > ? ELSE last_used_at > ? END
             )
         )
-    LIMIT :limit
 """
 """An operator's account goes when it has no key left, a stranger's also when none of its keys is used any more."""
 
@@ -31,7 +27,7 @@ def note_erasure(tx: Transaction, job_id: str, what: What, why: Why) -> None:
     tx.run("INSERT INTO erasures (job, at, what, why) VALUES (?, ?, ?, ?)", (job_id, tx.now, what, why))
 
 
-class SqliteUpkeep:
+class SqlUpkeep:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._scrubbed_to = -1  # the number of the last erasure whose traces are wiped
@@ -85,18 +81,12 @@ def _forget_rows(tx: Transaction) -> int:
     )
 
 
-def _forgotten_accounts(tx: Transaction, among: Sequence[str] | None = None) -> list[str]:
-    """Accounts to be forgotten, at most AT_ONCE; those of them that are *among* some."""
-    rows = tx.all(
-        FORGOTTEN_ACCOUNTS,
-        {
-            "untried": tx.now - erasures.UNTRIED_ACCOUNTS_KEPT_MS,
-            "idle": tx.now - erasures.IDLE_ACCOUNTS_KEPT_MS,
-            "signups": SIGNUP_PLAN,
-            "among": None if among is None else orjson.dumps(among).decode(),
-            "limit": AT_ONCE,
-        },
-    )
+def _forgotten_accounts(tx: Transaction, among: Sequence[str] = ()) -> list[str]:
+    """Accounts to be forgotten, at most AT_ONCE. If some are named, those of them that still are, which it locks."""
+    ends = f" AND id IN ({marks(among)}) FOR UPDATE" if among else f" LIMIT {AT_ONCE}"
+    untried = tx.now - erasures.UNTRIED_ACCOUNTS_KEPT_MS
+    idle = tx.now - erasures.IDLE_ACCOUNTS_KEPT_MS
+    rows = tx.all(FORGOTTEN_ACCOUNTS + ends, (untried, SIGNUP_PLAN, untried, idle, *among))
     return [row["id"] for row in rows]
 
 

@@ -1,26 +1,30 @@
 """Accepting a job: everything that may refuse it and everything that must come with it, in one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from server.model.accounts import Count, Quota
 from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull, QuotaExceeded
 from server.model.jobs import IdempotencyKey, NewJob, State, Submitted
-from server.storage.sqlite import fairness
-from server.storage.sqlite.counters import look, take
-from server.storage.sqlite.database import Row, Transaction
-from server.storage.sqlite.endings import QUEUE_TOPIC
-from server.storage.sqlite.events import append, status_event
-from server.storage.sqlite.rows import BATCH, LIVE, job_of, text_of
+from server.storage.sql import fairness
+from server.storage.sql.counters import look, take
+from server.storage.sql.database import Transaction
+from server.storage.sql.endings import QUEUE_TOPIC
+from server.storage.sql.events import append, status_event
+from server.storage.sql.rows import BATCH, LIVE, Row, job_of, text_of
+
+Liveness: TypeAlias = Callable[[Transaction, str], bool]
+"""Whether the process that named itself so is alive and has this storage open."""
 
 KEY_KEPT_MS = 24 * 60 * 60 * 1000
 
 
-def begin(tx: Transaction, key: IdempotencyKey, boot: str) -> str | None:
+def begin(tx: Transaction, key: IdempotencyKey, boot: str, is_alive: Liveness) -> str | None:
     """Reserve *key* for this process and return None, or return the id of the job that it already made."""
-    row = _key_row(tx, key)
-    if row is not None and row["job"] is not None:
+    row = _claimed_key(tx, key)
+    if row["job"] is not None:
         return str(row["job"])
-    if row is not None and row["boot"] == boot:
+    if row["boot"] == boot or is_alive(tx, row["boot"]):
         raise IdempotencyInProgress("the first request with this Idempotency-Key is still arriving")
     _keep_key(tx, key, None, boot)  # also if a server that died had reserved it
     return None
@@ -35,15 +39,17 @@ def abandon(tx: Transaction, key: IdempotencyKey, boot: str) -> None:
 
 def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, max_queued: int) -> Submitted:
     if key is not None:
-        earlier = _key_row(tx, key)
-        if earlier is not None and earlier["job"] is not None:
+        earlier = _claimed_key(tx, key)
+        if earlier["job"] is not None:
             if earlier["fingerprint"] != key.fingerprint:
                 raise IdempotencyReused("this Idempotency-Key was used before for another request")
             return Submitted(job_of(_row(tx, earlier["job"])), replayed=True)
     for quota in new.quotas:  # first: of two reasons to refuse, this one does not pass within a minute
         _require(take(tx, new.account, quota), quota)
+    # The account's place in the queue stays locked until the commit, so that nobody else counts its jobs meanwhile.
+    virtual_time = fairness.enter(tx, new.account, fairness.counted_s(new.audio_s) / new.weight)
     _check_active(tx, new.account, new.environment, kind=_class(new), max_active=new.max_active, max_queued=max_queued)
-    _insert(tx, new)
+    _insert(tx, new, virtual_time)
     if key is not None:
         _keep_key(tx, key, new.id, boot)
     append(tx, new.id, [status_event(State.QUEUED, 0.0)])
@@ -89,9 +95,7 @@ def _check_active(
             raise ConcurrencyLimited(name, limit=max_active, used=active["n"])
 
 
-def _insert(tx: Transaction, new: NewJob) -> None:
-    counted_s = fairness.counted_s(new.audio_s)
-    virtual_time = fairness.enter(tx, new.account, counted_s / new.weight)
+def _insert(tx: Transaction, new: NewJob, virtual_time: float) -> None:
     tx.run(
         "INSERT INTO jobs (id, account, environment, class, state, options, source, blob, quotas, retention_ms,"
         " virtual_time, weight, counted_s, created_at, queued_at, run_after, duration_s, warnings, kept)"
@@ -109,13 +113,13 @@ def _insert(tx: Transaction, new: NewJob) -> None:
             new.retention_ms,
             virtual_time,
             new.weight,
-            counted_s,
+            fairness.counted_s(new.audio_s),
             tx.now,
             tx.now,
             tx.now + round(new.delay_s * 1000),
             new.audio_s,
             text_of(new.warnings),
-            new.order.kept,
+            int(new.order.kept),
         ),
     )
     tx.run_many(
@@ -128,18 +132,27 @@ def _class(new: NewJob) -> int:
     return BATCH if new.order.live is None else LIVE
 
 
-def _key_row(tx: Transaction, key: IdempotencyKey) -> Row | None:
-    return tx.one(
-        "SELECT * FROM idempotency WHERE account = ? AND path = ? AND key = ? AND created_at > ?",
-        (key.account, key.path, key.key, tx.now - KEY_KEPT_MS),
+def _claimed_key(tx: Transaction, key: IdempotencyKey) -> Row:
+    """The key's row, locked. It is made if there is none, or if it is too old to count: then it names no process."""
+    row = tx.one(
+        "INSERT INTO idempotency (account, path, key, fingerprint, job, boot, created_at)"
+        " VALUES (?, ?, ?, ?, NULL, '', ?)"
+        " ON CONFLICT (account, path, key) DO UPDATE SET account = excluded.account RETURNING *",
+        (key.account, key.path, key.key, key.fingerprint, tx.now),
     )
+    assert row is not None
+    if row["created_at"] > tx.now - KEY_KEPT_MS:
+        return row
+    tx.run("DELETE FROM idempotency WHERE account = ? AND path = ? AND key = ?", (key.account, key.path, key.key))
+    return _claimed_key(tx, key)
 
 
 def _keep_key(tx: Transaction, key: IdempotencyKey, job_id: str | None, boot: str) -> None:
+    """Say in the key's locked row whose request it is, or which job came of it."""
     tx.run(
-        "INSERT OR REPLACE INTO idempotency (account, path, key, fingerprint, job, boot, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (key.account, key.path, key.key, key.fingerprint, job_id, boot, tx.now),
+        "UPDATE idempotency SET fingerprint = ?, job = ?, boot = ?, created_at = ?"
+        " WHERE account = ? AND path = ? AND key = ?",
+        (key.fingerprint, job_id, boot, tx.now, key.account, key.path, key.key),
     )
 
 

@@ -4,12 +4,12 @@ import math
 
 from server.model.jobs import Cause, ImpossibleStep, JobError, State, returns_quota, step
 from server.model.outcomes import Outcome
-from server.storage.sqlite import fairness
-from server.storage.sqlite.counters import change
-from server.storage.sqlite.database import Row, Transaction
-from server.storage.sqlite.events import append, status_event, terminal_event
-from server.storage.sqlite.outbox import enqueue
-from server.storage.sqlite.rows import BATCH, error_of, job_of, quotas_of, text_of
+from server.storage.sql import fairness
+from server.storage.sql.counters import change
+from server.storage.sql.database import Transaction
+from server.storage.sql.events import append, status_event, terminal_event
+from server.storage.sql.outbox import enqueue
+from server.storage.sql.rows import BATCH, Row, error_of, job_of, quotas_of, text_of
 
 MAX_ATTEMPTS = 4  # so that a file that crashes workers does not stop all of them
 QUEUE_TOPIC = "queue"
@@ -132,7 +132,7 @@ def put_back(tx: Transaction, row: Row, cause: Cause, *, delay_ms: int, counted:
             "state": state,
             "now": tx.now,
             "delay_ms": delay_ms,
-            "uncounted": not counted,
+            "uncounted": int(not counted),
             "cost": cost,
             "error": None if error is None else text_of(error),
         },

@@ -8,7 +8,8 @@ import orjson
 
 from server.model.events import Event, NewEvent
 from server.model.jobs import TERMINAL, State
-from server.storage.sqlite.database import Database, Row, Transaction
+from server.storage.sql.database import Database, Transaction
+from server.storage.sql.rows import Row
 
 PAGE = 500  # events that a tail holds at most
 
@@ -41,7 +42,7 @@ def terminal_event(state: State) -> NewEvent:
     return NewEvent(kind, orjson.dumps({"type": kind}))
 
 
-class SqliteEvents:
+class SqlEvents:
     def __init__(self, database: Database) -> None:
         self._database = database
 

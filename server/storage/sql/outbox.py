@@ -11,8 +11,9 @@ from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
 from server.model.errors import QueueFull
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.jobs import Job, State
-from server.storage.sqlite.database import Database, Row, Transaction
-from server.storage.sqlite.due import choose
+from server.storage.sql.database import Database, Transaction
+from server.storage.sql.due import choose
+from server.storage.sql.rows import Row
 
 TOPIC = "outbox"
 UNBOUNDED = 2**62
@@ -30,6 +31,13 @@ PLAIN = (
     "tried",
 )
 """Columns that are members of Delivery under the same name."""
+CLAIM = """
+    UPDATE deliveries SET next_at = ? WHERE id IN (
+        SELECT id FROM deliveries WHERE id = ? AND state = 'pending' AND next_at <= ? FOR UPDATE SKIP LOCKED
+    ) RETURNING *
+"""
+"""Puts off a due delivery that nobody else is claiming."""
+
 EVENTS = {State.COMPLETED: "job.completed", State.FAILED: "job.failed"}  # a canceled job sends nothing
 
 
@@ -90,7 +98,7 @@ def _id(prefix: Prefix, tx: Transaction) -> str:
     return new_id(prefix, ms=tx.now, chance=secrets.token_bytes(CHANCE_BYTES))
 
 
-class SqliteOutbox:
+class SqlOutbox:
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -125,7 +133,7 @@ class SqliteOutbox:
 
     async def redeliver(self, job_id: str, delivery_id: str) -> Delivery | None:
         def redeliver(tx: Transaction) -> Delivery | None:
-            row = tx.one("SELECT * FROM deliveries WHERE id = ? AND job = ?", (delivery_id, job_id))
+            row = tx.one("SELECT * FROM deliveries WHERE id = ? AND job = ? FOR UPDATE", (delivery_id, job_id))
             if row is None:
                 return None
             if row["state"] != "pending" and (full := _full(tx, row["account"], row["url"])) is not None:
@@ -146,8 +154,8 @@ class SqliteOutbox:
         def disable(tx: Transaction) -> None:
             tx.run(
                 "INSERT INTO addresses (account, url, disabled_at, reason, changed_at) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT DO UPDATE SET disabled_at = excluded.disabled_at, reason = excluded.reason,"
-                " changed_at = excluded.changed_at",
+                " ON CONFLICT (account, url) DO UPDATE SET disabled_at = excluded.disabled_at,"
+                " reason = excluded.reason, changed_at = excluded.changed_at",
                 (account, url, tx.now, reason, tx.now),
             )
             tx.run(
@@ -184,11 +192,7 @@ def _seen(crowding: Crowding | None) -> Crowding:
 def _claim_due(tx: Transaction, *, room: Crowding, limit: int, busy_s: float) -> tuple[list[Delivery], float | None]:
     """The due deliveries that there is room for, and the seconds until the next one comes due."""
     busy_until = tx.now + round(busy_s * 1000)
-    claimed = [
-        row
-        for due in choose(tx, room, limit)
-        for row in tx.all("UPDATE deliveries SET next_at = ? WHERE id = ? RETURNING *", (busy_until, due))
-    ]
+    claimed = [row for due in choose(tx, room, limit) for row in tx.all(CLAIM, (busy_until, due, tx.now))]
     # Deliveries that are due but had no room wait for a record, not for a time.
     later = tx.one("SELECT min(next_at) AS at FROM deliveries WHERE state = 'pending' AND next_at > ?", (tx.now,))
     next_at = None if later is None else later["at"]
@@ -211,14 +215,14 @@ def _record(tx: Transaction, delivery_id: str, attempt: Attempt, state: str) -> 
 
 
 def _log_attempt(tx: Transaction, delivery_id: str, attempt: Attempt) -> None:
+    # Two senders may use the same number, if one was taken for dead: the log keeps both attempts.
+    (last,) = tx.all("SELECT coalesce(max(n), 0) AS n FROM attempts WHERE delivery = ?", (delivery_id,))
     tx.run(
-        # Two senders may use the same number, if one was taken for dead: the log keeps both attempts.
-        "INSERT INTO attempts (delivery, n, at, status_code, duration_ms, error, next_attempt_at) SELECT"
-        " ?, max(?, 1 + coalesce((SELECT max(n) FROM attempts WHERE delivery = ?), 0)), ?, ?, ?, ?, ?",
+        "INSERT INTO attempts (delivery, n, at, status_code, duration_ms, error, next_attempt_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             delivery_id,
-            attempt.n,
-            delivery_id,
+            max(attempt.n, last["n"] + 1),
             attempt.at,
             attempt.status_code,
             attempt.duration_ms,
@@ -240,12 +244,12 @@ def _note_health(tx: Transaction, address: Row, attempt: Attempt, *, exhausted: 
         return AddressHealth()
     row = tx.one(
         "INSERT INTO addresses (account, url, exhausted, failures, failing_since, changed_at)"
-        " VALUES (:account, :url, :exhausted, 1, :at, :now) ON CONFLICT DO UPDATE SET"
-        " exhausted = exhausted + :exhausted,"
-        " failures = CASE WHEN failing_since > :before THEN failures + 1 ELSE 1 END,"
-        " failing_since = CASE WHEN failing_since > :before THEN failing_since ELSE :at END,"
+        " VALUES (:account, :url, :exhausted, 1, :at, :now) ON CONFLICT (account, url) DO UPDATE"
+        " SET exhausted = addresses.exhausted + :exhausted,"
+        " failures = CASE WHEN addresses.failing_since > :before THEN addresses.failures + 1 ELSE 1 END,"
+        " failing_since = CASE WHEN addresses.failing_since > :before THEN addresses.failing_since ELSE :at END,"
         " changed_at = :now RETURNING exhausted, failures, failing_since",
-        {**named, "exhausted": exhausted, "before": attempt.at - deliveries.FAILURES_COUNTED_MS},
+        {**named, "exhausted": int(exhausted), "before": attempt.at - deliveries.FAILURES_COUNTED_MS},
     )
     assert row is not None
     return AddressHealth(exhausted=row["exhausted"], failures=row["failures"], failing_since=row["failing_since"])

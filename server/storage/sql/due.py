@@ -7,10 +7,9 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import orjson
-
 from server.model.deliveries import Crowding
-from server.storage.sqlite.database import Row, Transaction
+from server.storage.sql.database import Transaction, marks
+from server.storage.sql.rows import Row
 
 WAITING_ACCOUNTS = """
     WITH RECURSIVE line (account) AS (
@@ -28,16 +27,16 @@ WAITING_ACCOUNTS = """
 
 DUE_OF_ACCOUNT = """
     SELECT id, host, next_at FROM deliveries
-    WHERE state = 'pending' AND account = :account AND next_at <= :now AND (next_at, id) > (:next_at, :id)
-        AND host NOT IN (SELECT value FROM json_each(:full))
-    ORDER BY next_at, id LIMIT :limit
+    WHERE state = 'pending' AND account = ? AND next_at <= ? AND (next_at, id) > (?, ?){elsewhere}
+    ORDER BY next_at, id LIMIT ?
 """
 HOSTS_OF_ACCOUNT = """
-    WITH RECURSIVE known (host) AS (
-        SELECT min(host) FROM deliveries WHERE state = 'pending' AND account = :account
+    WITH RECURSIVE known (host, n) AS (
+        SELECT min(host), 1 FROM deliveries WHERE state = 'pending' AND account = :account
         UNION ALL
-        SELECT (SELECT min(host) FROM deliveries WHERE state = 'pending' AND account = :account AND host > known.host)
-        FROM known WHERE host IS NOT NULL LIMIT :limit
+        SELECT (SELECT min(host) FROM deliveries WHERE state = 'pending' AND account = :account AND host > known.host),
+            n + 1
+        FROM known WHERE host IS NOT NULL AND n < :limit
     )
     SELECT host, (
         SELECT min(next_at) FROM deliveries WHERE state = 'pending' AND account = :account AND host = known.host
@@ -85,19 +84,19 @@ def _turns(tx: Transaction, crowding: Crowding) -> list[tuple[int, int, int, str
 
 def _due(tx: Transaction, account: str, hosts: Counter[str], per_host: int) -> Iterator[Row]:
     """Yield the account's due deliveries, the oldest first. A host that is full when its turn comes is passed over."""
-    place = {"next_at": 0, "id": ""}
+    place = (0, "")
     while True:
         full = [host for host, busy in hosts.items() if busy >= per_host]
         if not _is_worth_a_look(tx, account, full):
             return
-        asked = {"account": account, "now": tx.now, "full": orjson.dumps(full).decode(), "limit": PAGE, **place}
-        page = tx.all(DUE_OF_ACCOUNT, asked)
+        elsewhere = f" AND host NOT IN ({marks(full)})" if full else ""
+        page = tx.all(DUE_OF_ACCOUNT.format(elsewhere=elsewhere), (account, tx.now, *place, *full, PAGE))
         for row in page:
             if hosts[row["host"]] < per_host:
                 yield row
         if len(page) < PAGE:
             return
-        place = {"next_at": page[-1]["next_at"], "id": page[-1]["id"]}
+        place = (page[-1]["next_at"], page[-1]["id"])
 
 
 def _is_worth_a_look(tx: Transaction, account: str, full: Sequence[str]) -> bool:

@@ -1,0 +1,117 @@
+"""Connections to PostgreSQL: what the URL means, how long anything may take, and errors in the words of the server.
+
+No message made here contains the URL, which has a password in it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import errors
+from psycopg.adapt import Buffer
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row
+from psycopg.types.numeric import Int8Dumper
+from psycopg.types.string import StrDumperUnknown, TextLoader
+
+from server.model.errors import DiskFull, StorageAway, StorageBusy, StorageError
+
+Connection: TypeAlias = psycopg.Connection[DictRow]
+
+STATEMENT_MS = 15_000  # one statement; half a file's lease
+LOCK_MS = 5_000  # waiting for a row that another transaction has
+IDLE_IN_TRANSACTION_MS = 10_000  # after that a stopped process holds no locks any more
+
+PARAMETERS: Mapping[str, Any] = {
+    "connect_timeout": 3,  # seconds, for each address
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,  # ms until a silent network ends a connection
+    "client_encoding": "utf8",
+}
+"""Of libpq. What the URL says goes before them."""
+
+LOST = ("08", "53300", "57P", "25P03")
+"""How the codes of errors begin that end a connection: it broke, is one too many, the database stops, it idled."""
+
+ESCAPE, NUL = "\x01", "\x00"
+
+
+def parameters(url: str, *, name: str) -> str:
+    """The connection string for *url*. *name* is shown in PostgreSQL's list of connections. Raises StorageError."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:  # its message repeats the URL
+        raise StorageError(
+            "the URL of the database cannot be read; it is postgresql://user:password@host/name"
+        ) from None
+    return make_conninfo("", **{**PARAMETERS, "application_name": f"scribewire {name}"[:63], **given})
+
+
+def connect(conninfo: str) -> Connection:
+    """A connection of its own. Raises StorageAway, StorageError."""
+    try:
+        connection = psycopg.connect(conninfo, autocommit=True, row_factory=dict_row)
+        configure(connection)
+    except psycopg.Error as error:
+        raise translated(error) from error
+    return connection
+
+
+def configure(connection: Connection) -> None:
+    """Make a new connection ready: its time limits, and how values are exchanged."""
+    connection.adapters.register_dumper(int, Int8Dumper)  # one type for all, so that statements are planned once
+    connection.adapters.register_dumper(str, _EscapingDumper)
+    connection.adapters.register_loader("text", _EscapingLoader)
+    connection.execute(
+        f"SET statement_timeout = {STATEMENT_MS}; SET lock_timeout = {LOCK_MS};"
+        f" SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}",
+        prepare=False,
+    )
+
+
+class _EscapingDumper(StrDumperUnknown):
+    """Text may contain NUL, which PostgreSQL refuses. Escaping keeps different texts different."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        if NUL in obj or ESCAPE in obj:
+            obj = obj.replace(ESCAPE, ESCAPE + "1").replace(NUL, ESCAPE + "0")
+        return super().dump(obj)
+
+
+class _EscapingLoader(TextLoader):
+    def load(self, data: Buffer) -> str | bytes:
+        text = super().load(data)
+        if isinstance(text, str) and ESCAPE in text:
+            return text.replace(ESCAPE + "0", NUL).replace(ESCAPE + "1", ESCAPE)
+        return text
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether *error* says that the connection is gone or the database does not answer: another may work."""
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    return error.sqlstate is None or error.sqlstate.startswith(LOST)
+
+
+def is_worth_a_retry(error: BaseException) -> bool:
+    """Whether the same transaction may succeed when it is run again at once."""
+    return is_lost(error) or isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
+
+
+def translated(error: BaseException) -> BaseException:
+    """The error as the server knows it; anything that is not PostgreSQL's stays as it is."""
+    if not isinstance(error, psycopg.Error):
+        return error
+    failure: StorageError
+    if is_lost(error):
+        failure = StorageAway("the database does not answer; try again")
+    elif isinstance(error, errors.DiskFull):
+        failure = DiskFull("no room left on the disk of the database")
+    elif isinstance(error, errors.LockNotAvailable | errors.QueryCanceled) or is_worth_a_retry(error):
+        failure = StorageBusy("the database is busy; try again")
+    else:
+        failure = StorageError(f"database: {error.diag.message_primary or type(error).__name__}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,273 @@
+"""PostgreSQL behind a pool of connections, each used by one thread at a time.
+
+A write is a transaction of its own. Those that lock nothing but one job (write_together) share commits: while one is on
+its way to the disk, the next ones gather. What a transaction needs unchanged until its commit it locks by row.
+"""
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from server.model.errors import StorageAway, StorageError
+from server.storage.postgres import connecting
+from server.storage.postgres.committing import CHANNEL, commit, new_mark, payload, was_committed
+from server.storage.postgres.connecting import Connection, is_lost, is_worth_a_retry, translated
+from server.storage.postgres.listening import Listener
+from server.storage.postgres.transaction import NOW, Transaction
+from server.storage.watching import Watch, Watches
+
+Clock: TypeAlias = Callable[[], int]
+T = TypeVar("T")
+
+MAX_IN_ONE_COMMIT = 100
+READERS, WRITERS = 4, 6
+CONNECT_S = 2.0  # how long a thread waits for a connection
+TRIES = 4  # of a transaction that met another one, or lost its connection
+DOUBT_S = 10.0  # how long the outcome of a commit is looked up before its caller is told that it is not known
+ANSWER_S = 20.0  # longest wait for an answer; a network that swallows everything gives none
+
+
+class _Write(Generic[T]):
+    """A function that waits for its transaction, and the future for its result."""
+
+    __slots__ = ("_result", "function", "future")
+
+    def __init__(self, function: Callable[[Transaction], T]) -> None:
+        self.function = function
+        self.future: Future[T] = Future()
+
+    def attempt(self, transaction: Transaction) -> None:
+        self._result = self.function(transaction)
+
+    def settle(self) -> None:
+        self.future.set_result(self._result)
+
+    def fail(self, error: BaseException) -> None:
+        self.future.set_exception(translated(error))
+
+
+class Database:
+    """The open database; migrations are done. close() ends its threads and connections."""
+
+    def __init__(self, conninfo: str, *, name: str, clock: Clock | None = None, notify: bool = True) -> None:
+        """*clock* stands in for the database's own clock, for tests. Raises StorageAway."""
+        self.boot = secrets.token_hex(8)
+        self._clock = clock
+        self._notify = notify
+        self._closing = False
+        self._watches = Watches()
+        self._pool = ConnectionPool(
+            conninfo,
+            kwargs={"autocommit": True, "row_factory": dict_row},
+            configure=connecting.configure,
+            min_size=2,
+            max_size=READERS + WRITERS + 1,
+            timeout=CONNECT_S,
+            reconnect_timeout=60,
+            open=True,
+        )
+        self._listener = Listener(conninfo, self._watches, boot=self.boot, name=name, notify=notify)
+        self._readers = ThreadPoolExecutor(READERS, "database-read")
+        self._writers = ThreadPoolExecutor(WRITERS, "database-write")
+        self._gathered: SimpleQueue[_Write[Any] | None] = SimpleQueue()  # bounded: each caller waits for one
+        self._gatherer = threading.Thread(target=self._commit_together, name="database-log", daemon=True)
+        self._gatherer.start()
+
+    @property
+    def answers(self) -> bool:
+        """Whether the database answered within the last seconds."""
+        return self._listener.answers
+
+    async def write(self, function: Callable[[Transaction], T]) -> T:
+        """Run *function* in a transaction. Its changes are durable when this returns; none are left if it raises.
+
+        It may run again if the transaction met another one or lost its connection. Raises what it raises, DiskFull,
+        StorageBusy, StorageAway, StorageError.
+        """
+        self._check()
+        write = _Write(function)
+        self._writers.submit(self._commit, [write])
+        return await _answered(write.future)
+
+    async def write_together(self, function: Callable[[Transaction], T]) -> T:
+        """Run *function* as write() does. It locks no rows but those of one job, so many may share one commit."""
+        self._check()
+        write = _Write(function)
+        self._gathered.put(write)
+        return await _answered(write.future)
+
+    async def read(self, function: Callable[[Transaction], T]) -> T:
+        """Run *function*, whose every statement sees what is committed when it begins. It cannot write."""
+        self._check()
+        return await _answered(self._readers.submit(self._read, function))
+
+    async def scrub(self) -> bool:
+        """PostgreSQL overwrites deleted rows in its own time (autovacuum), so there is nothing to do here."""
+        return True
+
+    def watch(self, topic: str) -> AbstractContextManager[Watch]:
+        """Look after entering the block, then wait: no announcement in between is missed."""
+        return self._watches.watch(topic)
+
+    async def close(self) -> None:
+        """Commit every write so far, then close threads and connections."""
+        self._closing = True
+        await asyncio.to_thread(self._join)
+
+    def _join(self) -> None:
+        self._gathered.put(None)
+        self._gatherer.join()
+        self._writers.shutdown()
+        self._readers.shutdown()
+        self._listener.stop()
+        with suppress(psycopg.Error), self._pool.connection() as connection:
+            connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, self.boot))  # the listener sleeps until it hears
+        self._listener.join()
+        self._pool.close()
+
+    def _check(self) -> None:
+        if self._closing:
+            raise StorageError("the database is closed")
+        if not self.answers:
+            raise StorageAway("the database does not answer; try again")
+
+    # --- in threads ---
+
+    def _read(self, function: Callable[[Transaction], T]) -> T:
+        for left in reversed(range(TRIES)):
+            try:
+                with self._pool.connection() as connection:
+                    return function(Transaction(connection, None if self._clock is None else self._clock()))
+            except psycopg.Error as error:
+                self._notice(error)
+                if not left or not is_lost(error):
+                    raise translated(error) from error
+        raise AssertionError
+
+    def _commit_together(self) -> None:
+        while True:
+            batch, more = self._next_batch()
+            if batch:
+                self._commit(batch)
+            if not more:
+                return
+
+    def _next_batch(self) -> tuple[list[_Write[Any]], bool]:
+        """The writes that wait, at least one; and whether more may follow."""
+        batch: list[_Write[Any]] = []
+        item = self._gathered.get()
+        try:
+            while item is not None:
+                batch.append(item)
+                if len(batch) == MAX_IN_ONE_COMMIT:
+                    break
+                item = self._gathered.get_nowait()
+        except Empty:
+            return batch, True
+        return batch, item is not None
+
+    def _commit(self, batch: Sequence[_Write[Any]]) -> None:
+        """Run the batch in one transaction and tell each its result. If it fails, each is tried alone."""
+        try:
+            self._commit_surely(batch)
+        except Exception as error:  # noqa: BLE001  the callers' to judge; the thread has to go on
+            if len(batch) == 1 or isinstance(translated(error), StorageAway):
+                for write in batch:
+                    write.fail(error)
+                return
+            for write in batch:
+                self._commit([write])
+            return
+        for write in batch:
+            write.settle()
+
+    def _commit_surely(self, batch: Sequence[_Write[Any]]) -> None:
+        """Commit the batch, again if it met another transaction or lost its connection before the commit."""
+        for left in reversed(range(TRIES)):
+            mark = new_mark()
+            try:
+                connection = self._pool.getconn()
+                try:
+                    done = self._run(connection, batch, mark)
+                finally:
+                    self._pool.putconn(connection)
+            except psycopg.Error as error:
+                self._notice(error)
+                if not left or not is_worth_a_retry(error):
+                    raise
+                continue
+            if done or self._look_up(mark):
+                return
+        raise StorageAway("the database does not answer; try again")
+
+    def _run(self, connection: Connection, batch: Sequence[_Write[Any]], mark: str) -> bool:
+        """Run the batch in one transaction. Returns False if it is not known whether it was committed."""
+        transaction = self._begin(connection)
+        try:
+            for write in batch:
+                write.attempt(transaction)
+        except BaseException:
+            with suppress(psycopg.Error):  # of a lost connection, which undid the transaction
+                connection.rollback()
+            raise
+        if not transaction.wrote:
+            connection.rollback()
+            return True
+        told = payload(self.boot, transaction.topics) if self._notify and transaction.topics else None
+        try:
+            commit(connection, mark=mark, now=transaction.now, told=told)
+        except psycopg.Error:
+            return False
+        self._watches.wake(transaction.topics)
+        return True
+
+    def _begin(self, connection: Connection) -> Transaction:
+        if self._clock is not None:
+            connection.execute("BEGIN", prepare=False)
+            return Transaction(connection, self._clock())
+        cursor = connection.cursor()
+        cursor.execute(f"BEGIN; {NOW}".encode(), prepare=False)
+        cursor.nextset()
+        (row,) = cursor
+        return Transaction(connection, int(row["now"]))
+
+    def _look_up(self, mark: str) -> bool:
+        """Whether the transaction with *mark* was committed. Raises StorageAway when there is no telling."""
+        until = time.monotonic() + DOUBT_S
+        while True:
+            try:
+                with self._pool.connection() as connection:
+                    committed = was_committed(connection, mark, Transaction(connection, None).now)
+                if committed:
+                    self._watches.wake_all()
+            except psycopg.Error as error:
+                self._notice(error)
+                if time.monotonic() >= until:
+                    raise StorageAway("the database went away during a commit, whose outcome is not known") from error
+                time.sleep(0.1)
+            else:
+                return committed
+
+    def _notice(self, error: Exception) -> None:
+        """The pool's idle connections are probably gone as well, if one is: have them looked at."""
+        if not isinstance(error, PoolTimeout) and is_lost(error):
+            self._pool.check()
+
+
+async def _answered(future: "Future[T]") -> T:
+    """The result of *future*. Raises StorageAway if there is none in time."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return await asyncio.wrap_future(future)
+    except TimeoutError:
+        raise StorageAway("the database does not answer; try again") from None

@@ -1,0 +1,124 @@
+"""One connection of each process that listens for other processes' commits, and knows whether the database answers.
+
+Without notifications (switched off, or while the connection is down), everybody who waits looks again each second.
+"""
+
+import threading
+import time
+from contextlib import suppress
+
+import psycopg
+
+from server.logs import log
+from server.model.errors import StorageError
+from server.storage.postgres.committing import CHANNEL, EVERYTHING, read_payload
+from server.storage.postgres.connecting import Connection, connect
+from server.storage.postgres.transaction import NOW
+from server.storage.watching import Watches
+
+POLL_S = 1.0  # between two looks where there are no notifications, and between two signs of life
+MISSED_S = 15.0  # notifications may get lost with a dying process: everybody looks again after this at the latest
+SILENT_S = 5.0  # without an answer for this long, the database counts as away
+SEEN_S = 5.0  # how often a process says that it is alive
+DEAD_MS = 20_000  # a process that has said nothing for this long is gone
+RETRY_S = 0.25
+
+
+class Listener:
+    """A thread with a connection of its own. It wakes watches, and writes into `nodes` that this process is alive."""
+
+    def __init__(self, conninfo: str, watches: Watches, *, boot: str, name: str, notify: bool) -> None:
+        """Raises StorageAway or StorageError if there is no connection at first."""
+        self._conninfo = conninfo
+        self._watches = watches
+        self._boot = boot
+        self._name = name
+        self._notify = notify
+        self._closing = threading.Event()
+        self._answered_at = 0.0
+        self._seen_at = 0.0
+        self._woken_at = 0.0
+        self._connection = self._open()
+        self._thread = threading.Thread(target=self._run, name="database-listen", daemon=True)
+        self._thread.start()
+
+    @property
+    def answers(self) -> bool:
+        """Whether the database answered within the last seconds."""
+        return time.monotonic() - self._answered_at < SILENT_S
+
+    def stop(self) -> None:
+        """Stop listening after the next notification, or within POLL_S."""
+        self._closing.set()
+
+    def join(self) -> None:
+        """Wait for the end, at which the database has heard that this process is gone."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._listen()
+            except (psycopg.Error, StorageError) as error:
+                self._lost(error)
+        with suppress(psycopg.Error):  # if the database is away, the row grows old by itself
+            self._connection.execute("DELETE FROM nodes WHERE boot = %s", (self._boot,))
+        self._connection.close()
+
+    def _listen(self) -> None:
+        """Wake watches until the connection is lost."""
+        while not self._closing.is_set():
+            self._say_alive()
+            now = time.monotonic()
+            if not self._notify or now - self._woken_at >= MISSED_S:
+                self._woken_at = now
+                self._watches.wake_all()
+            if not self._notify:
+                self._closing.wait(POLL_S)
+                continue
+            for notice in self._connection.notifies(timeout=POLL_S, stop_after=1):
+                self._hear(notice.payload)
+
+    def _hear(self, text: str) -> None:
+        sender, topics = read_payload(text)
+        if sender == self._boot:
+            return
+        if EVERYTHING in topics:
+            self._watches.wake_all()
+        else:
+            self._watches.wake(topics)
+
+    def _say_alive(self) -> None:
+        now = time.monotonic()
+        if now - self._answered_at < POLL_S / 2:
+            return
+        if now - self._seen_at >= SEEN_S:
+            self._connection.execute(
+                f"INSERT INTO nodes (boot, name, seen_at) VALUES (%s, %s, ({NOW})) ON CONFLICT (boot)"  # noqa: S608  a constant
+                " DO UPDATE SET seen_at = excluded.seen_at",
+                (self._boot, self._name),
+            )
+            self._seen_at = now
+        else:
+            self._connection.execute("SELECT 1")
+        self._answered_at = time.monotonic()
+
+    def _lost(self, error: Exception) -> None:
+        """Connect anew. Until that succeeds the database counts as away, and everybody who waits is told to look."""
+        log.warning("the database does not answer", extra={"error": type(error).__name__})
+        self._connection.close()
+        self._answered_at = 0.0
+        while not self._closing.wait(RETRY_S):
+            with suppress(StorageError):  # tried again until it works
+                self._connection = self._open()
+                log.info("the database answers again")
+                break
+        self._watches.wake_all()
+
+    def _open(self) -> Connection:
+        connection = connect(self._conninfo)
+        if self._notify:
+            connection.execute(f"LISTEN {CHANNEL}".encode(), prepare=False)
+        self._seen_at = 0.0
+        self._answered_at = time.monotonic()
+        return connection

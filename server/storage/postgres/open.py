@@ -1,0 +1,98 @@
+"""Opening the storage of the cluster form: PostgreSQL and any BlobStore."""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from server.model.accounts import SigningKeys
+from server.storage.ports import AccountStore, BlobStore, Counter, EventLog, JobStore, Outbox, Upkeep
+from server.storage.postgres.connecting import Connection, connect, parameters
+from server.storage.postgres.database import Clock, Database
+from server.storage.postgres.listening import DEAD_MS
+from server.storage.postgres.migrating import migrate
+from server.storage.sql.accounts import SqlAccounts
+from server.storage.sql.counters import SqlCounter
+from server.storage.sql.database import Transaction
+from server.storage.sql.events import SqlEvents
+from server.storage.sql.jobs import MAX_QUEUED, SqlJobs
+from server.storage.sql.outbox import SqlOutbox
+from server.storage.sql.upkeep import SqlUpkeep
+
+SECRET_BYTES = 32
+
+
+class ClosableBlobs(BlobStore, Protocol):
+    """A BlobStore that belongs to the storage from now on."""
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresStorage:
+    """All stores of one database, until close()."""
+
+    jobs: JobStore
+    events: EventLog
+    accounts: AccountStore
+    counters: Counter
+    outbox: Outbox
+    blobs: BlobStore
+    upkeep: Upkeep
+    signing_keys: SigningKeys
+    _database: Database = field(repr=False)
+    _close_blobs: Callable[[], Awaitable[None]] = field(repr=False)
+
+    async def close(self) -> None:
+        """Commit everything, then close threads, connections and blobs. No store may be used afterwards."""
+        await self._database.close()
+        await self._close_blobs()
+
+
+def open_storage(
+    url: str,
+    blobs: ClosableBlobs,
+    *,
+    name: str,
+    clock: Clock | None = None,
+    notify: bool = True,
+    max_queued: int = MAX_QUEUED,
+) -> PostgresStorage:
+    """Open the storage in the database of *url*, making or migrating its tables. Any number of nodes may. It blocks.
+
+    *name* is this process's in leases and logs. With *notify* False, nobody is told of commits: everybody who waits
+    looks each second. *clock* (ms since 1970 UTC) stands in for the database's own, for tests. Raises StorageAway,
+    StorageError; no message has the URL in it.
+    """
+    conninfo = parameters(url, name=name)
+    with connect(conninfo) as connection:
+        migrate(connection)
+        keys = _signing_keys(connection)
+    database = Database(conninfo, name=name, clock=clock, notify=notify)
+    return PostgresStorage(
+        jobs=SqlJobs(database, max_queued=max_queued, boot=database.boot, is_alive=_is_alive),
+        events=SqlEvents(database),
+        accounts=SqlAccounts(database),
+        counters=SqlCounter(database),
+        outbox=SqlOutbox(database),
+        blobs=blobs,
+        upkeep=SqlUpkeep(database),
+        signing_keys=keys,
+        _database=database,
+        _close_blobs=blobs.close,
+    )
+
+
+def _is_alive(tx: Transaction, boot: str) -> bool:
+    row = tx.one("SELECT 1 AS yes FROM nodes WHERE boot = ? AND seen_at > ?", (boot, tx.now - DEAD_MS))
+    return row is not None
+
+
+def _signing_keys(connection: Connection) -> SigningKeys:
+    """The keys that all nodes sign with, made by the first of them. The newest is the current one."""
+    connection.execute(
+        "INSERT INTO secrets (kid, secret, created_at) VALUES ('1', %s, 0) ON CONFLICT (kid) DO NOTHING",
+        (secrets.token_bytes(SECRET_BYTES),),
+    )
+    rows = connection.execute("SELECT kid, secret FROM secrets ORDER BY created_at, kid").fetchall()
+    return SigningKeys({row["kid"]: bytes(row["secret"]) for row in rows}, rows[-1]["kid"])

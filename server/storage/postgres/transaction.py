@@ -1,0 +1,86 @@
+"""One transaction in PostgreSQL, and the shared statements in its words."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from psycopg import Cursor
+from psycopg.rows import DictRow
+
+from server.storage.postgres.connecting import Connection
+from server.storage.sql.database import Parameters
+from server.storage.sql.rows import Row
+
+NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now"
+COMMITS_KEPT_MS = 60 * 60 * 1000  # nobody looks for a commit for longer than some seconds
+NODES_KEPT_MS = 10 * 60 * 1000
+WORDS = re.compile(r"'[^']*'|\?|(?<!:):(\w+)|%")
+
+
+class Transaction:
+    """What a function given to read() or write() can do. *now* is asked of the database when it is first needed."""
+
+    __slots__ = ("_cursor", "_now", "topics", "wrote")
+
+    def __init__(self, connection: Connection, now: int | None) -> None:
+        self._cursor: Cursor[DictRow] = connection.cursor()
+        self._now = now
+        self.topics: set[str] = set()
+        self.wrote = False
+
+    @property
+    def now(self) -> int:
+        if self._now is None:
+            (row,) = self._cursor.execute(NOW)
+            self._now = int(row["now"])
+        return self._now
+
+    def run(self, sql: str, parameters: Parameters = ()) -> int:
+        """Execute a statement; returns the number of changed rows."""
+        self.wrote = True
+        return self._cursor.execute(_in_postgres(sql), parameters).rowcount
+
+    def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Execute the statement for each row. They are sent together."""
+        self.wrote = True
+        if len(rows) == 1:
+            self._cursor.execute(_in_postgres(sql), rows[0])
+        elif rows:
+            self._cursor.executemany(_in_postgres(sql), rows)
+
+    def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+        """The first row, if any."""
+        return self._asked(sql, parameters).fetchone()
+
+    def all(self, sql: str, parameters: Parameters = ()) -> list[DictRow]:
+        return self._asked(sql, parameters).fetchall()
+
+    def announce(self, topic: str) -> None:
+        """Wake everything that watches *topic*, in any process, once this is committed."""
+        self.topics.add(topic)
+
+    def tidy(self) -> None:
+        """Forget commits that nobody is in doubt about any more, and processes that are gone."""
+        self.run("DELETE FROM commits WHERE at < ?", (self.now - COMMITS_KEPT_MS,))
+        self.run("DELETE FROM nodes WHERE seen_at < ?", (self.now - NODES_KEPT_MS,))
+
+    def _asked(self, sql: str, parameters: Parameters) -> Cursor[DictRow]:
+        self.wrote = self.wrote or not sql.lstrip().startswith(("SELECT", "WITH"))
+        return self._cursor.execute(_in_postgres(sql), parameters)
+
+
+@lru_cache(maxsize=1024)
+def _in_postgres(sql: str) -> Any:
+    """The shared statement with psycopg's parameters, and with a column where SQLite looks into JSON."""
+    return WORDS.sub(_word, sql.replace("json_extract(source, '$.type')", "source_type"))
+
+
+def _word(found: "re.Match[str]") -> str:
+    word = found.group()
+    if word == "?":
+        return "%s"
+    return f"%({found.group(1)})s" if found.group(1) else word.replace("%", "%%")
+
+
+Work = Callable[[Transaction], Any]

@@ -1,0 +1,78 @@
+"""What the statements of this folder need of a database. Each backend is one.
+
+The statements are written for both: parameters are `?` or `:name`, rows that must not change before the commit are read
+`FOR UPDATE`, and everything else is what SQLite and PostgreSQL have in common. A backend puts its own words for the
+first two: SQLite has one writer at a time, so it drops the locks.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from server.storage.sql.rows import Row
+from server.storage.watching import Watch
+
+T = TypeVar("T")
+Parameters: TypeAlias = Sequence[Any] | dict[str, Any]
+
+
+class Transaction(Protocol):
+    """What a function given to read() or write() can do."""
+
+    @property
+    def now(self) -> int:
+        """The store's time (ms since 1970 UTC). It is the same instant for all of the transaction."""
+        ...
+
+    def run(self, sql: str, parameters: Parameters = ()) -> int:
+        """Execute a statement without FOR UPDATE; returns the number of changed rows."""
+        ...
+
+    def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None: ...
+
+    def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+        """The first row, if any."""
+        ...
+
+    def all(self, sql: str, parameters: Parameters = ()) -> Sequence[Row]: ...
+
+    def announce(self, topic: str) -> None:
+        """Wake everything that watches *topic*, in any process, once this is committed."""
+        ...
+
+    def tidy(self) -> None:
+        """Forget what the backend itself has noted and nobody asks for any more."""
+        ...
+
+
+class Database(Protocol):
+    """An open database of either kind."""
+
+    async def write(self, function: Callable[[Transaction], T]) -> T:
+        """Run *function* in a transaction. Its changes are durable when this returns; none are left if it raises.
+
+        It may run again, if its transaction could not be committed. Raises what it raises, DiskFull, StorageBusy,
+        StorageError.
+        """
+        ...
+
+    async def write_together(self, function: Callable[[Transaction], T]) -> T:
+        """Run *function* as write() does. It locks no rows but those of one job, so many may share one commit."""
+        ...
+
+    async def read(self, function: Callable[[Transaction], T]) -> T:
+        """Run *function* on what is committed so far. It cannot write."""
+        ...
+
+    async def scrub(self) -> bool:
+        """Leave no byte of deleted rows in the database's files, as Upkeep.scrub() says."""
+        ...
+
+    def watch(self, topic: str) -> AbstractContextManager[Watch]:
+        """Look after entering the block, then wait: no announcement in between is missed."""
+        ...
+
+
+def marks(values: Collection[object]) -> str:
+    """The parameters of an IN list for *values*, which must not be empty."""
+    return ", ".join("?" * len(values))

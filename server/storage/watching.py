@@ -1,0 +1,66 @@
+"""Tasks that wait for a topic, and waking them from any thread. Each backend announces topics in its own way."""
+
+import asyncio
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+
+from server.waiting import set_within
+
+
+class Watch:
+    """Set when a topic is announced after the watch began. For one waiting task."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def wake(self) -> None:
+        """Wake the task, from any thread."""
+        with suppress(RuntimeError):  # the waiter's loop has ended, so there is nothing to wake
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Returns True when woken, False after *timeout_s*."""
+        if not await set_within(self._event, timeout_s):
+            return False
+        self._event.clear()
+        return True
+
+
+class Watches:
+    """The watches of one process, by topic."""
+
+    def __init__(self) -> None:
+        self._watches: dict[str, set[Watch]] = {}
+        self._lock = threading.Lock()
+
+    def __bool__(self) -> bool:
+        """Whether anybody waits for anything."""
+        return bool(self._watches)
+
+    @contextmanager
+    def watch(self, topic: str) -> Iterator[Watch]:
+        """Look after entering the block, then wait: no announcement in between is missed."""
+        watch = Watch()
+        with self._lock:
+            self._watches.setdefault(topic, set()).add(watch)
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                self._watches[topic].discard(watch)
+                if not self._watches[topic]:
+                    del self._watches[topic]
+
+    def wake(self, topics: Collection[str]) -> None:
+        with self._lock:
+            woken = [watch for topic in topics for watch in self._watches.get(topic, ())]
+        for watch in woken:
+            watch.wake()
+
+    def wake_all(self) -> None:
+        """Wake everybody, when it is not known what changed. Each looks for itself."""
+        with self._lock:
+            everything = set(self._watches)
+        self.wake(everything)

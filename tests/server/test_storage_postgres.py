@@ -1,0 +1,311 @@
+"""What holds of PostgreSQL's storage beyond the contract: lost connections, locks, notifications, migrations."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from server.model.errors import StorageAway, StorageError
+from server.model.jobs import State
+from server.storage.postgres import migrating
+from server.storage.postgres.connecting import connect, parameters
+from server.storage.postgres.open import PostgresStorage, open_storage
+from server.storage.postgres.schema import MIGRATIONS, Migration
+from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.folder import make_private
+from tests.server.cutting import line
+from tests.server.postgres import new_cluster, shared_cluster
+from tests.server.running import ROOT, free_port
+from tests.server.storing import LEASE_S, WORD, claim, completed, in_a_loop, new_job, quota, submit, types_of
+
+WINDOW = [("transcriptions", "2026-11")]
+
+
+@pytest.fixture
+def url():
+    return shared_cluster().new_database()
+
+
+@asynccontextmanager
+async def opened(folder: Path, url: str, *, notify: bool = True) -> AsyncIterator[PostgresStorage]:
+    make_private(folder)
+    storage = open_storage(url, FileBlobs(folder), name="test", notify=notify)
+    try:
+        yield storage
+    finally:
+        await storage.close()
+
+
+async def count(storage: PostgresStorage, table: str) -> int:
+    (row,) = await storage._database.read(lambda tx: tx.all(f"SELECT count(*) AS n FROM {table}"))
+    return int(row["n"])
+
+
+# --- connections that are lost ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("heard", [True, False])
+@in_a_loop
+async def test_a_job_is_accepted_once_when_the_connection_breaks_during_its_commit(tmp_path, url, heard):
+    """With and without the commit reaching the database."""
+    with line(shared_cluster().port) as between:
+        through = url.replace(str(shared_cluster().port), str(between.port))
+        async with opened(tmp_path, through) as storage:
+            between.break_at(b"COMMIT", heard=heard)
+            accepted = await storage.jobs.submit(new_job("job_a", quotas=(quota(),)), idempotency=None)
+            assert between.cuts == 1
+            assert accepted.job.id == "job_a"
+            assert not accepted.replayed
+            assert await storage.counters.used("acct_1", WINDOW) == [1]
+            assert await types_of(storage, "job_a") == ["job.status"]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+@in_a_loop
+async def test_words_are_logged_once_when_the_connection_breaks_during_their_commit(tmp_path, url, heard):
+    with line(shared_cluster().port) as between:
+        async with opened(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
+            await submit(storage, "job_a")
+            lease = await claim(storage)
+            between.break_at(b"COMMIT", heard=heard)
+            logged = await storage.jobs.log(lease, [WORD, WORD])
+            assert between.cuts == 1
+            assert logged is not None
+            events = await storage.events.read("job_a", after=0, limit=100)
+            assert [event.seq for event in events] == [1, 2, 3, 4]
+            assert [event.seq for event in logged] == [3, 4]
+
+
+@in_a_loop
+async def test_a_commit_that_arrives_after_it_was_looked_up_is_undone(tmp_path, url):
+    """Its message was on the way for so long that somebody has written down that it did not happen."""
+    async with opened(tmp_path, url) as storage:
+        with connect(parameters(url, name="late")) as late, connect(parameters(url, name="looking")) as looking:
+            late.execute("BEGIN")
+            late.execute("INSERT INTO fairness (account, virtual_time) VALUES ('acct_9', 1)")
+            looking.execute("INSERT INTO commits (id, at) VALUES ('mark', 0) ON CONFLICT DO NOTHING")
+            with pytest.raises(psycopg.errors.UniqueViolation):
+                late.execute(b"INSERT INTO commits (id, at) VALUES ('mark', 0); COMMIT", prepare=False)
+            late.rollback()
+        assert await count(storage, "fairness") == 0
+
+
+@in_a_loop
+async def test_a_database_that_stops_is_reported_soon_and_used_again_when_it_is_back(tmp_path):
+    cluster = new_cluster(free_port())
+    async with opened(tmp_path, cluster.new_database()) as storage:
+        await submit(storage, "job_a")
+        cluster.stop("immediate")
+        began = time.monotonic()
+        for _ in range(20):
+            with pytest.raises(StorageAway) as told:
+                await storage.jobs.get("job_a")
+            assert told.value.code == "not_ready"
+        with pytest.raises(StorageAway):
+            await submit(storage, "job_b")
+        assert time.monotonic() - began < 10
+        cluster.start()
+        await until_back(storage)
+        assert (await claim(storage)).job.id == "job_a"
+        assert await storage.jobs.get("job_b") is None
+
+
+async def until_back(storage: PostgresStorage) -> None:
+    for _ in range(100):
+        try:
+            await storage.jobs.counts()
+        except StorageAway:
+            await asyncio.sleep(0.1)
+        else:
+            return
+    raise AssertionError("the database is back, and the storage has not noticed")
+
+
+@in_a_loop
+async def test_a_database_that_falls_silent_is_reported_within_seconds(tmp_path, url):
+    with line(shared_cluster().port) as between:
+        async with opened(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
+            await submit(storage, "job_a")
+            between.be_silent()
+            await asyncio.sleep(6)
+            began = time.monotonic()
+            with pytest.raises(StorageAway):
+                await storage.jobs.get("job_a")
+            assert time.monotonic() - began < 1
+            between.speak()
+            await until_back(storage)
+            assert await storage.jobs.get("job_a") is not None
+
+
+def test_no_message_has_the_password_in_it(tmp_path):
+    make_private(tmp_path)
+    blobs = FileBlobs(tmp_path)
+    for url in ("postgresql://me:geheim@127.0.0.1:1/x", "postgresql://me:geheim@127.0.0.1:1/x?nonsense=1", "me:geheim"):
+        with pytest.raises(StorageError) as told:
+            open_storage(url, blobs, name="test")
+        assert "geheim" not in f"{told.value} {told.value.__cause__}"
+    asyncio.run(blobs.close())
+
+
+# --- locks and commits -----------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_claim_passes_over_a_job_that_another_transaction_holds(tmp_path, url):
+    async with opened(tmp_path, url) as storage:
+        await submit(storage, "job_a")
+        await submit(storage, "job_b")
+        with connect(parameters(url, name="other")) as other, other.transaction():
+            other.execute("SELECT id FROM jobs WHERE id = 'job_a' FOR UPDATE")
+            assert (await claim(storage)).job.id == "job_b"
+
+
+@in_a_loop
+async def test_nodes_that_claim_at_once_share_the_jobs(tmp_path, url):
+    async with opened(tmp_path / "a", url) as one, opened(tmp_path / "b", url) as two:
+        jobs = {await submit(one) for _ in range(30)}
+        leases = await asyncio.gather(*(claim(node) for node in (one, two) for _ in range(15)))
+        assert {lease.job.id for lease in leases} == jobs
+
+
+@in_a_loop
+async def test_sessions_that_log_at_once_share_commits(tmp_path, url):
+    async with opened(tmp_path, url) as storage:
+        leases = []
+        for _ in range(40):
+            await submit(storage)
+            leases.append(await claim(storage))
+        before = await count(storage, "commits")
+        await asyncio.gather(*(storage.jobs.log(lease, [WORD]) for lease in leases))
+        assert await count(storage, "commits") - before <= 10
+
+
+@in_a_loop
+async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url):
+    async with opened(tmp_path, url) as storage:
+        leases = []
+        for _ in range(20):
+            await submit(storage)
+            leases.append(await claim(storage))
+        with connect(parameters(url, name="listening")) as listening:
+            listening.execute("LISTEN scribewire")
+            before = await count(storage, "commits")
+            await asyncio.gather(*(storage.jobs.log(lease, [WORD] * 50) for lease in leases))
+            commits = await count(storage, "commits") - before
+            told = [notice.payload for notice in listening.notifies(timeout=1)]
+        assert len(told) == commits
+        assert {topic for text in told for topic in text.split()[1:]} == {lease.job.id for lease in leases}
+        assert "and" not in " ".join(told)  # the word that was logged
+
+
+@in_a_loop
+async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, url):
+    async with opened(tmp_path / "a", url, notify=False) as one, opened(tmp_path / "b", url, notify=False) as two:
+        claiming = asyncio.create_task(one.jobs.claim("w", environments=["production"], lease_s=LEASE_S, wait_s=20))
+        await asyncio.sleep(0.2)
+        job_id = await submit(two)
+        began = time.monotonic()
+        lease = await claiming
+        assert lease is not None
+        seen = await two.jobs.get(job_id)
+        assert seen is not None
+        tail = two.events.tail(job_id, after=2)
+        following = asyncio.ensure_future(anext(aiter(tail)))
+        waiting = asyncio.create_task(two.jobs.changed(seen, timeout_s=20))
+        await asyncio.sleep(0.2)
+        await one.jobs.log(lease, [WORD])
+        assert (await following).type == "word"
+        await one.jobs.finish(lease, completed())
+        changed = await waiting
+        assert changed is not None
+        while changed.state is not State.COMPLETED:
+            changed = await two.jobs.changed(changed, timeout_s=20)
+        assert time.monotonic() - began < 10
+
+
+# --- the schema ------------------------------------------------------------------------------------------------------
+
+MORE = Migration("ALTER TABLE accounts ADD COLUMN colour TEXT")
+ELSE = Migration("ALTER TABLE accounts RENAME COLUMN plan TO tariff", additive=False)
+
+
+def test_nodes_that_start_at_once_make_the_tables_once(url):
+    program = (
+        "import sys; from server.storage.postgres.connecting import connect, parameters;"
+        "from server.storage.postgres.migrating import migrate;"
+        "print(migrate(connect(parameters(sys.argv[1], name='x'))))"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", program, url], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert sorted(process.communicate()[0].strip() for process in started) == ["[1]", "[]", "[]"]
+
+
+@in_a_loop
+async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url):
+    async with opened(tmp_path, url) as older:
+        with connect(parameters(url, name="newer")) as connection:
+            assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [len(MIGRATIONS) + 1]
+        await submit(older, "job_a")
+        assert (await claim(older)).job.id == "job_a"
+    async with opened(tmp_path, url) as older:  # also when it starts anew
+        assert await older.jobs.get("job_a") is not None
+
+
+def test_an_older_node_stops_at_a_schema_that_it_cannot_work_with(url):
+    with connect(parameters(url, name="newer")) as connection:
+        migrating.migrate(connection, [*MIGRATIONS, ELSE])
+        with pytest.raises(StorageError, match="newer version of this program"):
+            migrating.migrate(connection)
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(url):
+    broken = Migration("CREATE TABLE half (x BIGINT); CREATE TABLE half (x BIGINT)")
+    with connect(parameters(url, name="newer")) as connection:
+        with pytest.raises(StorageError):
+            migrating.migrate(connection, [*MIGRATIONS, broken])
+        assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [len(MIGRATIONS) + 1]
+        (found,) = connection.execute("SELECT to_regclass('half') AS half")
+        assert found["half"] is None
+
+
+def test_a_user_who_may_not_change_tables_is_told_what_to_do(url):
+    with connect(parameters(url, name="owner")) as owner:
+        owner.execute("CREATE ROLE reader LOGIN")
+        owner.execute("REVOKE CREATE ON SCHEMA public FROM public")
+        try:
+            with (
+                connect(parameters(url.replace("test:unsaid@", "reader@"), name="reader")) as reader,
+                pytest.raises(StorageError, match="scribewire migrate"),
+            ):
+                migrating.migrate(reader)
+        finally:
+            owner.execute("DROP OWNED BY reader")
+            owner.execute("DROP ROLE reader")
+
+
+def test_every_node_signs_with_the_same_secrets(tmp_path, url):
+    async def keys(folder: Path) -> object:
+        async with opened(folder, url) as storage:
+            return storage.signing_keys
+
+    assert asyncio.run(keys(tmp_path / "a")) == asyncio.run(keys(tmp_path / "b"))
+
+
+# --- the embedded form -----------------------------------------------------------------------------------------------
+
+
+def test_the_embedded_form_imports_nothing_of_the_cluster_form():
+    program = (
+        "import sys, server.__main__; from server.commands import COMMANDS;"
+        "print([name for name in sys.modules if name.partition('.')[0] in ('psycopg', 'psycopg_pool', 'obstore')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
