@@ -58,6 +58,13 @@ class SegmentClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class Finalized:
+    """Everything that was said before this position is decided, as finalize() asked: later words end after it."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class LanguageDetected:
     """The language of the stream is known and will not change."""
 
@@ -73,4 +80,6 @@ class Warned:
     message: str
 
 
-Event: TypeAlias = SpeechStarted | SpeechEnded | Partial | WordsCommitted | SegmentClosed | LanguageDetected | Warned
+Event: TypeAlias = (
+    SpeechStarted | SpeechEnded | Partial | WordsCommitted | SegmentClosed | Finalized | LanguageDetected | Warned
+)

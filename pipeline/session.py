@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Protocol
 
-from pipeline.audio import RATE, Samples, position
+from pipeline.audio import RATE, WINDOW, Samples, position
 from pipeline.errors import EngineFailed, EngineTimeout, TooFast
 from pipeline.events import Event, WordsCommitted
 from pipeline.ingest.framer import Framer, Windows
@@ -116,6 +116,7 @@ class Session:
         self._played_s = 0.0  # when a player in real time would finish the audio processed so far
         self._round_s = 0.0
         self._received = 0
+        self._finalized = 0  # the position of the last finalize()
         self._promised = _Promised()
         self._ended = False
         self._over = False
@@ -134,13 +135,17 @@ class Session:
         self._queue(samples)
         await self._until(lambda: self._waiting <= ENOUGH_BUFFERED or self._over)
 
-    def finalize(self) -> None:
+    def finalize(self) -> int:
         """Decide all words fed so far, up to the last whole window, as if the speaker had stopped there.
 
-        Calling it again without new audio does nothing while the first call waits for its turn.
+        Returns that position. A Finalized event tells when it is reached. Calling it again without new audio does
+        nothing: the event of the first call is that of the others too. There is none for position 0 and after end().
         """
-        if not self._backlog or self._backlog[-1] is not _Order.FINALIZE:
+        reached = self._received - self._received % WINDOW
+        if reached > self._finalized and not self._ended:
+            self._finalized = reached
             self._queue(_Order.FINALIZE)
+        return self._finalized
 
     def end(self) -> None:
         """End the audio. Calling it again does nothing."""

@@ -37,7 +37,8 @@ from server.routes.events import EventStreams, Seats
 from server.routes.jobs import Jobs
 from server.routes.live_http import LiveRequests
 from server.routes.live_sockets import LiveSockets
-from server.routes.openai import OpenAI
+from server.routes.openai.files import AudioFiles
+from server.routes.openai.models import Models
 from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
 from server.routes.transcriptions import Transcriptions, WaitLimits
@@ -152,7 +153,8 @@ class _Routes:
             self._webhooks(),
             self._accounts(),
             self._estimates(),
-            self._openai(transcriptions),
+            self._audio_files(transcriptions),
+            Models(self._accepting.offers),
             ops,
             Pages(index=ops.index, base_url=self._domain.links.public_base_url),
         ]
@@ -247,8 +249,8 @@ class _Routes:
             keys=self._storage.signing_keys,
         )
 
-    def _openai(self, transcriptions: Transcriptions) -> OpenAI:
-        return OpenAI(
+    def _audio_files(self, transcriptions: Transcriptions) -> AudioFiles:
+        return AudioFiles(
             transcriptions=transcriptions,
             waiter=self._waiter,
             jobs=self._storage.jobs,

@@ -29,6 +29,7 @@ class Config:
     disk_reserve_mib: int
     engine: str
     whisper_model: str
+    model_aliases: tuple[str, ...]  # "*" among them: any
     device: str
     compute_type: str
     model_threads: int  # 0: one fewer than the machine has cores
@@ -182,6 +183,10 @@ def _origins(_name: str, raw: str) -> tuple[str, ...]:
     return tuple(part.strip().rstrip("/") for part in raw.split(",") if part.strip())
 
 
+def _names(_name: str, raw: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in raw.split(",") if part.strip())
+
+
 def _base_url(name: str, raw: str) -> str | None:
     if not raw:
         return None
@@ -226,6 +231,12 @@ VARIABLES = (
         "auto",
         _text,
         "name or folder of a Whisper model; auto is the best choice that needs no download",
+    ),
+    Variable(
+        "MODEL_ALIASES",
+        "",
+        _names,
+        "further names by which clients of OpenAI's API may ask for the model, a comma list; * is any",
     ),
     Variable("DEVICE", "auto", _one_of("auto", "cpu", "cuda"), "auto, cpu or cuda: where the model runs"),
     Variable("COMPUTE_TYPE", "auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32"),

@@ -20,7 +20,7 @@ from server.capacity import sessions_of
 from server.config import Config
 from server.jobs.running import Transcriber
 from server.live.engine import LiveEngine
-from server.model.offers import Offer
+from server.model.offers import OPENAI_MODELS, Offer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,9 @@ def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
         measured = sessions_of(loaded.engine, config.data_dir)
         production = _served(stack, loaded, voice, isolation, threads, max_sessions=measured)
         sandbox = _served(stack, Loaded(ScriptedEngine()), None, isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS)
-        yield {"production": production, "sandbox": sandbox}, isolation
+        aliases = (*OPENAI_MODELS, *config.model_aliases)
+        served = {"production": production, "sandbox": sandbox}
+        yield {name: _named(engine, aliases) for name, engine in served.items()}, isolation
 
 
 def settings(config: Config) -> EngineSettings:
@@ -110,6 +112,10 @@ def _measured(unfitted: Fitting, scheduler: Scheduler) -> Iterator[None]:
 def _tell_failure(measuring: "asyncio.Task[Fit]") -> None:
     if not measuring.cancelled() and (error := measuring.exception()) is not None:
         log.warning("which windows suit the model could not be measured: %s", error)
+
+
+def _named(engine: ServedEngine, aliases: tuple[str, ...]) -> ServedEngine:
+    return replace(engine, offer=replace(engine.offer, aliases=aliases))
 
 
 def _offer(loaded: Loaded) -> Offer:

@@ -78,7 +78,7 @@ PURE = (
     "pipeline/ingest/framer.py",
     "pipeline/ingest/packing.py", "pipeline/ingest/segmenter.py", "pipeline/ingest/speech.py",
     "pipeline/recognition/agreement.py", "pipeline/recognition/coverage.py",
-    "pipeline/recognition/engine.py", "pipeline/recognition/normalising.py",
+    "pipeline/recognition/engine.py", "pipeline/recognition/hints.py", "pipeline/recognition/normalising.py",
     "pipeline/recognition/phrases.py",
     "pipeline/recognition/scoring.py", "pipeline/recognition/stream.py", "pipeline/recognition/turns.py",
     "pipeline/recognition/voicing.py", "pipeline/recognition/window.py",

@@ -13,6 +13,7 @@ words, as long as each answer comes before the next request is due. decisions.md
 numbers.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -21,6 +22,7 @@ from itertools import pairwise
 from pipeline.audio import LONGEST_JOB, WINDOW, Samples, position
 from pipeline.events import (
     Event,
+    Finalized,
     LanguageDetected,
     Partial,
     SegmentClosed,
@@ -129,6 +131,7 @@ class StreamCore:
         self._segment: list[Word] = []
         self._segment_start = 0
         self._shown: tuple[str, ...] = ()
+        self._finalizing: deque[int] = deque()  # positions of finalize() before which not everything is decided
         self._finished = False
         self._end: int | None = None  # of the real audio, once that is known
 
@@ -180,14 +183,16 @@ class StreamCore:
             self._forget(min(self._agreement.end - self._options.lead, self._window.start + RELEASED_AT_ONCE))
 
     def finalize(self) -> None:
-        """Decide all audio so far as if the speaker had stopped here. The stream continues."""
+        """Decide all audio so far as if the speaker had stopped here. Finalized tells when. The stream continues."""
+        self._finalizing.append(self.position)
         self._report(self._turns.end(self.position))
+        self._report_finalized()
 
     def finish(self, end: int | None = None) -> None:
         """End the audio; what came after *end* was padding. Continue to call decode_wanted() until *finished*."""
         self._end = end
         self._finished = True
-        self.finalize()
+        self._report(self._turns.end(self.position))
 
     def decode_wanted(self) -> DecodeRequest | None:
         """Return the next window to recognise, or None. It is in flight until answered, failed or withdrawn."""
@@ -302,7 +307,14 @@ class StreamCore:
         self._turns.done()
         if self._turns.first is not None:
             self._begin(self._turns.first)
+        self._report_finalized()
         return True
+
+    def _report_finalized(self) -> None:
+        """Report the calls of finalize() before which nothing is undecided any more."""
+        turn = self._turns.first
+        while self._finalizing and (turn is None or turn.start >= self._finalizing[0]):
+            self._events.append(Finalized(self._finalizing.popleft()))
 
     def _cut(self, ask: _Ask, heard: Heard) -> None:
         """End a segment that is too long: commit the words that are safe, and keep the rest for the next segment."""

@@ -65,6 +65,13 @@ METADATA = {
     "maxProperties": bounds.MAX_METADATA_KEYS,
     "additionalProperties": {"type": "string", "maxLength": bounds.MAX_METADATA_CHARS},
 }
+KEYWORDS_MEAN = "Names and terms that are likely to be said. A form has a comma list, or the part repeated"
+KEYWORDS = {
+    "type": "array",
+    "items": TEXT,
+    "maxItems": bounds.MAX_KEYWORDS,
+    "description": f"{KEYWORDS_MEAN}; {bounds.MAX_KEYWORDS_CHARS} characters together",
+}
 WARNING = _object({"code": TEXT}, {"param": TEXT, "message": TEXT})
 
 
@@ -108,12 +115,26 @@ _ORDER_MEMBERS: Mapping[str, Any] = {
 _FORM_LIST = {"type": "string", "description": "Comma list; the part may also be repeated"}
 _FORM_ORDER: Mapping[str, Any] = {
     **_ORDER_MEMBERS,
+    "keywords": {**_FORM_LIST, "examples": ["Siobhan,metoprolol"], "description": KEYWORDS_MEAN},
     "output_formats": {**_FORM_LIST, "examples": ["json,srt,vtt"], "default": "json"},
     "word_timestamps": {"enum": ["true", "false", "1", "0"], "default": "false"},
     "webhook_events": {**_FORM_LIST, "examples": [",".join(bounds.WEBHOOK_EVENTS)]},
     "metadata": {"type": "string", "contentMediaType": "application/json", "contentSchema": METADATA},
     "wait": {**WHOLE, "description": "Seconds to hold the answer"},
     "sandbox_scenario": {"enum": [*bounds.SCENARIOS], "description": "Sandbox only: the outcome to play"},
+}
+
+_OPENAI_FILE: Mapping[str, Any] = {
+    "file": {"type": "string", "format": "binary"},
+    "model": {"type": "string", "examples": ["whisper-1"]},
+}
+_OPENAI_MEMBERS: Mapping[str, Any] = {
+    "prompt": TEXT,
+    "keywords": {**_FORM_LIST, "examples": ["Siobhan,metoprolol"], "description": KEYWORDS_MEAN},
+    "response_format": {"enum": ["json", "verbose_json", "text", "srt", "vtt"], "default": "json"},
+    "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
+    "retention": {"enum": [*bounds.RETENTIONS]},
+    **_SUBTITLES,
 }
 
 SCHEMAS: Mapping[str, Any] = {
@@ -223,6 +244,7 @@ SCHEMAS: Mapping[str, Any] = {
             "url": URI,
             "audio_url": URI,
             **_ORDER_MEMBERS,
+            "keywords": KEYWORDS,
             "output_formats": {**FORMAT_NAMES, "default": ["json"], "minItems": 1},
             "word_timestamps": {"type": "boolean", "default": False},
             "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
@@ -249,6 +271,7 @@ SCHEMAS: Mapping[str, Any] = {
             "max_utterance_s": _number(bounds.UTTERANCE_S, 15),
             "record": {**SWITCH, "default": False, "description": "Keep the audio as FLAC with the job"},
             **_ORDER_MEMBERS,
+            "keywords": KEYWORDS,
             "output_formats": {**FORMAT_NAMES, "default": ["json"], "minItems": 1},
             "word_timestamps": {"type": "boolean", "default": True},
             "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
@@ -447,25 +470,24 @@ SCHEMAS: Mapping[str, Any] = {
         priced_at=INSTANT,
     ),
     "OpenAITranscriptionForm": _object(
-        {"file": {"type": "string", "format": "binary"}, "model": {"type": "string", "examples": ["whisper-1"]}},
+        _OPENAI_FILE,
         {
-            "language": TEXT,
-            "prompt": TEXT,
-            "response_format": {"enum": ["json", "verbose_json", "text", "srt", "vtt"], "default": "json"},
-            "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
+            **_OPENAI_MEMBERS,
+            "language": {"type": "string", "description": "Left out: detected"},
+            "languages": {**_FORM_LIST, "description": "One is the language; of several it is detected"},
             "timestamp_granularities[]": {"type": "array", "items": {"enum": ["word", "segment"]}},
+            "chunking_strategy": {"type": "string", "description": "Accepted and not used"},
             "stream": {"type": "boolean", "default": False},
-            "retention": {"enum": [*bounds.RETENTIONS]},
-            **_SUBTITLES,
         },
     ),
+    "OpenAITranslationForm": _object(_OPENAI_FILE, _OPENAI_MEMBERS),
     "OpenAIError": _object(
         {"error": _object({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
     ),
-    "ModelList": _list_of(
-        _object({"id": TEXT, "object": {"const": "model"}, "created": WHOLE, "owned_by": TEXT, "languages": TEXTS}),
-        object={"const": "list"},
+    "Model": _object(
+        {"id": TEXT, "object": {"const": "model"}, "created": WHOLE, "owned_by": TEXT, "languages": TEXTS}
     ),
+    "ModelList": _list_of(ref("Model"), object={"const": "list"}),
     "FormatList": _list_of(_object({"extension": TEXT, "mime": TEXT}), object={"const": "list"}),
     "Health": _object(
         {"status": TEXT},

@@ -162,6 +162,21 @@ def one_of(allowed: Sequence[str]) -> Callable[[Sequence[object]], str]:
     return parse
 
 
+def keywords(values: Sequence[object]) -> tuple[str, ...]:
+    """Names and terms: a JSON array or a repeated member has one in each item, other text is a comma list."""
+    items = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    if not all(isinstance(item, str) for item in items):
+        raise Wrong("invalid_type", "must be a list of strings")
+    whole = len(items) > 1 or isinstance(values[0], list)
+    parts = map(str, items) if whole else str(items[0]).split(",")
+    terms = tuple(dict.fromkeys(term for part in parts if (term := " ".join(part.split()))))
+    if len(terms) > bounds.MAX_KEYWORDS:
+        raise Wrong("too_many", f"must be at most {bounds.MAX_KEYWORDS}, got {len(terms)}")
+    if sum(map(len, terms)) > bounds.MAX_KEYWORDS_CHARS:
+        raise Wrong("too_long", f"must have at most {bounds.MAX_KEYWORDS_CHARS} characters together")
+    return terms
+
+
 def subset(allowed: Sequence[str]) -> Callable[[Sequence[object]], tuple[str, ...]]:
     """A comma list, a repeated member or a JSON array; trimmed, case-insensitive, without repeats."""
 

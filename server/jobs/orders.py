@@ -16,6 +16,7 @@ from server.jobs.members import (
     Wrong,
     boolean,
     from_text,
+    keywords,
     number_in,
     one_of,
     single,
@@ -37,6 +38,7 @@ COMMON = SUBTITLES | {
     "language",
     "model",
     "prompt",
+    "keywords",
     "webhook_url",
     "webhook_events",
     "metadata",
@@ -119,6 +121,7 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         language=members.take("language", _language(offer), None),
         model=members.take("model", one_of((offer.model,)), None),
         prompt=members.take("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), ""),
+        keywords=members.take("keywords", keywords, ()),
         webhook_url=webhook_url,
         webhook_events=(events or bounds.WEBHOOK_EVENTS) if webhook_url else (),
         metadata=members.take("metadata", _metadata, {}),
@@ -155,6 +158,23 @@ def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str
     """A warning for each member that is not *known*, up to MAX_WARNINGS."""
     unknown = [name for name in fields if name not in known]
     return tuple({"code": "unknown_parameter", "param": name[:100]} for name in unknown[:MAX_WARNINGS])
+
+
+def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
+    """Parses languages that may be spoken, as other services take them: a list of tags such as en or pt-BR.
+
+    One that the model hears is the language. Of several it is detected, which None stands for.
+    """
+
+    def parse(values: Sequence[object]) -> str | None:
+        tags = [tag for value in values for tag in (value if isinstance(value, list) else str(value).split(","))]
+        given = [text.replace("_", "-").partition("-")[0] for tag in tags if (text := str(tag).strip().lower())]
+        heard = set(given) & offer.languages
+        if given and not heard:
+            raise Wrong("unknown_value", offer.refusal(given[0]))
+        return heard.pop() if len(set(given)) == 1 else None
+
+    return parse
 
 
 def _language(offer: Offer) -> Callable[[Sequence[object]], str]:

@@ -84,7 +84,7 @@ class Running:
         order = self._job.order
         chunks = await asyncio.to_thread(lambda: [restored(body) for body in self.held.lease.chunks])
         options = BatchOptions(
-            language=order.language, hint=order.prompt, tenant=self._job.account, longest_s=self._plan.audio_s_per_file
+            language=order.language, hint=order.hint, tenant=self._job.account, longest_s=self._plan.audio_s_per_file
         )
         async with self._tools.blobs.local(key) as path:
             made = rehearse(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))

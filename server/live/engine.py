@@ -43,7 +43,7 @@ class LiveEngine:
         assert order.live is not None
         options = StreamOptions(
             language=language,
-            hint=order.prompt,
+            hint=order.hint,
             longest=position(order.live.max_utterance_s),
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
         )

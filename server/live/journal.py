@@ -5,6 +5,7 @@ Partials are not stored: they are shown, then forgotten.
 
 from collections.abc import Mapping, Sequence
 
+from pipeline.audio import seconds
 from pipeline.session import Happened
 from pipeline.words import Chunk
 from server.jobs.leases import HeldLease
@@ -32,9 +33,14 @@ class Journal:
         self._metrics = metrics
         self._language = held.job.order.language or past.language
         self._language_probability = past.language_probability
+        self.finalized_s = self.seconds_at(0)  # up to where everything is decided because a writer asked for it
         self._chunks = len(past.chunks)  # only their number is kept, since a session may last for hours
         self._closed = past.end  # end of the last closed segment
         self._last = 0  # the log's last event; only the holder of the lease writes there
+
+    def seconds_at(self, position: int) -> float:
+        """A position of the session in seconds on the stream's clock."""
+        return seconds(self._origin.position + position)
 
     async def open(self) -> None:
         """Find the end of the log. Must be called first."""
@@ -51,6 +57,8 @@ class Journal:
         if batch.events:
             await self._keep(batch, heard)
         self.settled = max(self.settled, min(batch.settled, heard))
+        if batch.finalized is not None:
+            self.finalized_s = seconds(batch.finalized)
         if batch.partial is not None and self._interim:
             self._partials.show(self._job_id, batch.partial, after=self._last)
         elif batch.partial_ended:

@@ -141,11 +141,21 @@ class LiveSession:
         """Note that the writer is there, or was until now."""
         self._sign_of_life = time.monotonic()
 
-    def finalize(self) -> None:
-        """Decide what was sent so far as if the speaker had stopped."""
+    def finalize(self) -> float:
+        """Decide what was sent so far as if the speaker had stopped.
+
+        Returns where that is, in seconds on the stream's clock: the `at` of the event `finalized` that tells when it
+        is done. If *finalized* is as far already, no event will come.
+        """
         self.keep_alive()
-        if not self.ending:
-            self._session.finalize()
+        if self.ending:
+            return self.finalized
+        return self._journal.seconds_at(self._session.finalize())
+
+    @property
+    def finalized(self) -> float:
+        """Up to where everything is decided because a writer asked for it, in seconds. All of it is in the log."""
+        return self._journal.finalized_s
 
     def end(self, why: Refused | None = None) -> None:
         """Take no more audio and finish. *why* is given if the writer did not ask for the end."""
@@ -388,8 +398,8 @@ class Seat:
     async def take(self, data: bytes) -> bool:
         return await self._ours().take(data)
 
-    def finalize(self) -> None:
-        self._ours().finalize()
+    def finalize(self) -> float:
+        return self._ours().finalize()
 
     def keep_alive(self) -> None:
         self._ours().keep_alive()

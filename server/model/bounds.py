@@ -14,6 +14,10 @@ SCENARIOS = ("fail", "slow", "empty", "quota_exceeded", "rate_limited", "cancele
 RETENTIONS = (NOTHING,)
 MAX_URL_CHARS = 2048
 MAX_PROMPT_CHARS = 1000
+MAX_KEYWORDS = 100
+MAX_KEYWORDS_CHARS = 1000
+"""Characters of all keywords together."""
+
 MAX_METADATA_KEYS = 16
 MAX_METADATA_CHARS = 512
 MAX_KEYS = 20

@@ -8,6 +8,20 @@ MAX_LISTED = 8
 
 ENGLISH = frozenset({"en"})
 
+OPENAI_MODELS = (
+    "whisper-1",
+    "gpt-transcribe",
+    "gpt-4o-transcribe",
+    "gpt-4o-mini-transcribe",
+    "gpt-4o-mini-transcribe-2025-12-15",
+    "gpt-live-transcribe",
+    "gpt-realtime-whisper",
+)
+"""What OpenAI's clients, LiveKit, Pipecat and Open WebUI ask for by default. Each stands for the model that is here."""
+
+ANY_MODEL = "*"
+"""Among the aliases it says that every name stands for the model that is here."""
+
 PULL = "models pull base"
 """The command that people are pointed to: base is small and hears 99 languages."""
 
@@ -21,6 +35,16 @@ class Offer:
     languages: frozenset[str]  # BCP 47 primary subtags
     bundled: bool = False  # it is the small model that comes with the installation
     warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of
+    aliases: tuple[str, ...] = OPENAI_MODELS  # other names of the model, for clients of other services
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the model that are listed: its aliases, then its own."""
+        return tuple(dict.fromkeys(name for name in (*self.aliases, self.model) if name != ANY_MODEL))
+
+    def has(self, name: str) -> bool:
+        """Whether clients of other services may ask for the model by this *name*."""
+        return name in self.names or ANY_MODEL in self.aliases
 
     @property
     def hears(self) -> str:

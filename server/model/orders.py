@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
+from pipeline.recognition.hints import hint_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class Order:
     language: str | None = None
     model: str | None = None
     prompt: str = ""
+    keywords: tuple[str, ...] = ()  # names and terms that the speakers are likely to use
     webhook_url: str | None = None
     webhook_events: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -55,6 +57,11 @@ class Order:
     live: LiveOptions | None = None
     retention: str | None = None  # NOTHING, or None: as long as the plan says
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
+
+    @property
+    def hint(self) -> str:
+        """What the recogniser is told before it hears the audio."""
+        return hint_of(self.keywords, self.prompt)
 
     @property
     def kept(self) -> bool:

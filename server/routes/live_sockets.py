@@ -100,7 +100,10 @@ class LiveSockets:
         while (message := await socket.websocket.receive())["type"] == "websocket.receive":
             data = message.get("bytes")
             if data is None:
-                ended |= _control(message.get("text") or "", seat)
+                kind = _control(message.get("text") or "", seat)
+                ended |= kind == "close"
+                if kind == "finalize" and seat.finalize() <= live.finalized:
+                    await socket.send(orjson.dumps({"type": "finalized", "at": live.finalized}))
             elif ended:
                 raise finished()
             else:
@@ -170,23 +173,21 @@ async def _refuse_data(websocket: WebSocket) -> None:
         raise Problem("invalid_message", "this stream is only to be read")
 
 
-def _control(text: str, seat: Seat) -> bool:
-    """Do what a writer's message says; True if it was the last one. Raises Problem invalid_message."""
+def _control(text: str, seat: Seat) -> str:
+    """Do what a writer's message says, and return its type. Raises Problem invalid_message."""
     try:
         message = orjson.loads(text)
     except orjson.JSONDecodeError:
         message = None
     kind = message.get("type") if isinstance(message, dict) else None
     match kind:
-        case "finalize":
-            seat.finalize()
-        case "keep_alive":
+        case "finalize" | "keep_alive":
             seat.keep_alive()
         case "close":
             seat.end()
         case _:
             raise Problem("invalid_message", 'text frames are {"type": "finalize" | "keep_alive" | "close"}')
-    return bool(kind == "close")
+    return str(kind)
 
 
 def _check_length(data: bytes, live: LiveSession) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import EngineFailed, TooFast
-from pipeline.events import Partial, SegmentClosed, SpeechEnded, Warned, WordsCommitted
+from pipeline.events import Finalized, Partial, SegmentClosed, SpeechEnded, Warned, WordsCommitted
 from pipeline.ingest.framer import Windows
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore, StreamOptions
@@ -219,6 +219,27 @@ def test_a_flood_of_finalize_is_one_finalize():
             for _ in range(10_000):
                 session.finalize()
         assert len(session._backlog) == 6
+
+    virtually(main())
+
+
+def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_finalize_returned():
+    places: list[int] = []
+
+    async def feed(session: Session) -> None:
+        places.append(session.finalize())
+        split = SPOKEN[3].end // WINDOW * WINDOW + WINDOW
+        await session.feed(np.zeros(split + WINDOW // 2, np.float32))
+        places.extend(session.finalize() for _ in range(3))
+        await session.feed(np.zeros(LENGTH - split - WINDOW // 2, np.float32))
+
+    async def main() -> None:
+        _, happened = await streamed(feed, Listener(SPOKEN))
+        events = [one.event for one in happened]
+        [at] = [number for number, event in enumerate(events) if isinstance(event, Finalized)]
+        assert written(committed(happened[:at])) == written(SPOKEN[:4])
+        assert places == [0, events[at].at, events[at].at, events[at].at]
+        assert places[-1] == SPOKEN[3].end // WINDOW * WINDOW + WINDOW
 
     virtually(main())
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.events import (
     Event,
+    Finalized,
     LanguageDetected,
     Partial,
     SegmentClosed,
@@ -233,11 +234,17 @@ def test_a_mad_listener_gets_well_formed_events(words, delays, data):
 @settings(max_examples=40)
 @given(words=speeches(), finalize_at=st.frozensets(st.integers(0, 1500), max_size=4), delays=ANY_DELAYS)
 def test_finalize_at_any_moment_loses_no_word_but_the_one_it_splits(words, finalize_at, delays):
-    speech = voice(words, words[-1].end + position(0.3))
-    run = stream(speech, perfect(words), delays=delays, finalize_at=finalize_at)
+    speech = list(voice(words, words[-1].end + position(0.3)))
+    run = stream(iter(speech), perfect(words), delays=delays, finalize_at=finalize_at)
     assert_well_formed(run)
     split = sum(word.start < (at + 1) * WINDOW < word.end for word in words for at in finalize_at)
     assert abs(len(run.committed) - len(words)) <= split
+    asked = [(at + 1) * WINDOW for at in sorted(finalize_at) if at < len(speech)]
+    assert [event.at for event in run.only(Finalized)] == asked
+    for number, event in enumerate(run.events):
+        if isinstance(event, Finalized):
+            later = [one for one in run.events[number:] if isinstance(one, WordsCommitted)]
+            assert all(word.end > event.at for one in later for word in one.words)
 
 
 def test_speech_without_a_pause_is_cut_and_the_cut_is_said():

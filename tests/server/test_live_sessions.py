@@ -191,10 +191,30 @@ async def test_finalize_decides_what_was_said_so_far(me):
         await talk.say("finalize")
         segment = await talk.until("segment")
         assert segment["text"] == " ".join(spoken(2))
+        assert (await talk.until("finalized"))["at"] == 1.984  # the last whole window of 32 ms
         await talk.send(silence(1))
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
     assert talk.words == spoken(3)
+
+
+@in_a_loop
+async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.say("finalize")
+        assert (await talk.until("finalized"))["at"] == 0
+        await talk.send(silence(1))
+        await talk.say("finalize")
+        first = await talk.until("finalized")
+        assert (talk.words, first["at"]) == (spoken(1), 0.992)
+        await talk.say("finalize")
+        again = await talk.until("finalized")
+        assert (again["at"], "seq" in first, "seq" in again) == (0.992, True, False)
+        await talk.say("close")
+        await talk.to_the_end()
+    logged = [data for _, kind, data in await me.events(record["job_id"]) if kind == "finalized"]
+    assert [event["at"] for event in logged] == [0.992]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import httpx
 import orjson
 import pytest
 
+from pipeline.recognition.hints import hint_of
 from server.client import Client
 from server.clock import now_ms
 from server.jobs import erasing, sweeping
@@ -42,6 +43,7 @@ from tests.server.test_erasing import traces
 
 SPOKEN = "Spokenmarker"
 HINT = "writtenmarker of a prompt"
+TERM = "keywordmarker"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def server(folder: Path) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweeping, "TIDY_S", 0.1)
         with served(folder) as it:
-            it.batch.scripts[HINT] = says_marker
+            it.batch.scripts[HINT] = it.batch.scripts[hint_of([TERM], HINT)] = says_marker
             yield it
 
 
@@ -108,6 +110,13 @@ def test_the_answer_of_the_post_is_the_only_one_with_results(server, client, fol
     assert answer.status_code == 200
     assert_whole(answer.json())
     assert_erased(server, client, folder, answer.json()["job_id"])
+
+
+def test_keywords_are_erased_with_the_results(server, client, folder):
+    answer = ordered(client, wait="20", keywords=TERM)
+    assert_whole(answer.json())
+    assert_erased(server, client, folder, answer.json()["job_id"])
+    assert until(lambda: not traces(folder, TERM))
 
 
 def test_the_first_poll_of_a_finished_job_is_the_only_one_with_results(server, client, folder):

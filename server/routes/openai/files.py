@@ -1,4 +1,4 @@
-"""/v1/audio/transcriptions and /v1/models in the dialect of OpenAI's clients, over the same jobs.
+"""/v1/audio/transcriptions and translations in the dialect of OpenAI's clients, over the same jobs.
 
 A request is an ordinary transcription job; only its answer and its errors have another shape.
 (platform.openai.com/docs/api-reference/audio)
@@ -7,7 +7,7 @@ A request is an ordinary transcription job; only its answer and its errors have 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -18,38 +18,31 @@ from pipeline.documents.formats import OUTPUT_FORMATS, segment_object, word_obje
 from pipeline.documents.stored import restored
 from pipeline.words import Segment
 from server.clock import now_ms
-from server.http.bodies import MULTIPART, Received
+from server.http.bodies import MULTIPART
 from server.http.caller import Caller
 from server.http.codes import CODES
-from server.http.operation import Answer, Operation, json_response
+from server.http.operation import Answer, Handler, Operation, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.http.sse import KEEP_ALIVE, event
 from server.jobs.erasing import Eraser
-from server.jobs.members import Members
-from server.jobs.orders import SUBTITLES, Asked, common_order
 from server.jobs.waiter import JobWaiter
-from server.model.errors import FieldError, Refused, invalid
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.model.offers import Offer
 from server.routes.asking import handing_over
+from server.routes.openai.errors import error_body
+from server.routes.openai.wishes import FILE_FORMATS, Wish
 from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.ports import BlobStore, JobStore
 from server.streams.following import Following
 
-ALIAS = "whisper-1"
 HOLD_S = 600
-FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
-RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
-GRANULARITIES = ("word", "segment")
-ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
-SERVER_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenAI:
-    """Handlers for OpenAI's clients."""
+class AudioFiles:
+    """Handlers for the audio files of OpenAI's clients."""
 
     transcriptions: Transcriptions
     waiter: JobWaiter
@@ -62,49 +55,32 @@ class OpenAI:
 
     def operations(self) -> list[Operation]:
         return [
-            Operation(
-                method="POST",
+            _operation(
+                self.create,
                 path="/v1/audio/transcriptions",
-                handle=self.create,
                 id="createTranscription",
-                tag="openai",
                 summary="Transcribe as OpenAI's clients ask for it",
                 description="Always synchronous. Errors have OpenAI's shape. Counts as one transcription.",
-                media_types=(MULTIPART,),
-                body_required=True,
-                bodies={MULTIPART: ref("OpenAITranscriptionForm")},
-                answers={200: Answer(description="The transcript, in the shape of response_format", media_type="*/*")},
-                codes=(
-                    *FILE_CODES,
-                    "model_not_found",
-                    "engine_error",
-                    "engine_timeout",
-                    "unfinished",
-                    "job_not_completed",
-                    "output_not_found",
-                ),
-                body_of_problem=error_body,
+                form="OpenAITranscriptionForm",
             ),
-            Operation(
-                method="GET",
-                path="/v1/models",
-                handle=self.models,
-                id="listModels",
-                tag="openai",
-                summary="The recogniser's models",
-                body_of_problem=error_body,
-                answers={200: Answer(description="The models", schema=ref("ModelList"))},
+            _operation(
+                self.translate,
+                path="/v1/audio/translations",
+                id="createTranslation",
+                summary="English text of English speech, as OpenAI's clients ask for a translation",
+                description="A server with an English-only model answers as to /v1/audio/transcriptions. One with a "
+                "model of several languages writes every language as it is spoken, and refuses.",
+                form="OpenAITranslationForm",
             ),
         ]
 
-    async def models(self, _request: Request, caller: Caller) -> Response:
-        offer = self.offers[caller.environment]
-        about = {"object": "model", "created": 0, "owned_by": "scribewire", "languages": sorted(offer.languages)}
-        rows = [{"id": name, **about} for name in (ALIAS, offer.model)]
-        return json_response({"object": "list", "data": rows})
-
     async def create(self, request: Request, caller: Caller) -> Response:
-        wish = _Wish()
+        return await self._answer(request, caller, Wish())
+
+    async def translate(self, request: Request, caller: Caller) -> Response:
+        return await self._answer(request, caller, Wish(translating=True))
+
+    async def _answer(self, request: Request, caller: Caller, wish: Wish) -> Response:
         _, submitted = await self.transcriptions.accept(
             request, caller, lambda received: wish.read(received, self.offers[caller.environment])
         )
@@ -123,13 +99,14 @@ class OpenAI:
             response = await self._whole(job, wish)
         return await handing_over(response, request, job, eraser=self.eraser, asked_at=asked_at)
 
-    async def _whole(self, job: Job, wish: "_Wish") -> Response:
+    async def _whole(self, job: Job, wish: Wish) -> Response:
         """The transcript in the shape that the client wishes."""
         if wish.response_format in FILE_FORMATS:
             return await self._file(job, FILE_FORMATS[wish.response_format])
         if wish.response_format == "verbose_json":
             chunks = await self.jobs.chunks(job.id)
-            body = await asyncio.to_thread(_verbose, job, chunks, words="word" in wish.granularities)
+            task = "translate" if wish.translating else "transcribe"
+            body = await asyncio.to_thread(_verbose, job, chunks, task=task, words="word" in wish.granularities)
             return Response(body, media_type="application/json")
         return json_response({"text": job.text, "usage": _usage(job)})
 
@@ -166,76 +143,27 @@ class OpenAI:
         yield event(None, b"[DONE]")
 
 
-class _Wish:
-    """What a request asks for beside the transcription."""
-
-    def __init__(self) -> None:
-        self.response_format = "json"
-        self.granularities: tuple[str, ...] = ("segment",)
-        self.stream = False
-
-    def read(self, received: Received, offer: Offer) -> Asked:
-        """Parse the request. Raises Refused: missing_input, empty_file, model_not_found, invalid_parameter."""
-        fields = received.fields
-        if received.file is None:
-            raise Problem("missing_input", "give the audio as the multipart part file")
-        if received.file.bytes == 0:
-            raise Problem("empty_file", "the file has no bytes")
-        _check_model(fields.get("model", []), offer)
-        self.response_format = _choice(fields, "response_format", RESPONSE_FORMATS, "json")
-        given = [*fields.get("timestamp_granularities[]", ()), *fields.get("timestamp_granularities", ())]
-        for value in given:
-            if value not in GRANULARITIES:
-                raise _wrong("timestamp_granularities", f"must be of {', '.join(GRANULARITIES)}")
-        self.granularities = tuple(map(str, given)) or ("segment",)
-        self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
-        _check_temperature(fields.get("temperature", ["0"])[0])
-        shared = ("language", "prompt", "retention", *SUBTITLES)
-        members = Members({name: fields[name] for name in shared if name in fields})
-        order = common_order(members, offer=offer, word_timestamps=True)
-        members.check()
-        output = FILE_FORMATS.get(self.response_format, "json")
-        return Asked(replace(order, output_formats=(output,)), None, None, ())
-
-
-def error_body(problem: Problem) -> Mapping[str, Any]:
-    """The problem as OpenAI's clients read it."""
-    kind = (
-        "server_error" if problem.status >= SERVER_ERROR else ERROR_TYPES.get(problem.status, "invalid_request_error")
-    )
-    param = problem.errors[0].param if problem.errors else None
-    return {"error": {"message": problem.detail, "type": kind, "param": param, "code": problem.code}}
-
-
-def _check_model(given: list[object], offer: Offer) -> None:
-    if len(given) != 1 or given[0] not in (ALIAS, offer.model):
-        name = str(given[0])[:100] if given else ""
-        raise Problem(
+def _operation(handle: Handler, *, form: str, **shown: Any) -> Operation:
+    return Operation(
+        method="POST",
+        handle=handle,
+        tag="openai",
+        media_types=(MULTIPART,),
+        body_required=True,
+        bodies={MULTIPART: ref(form)},
+        answers={200: Answer(description="The text, in the shape of response_format", media_type="*/*")},
+        codes=(
+            *FILE_CODES,
             "model_not_found",
-            f"there is no model {name!r}, only {ALIAS} and {offer.model}, which are the same",
-            errors=[FieldError("model", "unknown_value", "unknown model")],
-        )
-
-
-def _check_temperature(given: object) -> None:
-    """Check the temperature, which has no effect: this service decodes deterministically."""
-    try:
-        sound = 0 <= float(str(given)) <= 1
-    except ValueError:
-        sound = False
-    if not sound:
-        raise _wrong("temperature", "must be a number from 0 to 1")
-
-
-def _choice(fields: Mapping[str, list[object]], name: str, allowed: tuple[str, ...], default: str) -> str:
-    value = fields.get(name, [default])[0]
-    if value not in allowed:
-        raise _wrong(name, f"must be one of {', '.join(allowed)}")
-    return str(value)
-
-
-def _wrong(name: str, message: str) -> Refused:
-    return invalid([FieldError(name, "unknown_value", message)])
+            "engine_error",
+            "engine_timeout",
+            "unfinished",
+            "job_not_completed",
+            "output_not_found",
+        ),
+        body_of_problem=error_body,
+        **shown,
+    )
 
 
 def _unsuccessful(job: Job) -> Problem:
@@ -248,11 +176,11 @@ def _unsuccessful(job: Job) -> Problem:
     return Problem(code, job.error.message)
 
 
-def _verbose(job: Job, chunks: Sequence[bytes], *, words: bool) -> bytes:
+def _verbose(job: Job, chunks: Sequence[bytes], *, task: str, words: bool) -> bytes:
     """The body of verbose_json. A long file takes a moment, for which the event loop must not wait."""
     segments = [segment for body in chunks for segment in restored(body).segments]
     shown = {
-        "task": "transcribe",
+        "task": task,
         "language": job.language,
         "duration": job.duration_s,
         "text": job.text,

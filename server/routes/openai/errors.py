@@ -1,0 +1,26 @@
+"""Errors as OpenAI's clients read them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from server.http.problems import Problem
+from server.model.errors import FieldError
+
+SERVER_ERROR = 500
+_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+def error_body(problem: Problem) -> Mapping[str, Any]:
+    """The problem in the shape of OpenAI's API."""
+    kind = "server_error" if problem.status >= SERVER_ERROR else _TYPES.get(problem.status, "invalid_request_error")
+    param = problem.errors[0].param if problem.errors else None
+    return {"error": {"message": problem.detail, "type": kind, "param": param, "code": problem.code}}
+
+
+def unknown_model(name: str, offered: str) -> Problem:
+    """The refusal of a model that this server does not have. *offered* is the one that it has."""
+    return Problem(
+        "model_not_found",
+        f"there is no model {name[:100]!r} here; {offered} is, and whisper-1 is another name of it",
+        errors=[FieldError("model", "unknown_value", "unknown model")],
+    )

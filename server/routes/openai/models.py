@@ -1,0 +1,75 @@
+"""/v1/models: the model of this server under every name that OpenAI's clients may ask for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from server.http.caller import Caller
+from server.http.operation import Answer, Operation, Parameter, json_response
+from server.http.schemas import ref
+from server.model.offers import Offer
+from server.routes.openai.errors import error_body, unknown_model
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Handlers that list the names of the model and look one up."""
+
+    offers: Mapping[str, Offer]  # by environment
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                method="GET",
+                path="/v1/models",
+                handle=self.list,
+                id="listModels",
+                tag="openai",
+                summary="The recogniser's models",
+                body_of_problem=error_body,
+                answers={200: Answer(description="The models", schema=ref("ModelList"))},
+            ),
+            Operation(
+                method="GET",
+                path="/v1/models/{model}",
+                handle=self.retrieve,
+                id="retrieveModel",
+                tag="openai",
+                summary="Whether a model may be asked for by this name",
+                body_of_problem=error_body,
+                parameters=(
+                    Parameter(
+                        name="model",
+                        place="path",
+                        schema={"type": "string"},
+                        description="A name of the model",
+                        required=True,
+                    ),
+                ),
+                answers={200: Answer(description="The model", schema=ref("Model"))},
+                codes=("model_not_found",),
+            ),
+        ]
+
+    async def list(self, _request: Request, caller: Caller) -> Response:
+        offer = self.offers[caller.environment]
+        return json_response({"object": "list", "data": [_model(name, offer) for name in offer.names]})
+
+    async def retrieve(self, request: Request, caller: Caller) -> Response:
+        offer, name = self.offers[caller.environment], request.path_params["model"]
+        if not offer.has(name):
+            raise unknown_model(name, offer.model)
+        return json_response(_model(name, offer))
+
+
+def _model(name: str, offer: Offer) -> Mapping[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "scribewire",
+        "languages": sorted(offer.languages),
+    }

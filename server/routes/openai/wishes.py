@@ -1,0 +1,103 @@
+"""What OpenAI's clients ask for with an audio file, and how it becomes an order.
+
+Members that make no difference here are not looked at: chunking_strategy, include, known_speaker_names.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from server.http.bodies import Received
+from server.http.problems import Problem
+from server.jobs.members import Members
+from server.jobs.orders import SUBTITLES, Asked, common_order, language_among
+from server.model.errors import FieldError, Refused, invalid
+from server.model.offers import ENGLISH, Offer
+from server.model.orders import Order
+from server.routes.openai.errors import unknown_model
+
+FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
+RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
+GRANULARITIES = ("word", "segment")
+COMMON = ("prompt", "keywords", "retention", *SUBTITLES)
+
+
+class Wish:
+    """What a request asks for beside the transcription. *translating*: the text is to be English."""
+
+    def __init__(self, *, translating: bool = False) -> None:
+        self.translating = translating
+        self.response_format = "json"
+        self.granularities: tuple[str, ...] = ("segment",)
+        self.stream = False
+
+    def read(self, received: Received, offer: Offer) -> Asked:
+        """Parse the request. Raises Refused: missing_input, empty_file, model_not_found, invalid_parameter."""
+        fields = received.fields
+        if received.file is None:
+            raise Problem("missing_input", "give the audio as the multipart part file")
+        if received.file.bytes == 0:
+            raise Problem("empty_file", "the file has no bytes")
+        _check_model(fields.get("model", []), offer)
+        self.response_format = _choice(fields, "response_format", RESPONSE_FORMATS, "json")
+        given = _listed(fields, "timestamp_granularities")
+        for value in given:
+            if value not in GRANULARITIES:
+                raise _wrong("timestamp_granularities", f"must be of {', '.join(GRANULARITIES)}")
+        self.granularities = tuple(map(str, given)) or ("segment",)
+        _check_temperature(fields.get("temperature", ["0"])[0])
+        if self.translating:
+            _check_translation(offer)
+        else:
+            self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
+        order = _order(fields, offer)
+        output = FILE_FORMATS.get(self.response_format, "json")
+        return Asked(replace(order, output_formats=(output,)), None, None, ())
+
+
+def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
+    named = {name: values for name in COMMON if (values := _listed(fields, name))}
+    members = Members(named)
+    order = common_order(members, offer=offer, word_timestamps=True)
+    spoken = Members({"language": fields.get("language") or _listed(fields, "languages")})
+    language = spoken.take("language", language_among(offer), None)
+    members.errors += spoken.errors
+    members.check()
+    return replace(order, language=language)
+
+
+def _listed(fields: Mapping[str, list[object]], name: str) -> list[object]:
+    """Every value of a member that clients write with [] or without."""
+    return [*fields.get(f"{name}[]", ()), *fields.get(name, ())]
+
+
+def _check_model(given: list[object], offer: Offer) -> None:
+    if len(given) != 1 or not offer.has(str(given[0])):
+        raise unknown_model(str(given[0]) if given else "", offer.model)
+
+
+def _check_translation(offer: Offer) -> None:
+    """An English-only model says everything in English; the others write what was said in its own language."""
+    if offer.languages != ENGLISH:
+        said = f"the model {offer.model} writes every language as it is spoken and does not translate"
+        raise invalid([FieldError("model", "unknown_value", f"{said}; use /v1/audio/transcriptions")])
+
+
+def _check_temperature(given: object) -> None:
+    """Check the temperature, which has no effect: this service decodes deterministically."""
+    try:
+        sound = 0 <= float(str(given)) <= 1
+    except ValueError:
+        sound = False
+    if not sound:
+        raise _wrong("temperature", "must be a number from 0 to 1")
+
+
+def _choice(fields: Mapping[str, list[object]], name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = fields.get(name, [default])[0]
+    if value not in allowed:
+        raise _wrong(name, f"must be one of {', '.join(allowed)}")
+    return str(value)
+
+
+def _wrong(name: str, message: str) -> Refused:
+    return invalid([FieldError(name, "unknown_value", message)])

@@ -1,0 +1,47 @@
+"""Tests of keywords: what the model is told, and what that changes for tiny.en."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.conditions import noisy
+from benchmarks.tracks import PEOPLE, Track, clips
+from pipeline.recognition.engine import DecodeRequest
+from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.hints import hint_of
+from pipeline.recognition.scoring import spoken
+from pipeline.words import written
+
+RARE = {"austen_0890": "cold-hearted", "austen_0920": "respectable", "austen_0930": "amiable"}
+OTHERS = ("Kubernetes", "Ljubljana", "metoprolol", "Siobhan")
+
+
+def test_keywords_are_a_sentence_before_the_prompt() -> None:
+    assert hint_of(("Siobhan", "Dr. Nguyen"), "A call.") == "Siobhan, Dr. Nguyen. A call."
+    assert hint_of((), "A call.") == "A call."
+    assert hint_of((), "") == ""
+
+
+@pytest.fixture(scope="module")
+def noise() -> list[Track]:
+    """Return the sentences with the rare words, each in two kinds of noise as loud as a third of the voice."""
+    people = [clip for clip in clips(PEOPLE) if Path(clip.name).stem in RARE]
+    return [*noisy(people, 1, colour="white", snr_db=5), *noisy(people, 1, colour="pink", snr_db=5)]
+
+
+def test_rare_words_are_found_in_noise_if_they_are_named_among_others(bundled: Path, noise: list[Track]) -> None:
+    """Names of other things are in the list as well, because a client does not know what will be said."""
+    engine = load(EngineSettings(model=str(bundled)))
+
+    def heard(track: Track, hint: str) -> str:
+        return written(engine.hear([DecodeRequest(samples=track.samples, start=0, hint=hint)])[0].words)
+
+    try:
+        found = {"unaided": 0, "named": 0}
+        for track in noise:
+            rare = next(word for name, word in RARE.items() if name in track.name)
+            for way, hint in (("unaided", ""), ("named", hint_of((*OTHERS, rare), ""))):
+                found[way] += set(spoken(rare)) <= set(spoken(heard(track, hint)))
+    finally:
+        engine.close()
+    assert found["named"] >= found["unaided"] + 2

@@ -1,0 +1,131 @@
+"""Tests of the names and members that OpenAI's clients send with a file, with the real openai client."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from server.model.offers import OPENAI_MODELS
+from tests.server.running import ROOT, Server, running
+from tests.server.serving import Served, served, wav
+
+JFK = ROOT / "tests" / "speech" / "human" / "jfk.flac"
+DEFAULTS = {
+    "LiveKit": "gpt-4o-mini-transcribe",
+    "Pipecat": "gpt-transcribe",
+    "OpenAI's guide": "gpt-4o-transcribe",
+    "Open WebUI": "whisper-1",
+}
+
+
+@pytest.fixture(scope="module")
+def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("names")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(hearing: Served) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(api_key=hearing.key(), base_url=hearing.base + "/v1", max_retries=0) as client:
+        yield client
+
+
+def sent(client: openai.OpenAI, **members: object) -> str:
+    """Transcribe a second of silence, which the scripted recogniser says its words for."""
+    given = {"file": ("a.wav", wav()), "model": "whisper-1", **members}
+    return client.audio.transcriptions.create(**given).text  # type: ignore[call-overload]  # members are its test
+
+
+@pytest.mark.parametrize("name", DEFAULTS.values(), ids=DEFAULTS)
+def test_the_default_model_of_a_known_client_is_the_model_that_is_here(client: openai.OpenAI, name: str) -> None:
+    assert sent(client, model=name) == "so my fellow"
+
+
+def test_a_model_that_could_do_more_is_not_promised(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match="test is"):
+        sent(client, model="gpt-4o-transcribe-diarize")
+
+
+def test_each_listed_model_can_be_looked_up(client: openai.OpenAI) -> None:
+    listed = [model.id for model in client.models.list()]
+    assert listed == [*OPENAI_MODELS, "test"]
+    assert [client.models.retrieve(name).id for name in listed] == listed
+    with pytest.raises(openai.NotFoundError) as refused:
+        client.models.retrieve("gpt-9")
+    assert refused.value.code == "model_not_found"
+
+
+def test_an_operator_names_further_models(tmp_path: Path) -> None:
+    with running(tmp_path / "named", ENGINE="scripted", MODEL_ALIASES="house-model, large") as server:
+        assert [taken(server, name) for name in ("house-model", "large", "whisper-1", "other")] == [
+            True,
+            True,
+            True,
+            False,
+        ]
+    with running(tmp_path / "any", ENGINE="scripted", MODEL_ALIASES="*") as server:
+        assert taken(server, "other")
+        assert "*" not in {row["id"] for row in server.client(server.new_key()).get("/v1/models").json()["data"]}
+
+
+def taken(server: Server, name: str) -> bool:
+    form = {"model": name}
+    answer = server.client(server.new_key()).post("/v1/audio/transcriptions", files={"file": wav()}, data=form)
+    assert answer.status_code in (200, 404)
+    return answer.status_code == 200
+
+
+def test_one_language_in_a_list_is_the_language_and_several_are_detected(
+    client: openai.OpenAI, hearing: Served
+) -> None:
+    sent(client, languages=["de"])
+    sent(client, languages=["en-US", "de"])
+    sent(client, language="de-AT")
+    assert [options.language for options in hearing.batch.options[-3:]] == ["de", None, "de"]
+    with pytest.raises(openai.UnprocessableEntityError) as refused:
+        sent(client, languages=["ja", "ko"])
+    assert refused.value.param == "language"
+
+
+def test_keywords_reach_the_recogniser_before_the_prompt(client: openai.OpenAI, hearing: Served) -> None:
+    sent(client, keywords=["Siobhan", "metoprolol"], prompt="A call about a prescription.")
+    hint = hearing.batch.options[-1].hint
+    assert hint.index("Siobhan") < hint.index("metoprolol") < hint.index("A call about a prescription.")
+
+
+def test_our_own_api_takes_keywords_as_a_list_or_as_text(hearing: Served) -> None:
+    with hearing.new_client() as client:
+        form = {"keywords": "Siobhan, metoprolol ,Siobhan"}
+        assert client.post("/v1/transcribe", files={"file": wav()}, data=form).status_code == 200
+        assert hearing.batch.options[-1].hint.count("Siobhan") == 1
+        live = client.post("/v1/live", json={"keywords": ["Dr. Nguyen, Kim", "Zürich"]})
+        assert live.status_code == 201
+        assert "warnings" not in live.json() or not live.json()["warnings"]
+        job = hearing.wait(hearing.storage.jobs.get(live.json()["job_id"]))
+        assert job is not None
+        assert job.order.keywords == ("Dr. Nguyen, Kim", "Zürich")
+        for wrong in (["x" * 1001], [str(number) for number in range(101)], [1], "y" * 1001, {"a": 1}):
+            answer = client.post("/v1/live", json={"keywords": wrong})
+            assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, "keywords")
+
+
+def test_members_that_make_no_difference_here_are_taken(client: openai.OpenAI) -> None:
+    assert sent(client, chunking_strategy="auto", include=["logprobs"]) == "so my fellow"
+    vad = {"type": "server_vad", "threshold": 0.5}
+    assert sent(client, chunking_strategy=vad, keywords=[]) == "so my fellow"
+
+
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # so OpenAI calls its translations
+def test_a_model_of_several_languages_says_that_it_does_not_translate(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.UnprocessableEntityError, match="does not translate"):
+        client.audio.translations.create(file=("a.wav", wav()), model="whisper-1")
+
+
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
+def test_an_english_model_gives_the_english_text_of_english_speech(bundled_server: Server) -> None:
+    with openai.OpenAI(api_key=bundled_server.new_key(), base_url=bundled_server.base + "/v1") as client:
+        told = client.audio.translations.create(file=JFK, model="whisper-1", response_format="verbose_json")
+        assert "ask what you can do for your country" in told.text
+        assert (told.model_extra or {})["task"] == "translate"
+        assert told.segments
