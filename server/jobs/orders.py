@@ -100,6 +100,7 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
         endpointing_ms=members.take("endpointing_ms", whole_in(bounds.ENDPOINTING_MS), default.endpointing_ms),
         max_utterance_s=members.take("max_utterance_s", number_in(*bounds.UTTERANCE_S), default.max_utterance_s),
         record=members.take("record", boolean, default.record),
+        channel=members.take("channel", channel_name, default.channel),
     )
     timed = members.take("word_timestamps", boolean, True)  # live words always have their times
     order = common_order(members, offer=offer, word_timestamps=timed)
@@ -155,6 +156,14 @@ def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str
     """A warning for each member that is not *known*, up to MAX_WARNINGS."""
     unknown = [name for name in fields if name not in known]
     return tuple({"code": "unknown_parameter", "param": name[:100]} for name in unknown[:MAX_WARNINGS])
+
+
+def channel_name(values: Sequence[object]) -> str:
+    """The name of a channel. It is shown to people and typed by them."""
+    name = text_up_to(bounds.MAX_CHANNEL_CHARS)(values).strip()
+    if not name.isprintable() or not name:
+        raise Wrong("invalid_value", "must be text without control characters")
+    return name
 
 
 def _language(offer: Offer) -> Callable[[Sequence[object]], str]:

@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from server.model.accounts import SigningKeys
-from server.storage.ports import AccountStore, BlobStore, Counter, EventLog, JobStore, Outbox, Upkeep
+from server.storage.ports import AccountStore, BlobStore, ChannelStore, Counter, EventLog, JobStore, Outbox, Upkeep
 from server.storage.sqlite.accounts import SqliteAccounts
+from server.storage.sqlite.channels import SqliteChannels
 from server.storage.sqlite.counters import SqliteCounter
 from server.storage.sqlite.database import Clock, Database
 from server.storage.sqlite.events import SqliteEvents
@@ -25,6 +26,7 @@ class SqliteStorage:
     jobs: JobStore
     events: EventLog
     accounts: AccountStore
+    channels: ChannelStore
     counters: Counter
     outbox: Outbox
     blobs: BlobStore
@@ -54,6 +56,7 @@ def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, re
         jobs=SqliteJobs(database, max_queued=max_queued),
         events=SqliteEvents(database),
         accounts=SqliteAccounts(database),
+        channels=SqliteChannels(database),
         counters=SqliteCounter(database),
         outbox=SqliteOutbox(database),
         blobs=files,
