@@ -67,3 +67,23 @@ def test_without_the_parameter_the_page_has_its_header(page: Page, link: str) ->
     page.open(link % "")
     page.until_text("#captions", r"\w+ \w+")
     assert page.all("header")[0].is_displayed()
+
+
+def test_a_channel_shows_each_session_that_names_it(page: Page, server: Server, key: str) -> None:
+    with server.client(key) as client:
+        channel = client.post("/v1/channels", json={"name": "main stage"}).json()
+        page.open(channel["page_url"].removeprefix(f"{server.base}/").replace("#", "?overlay=1&hide=0#"))
+        page.until(
+            lambda: page.script("return document.querySelector('#standing').textContent").startswith("Wait"), "wait"
+        )
+        shown: list[str] = []
+        for _ in range(2):
+            begun = client.post("/v1/live", json={"encoding": "container", "channel": "main stage"})
+            job = begun.json()["job_id"]
+            client.post(f"/v1/jobs/{job}/audio?final=true", content=CLIP.read_bytes(), timeout=120).raise_for_status()
+            said = client.get(f"/v1/jobs/{job}").json()["text"]
+            shown.append(page.until_text("#captions", re.escape(said)))
+            assert shown[-1].count(said) == 1
+        client.delete(f"/v1/channels/{channel['channel_id']}")
+        page.until_text("#captions", "no longer exists")
+        page.console()  # the refusal is reported there as well
