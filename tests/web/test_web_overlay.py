@@ -19,7 +19,7 @@ def link(server: Server, key: str) -> str:
 
 
 def look(page: Page, name: str) -> str:
-    return str(page.script("return getComputedStyle(document.querySelector('#captions'))[arguments[0]]", name))
+    return str(page.script("return getComputedStyle(document.querySelector('#captions .final'))[arguments[0]]", name))
 
 
 def test_an_overlay_is_the_last_lines_on_nothing(page: Page, link: str) -> None:
