@@ -31,6 +31,7 @@ from server.model.ids import Prefix
 from server.records.links import Links
 from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
+from server.routes.channels import Channels
 from server.routes.door import Door, origin_of
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams, Seats
@@ -41,9 +42,11 @@ from server.routes.openai.files import AudioFiles
 from server.routes.openai.models import Models
 from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
+from server.routes.subtitles import Subtitles
 from server.routes.transcriptions import Transcriptions, WaitLimits
 from server.routes.webhooks import Webhooks
 from server.storage.ports import Storage
+from server.streams.channels import ChannelFollowing
 
 
 class HasOperations(Protocol):
@@ -145,10 +148,13 @@ class _Routes:
 
     def groups(self) -> list[HasOperations]:
         transcriptions, ops = self._transcriptions(), self._ops()
+        subtitles = Subtitles(door=self.door, jobs=self._storage.jobs, seats=self._seats)
         return [
             transcriptions,
             self._jobs(),
             self._events(),
+            subtitles,
+            self._channels(subtitles),
             self._live(),
             self._webhooks(),
             self._accounts(),
@@ -212,12 +218,29 @@ class _Routes:
             door=self.door,
             jobs=self._storage.jobs,
             desk=self._domain.desk,
+            channels=self._storage.channels,
             accepting=self._accepting,
             waiter=self._waiter,
             records=self._domain.records,
             links=self._domain.links,
             eraser=self._domain.eraser,
             finish_wait_s=self._config.wait_default,
+        )
+
+    def _channels(self, subtitles: Subtitles) -> Channels:
+        return Channels(
+            door=self.door,
+            channels=self._storage.channels,
+            links=self._domain.links,
+            keys=self._storage.signing_keys,
+            following=ChannelFollowing(
+                channels=self._storage.channels,
+                jobs=self._storage.jobs,
+                following=self._domain.following,
+                closing=self._domain.closing,
+            ),
+            subtitles=subtitles,
+            seats=self._seats,
         )
 
     def _webhooks(self) -> Webhooks:

@@ -92,7 +92,8 @@ PURE = (
     "server/egress/targets.py",
     "server/http/codes.py", "server/http/headers.py", "server/http/sse.py",
     "server/jobs/members.py", "server/jobs/orders.py",
-    "server/storage/ports.py", "server/storage/sql/rows.py", "server/storage/sqlite/schema.py", "server/storage/postgres/schema.py",
+    "server/storage/ports.py", "server/storage/sql/rows.py", "server/storage/sqlite/schema.py",
+    "server/storage/postgres/schema.py",
     "server/webhooks/backoff.py", "server/webhooks/signing.py",
 )  # fmt: skip
 """Files without I/O, clock, chance, threads and event loops: whatever they know came as an argument."""

@@ -106,10 +106,19 @@ def cues(words: Sequence[Word], duration: int, shape: SubtitleShape = USUAL_SHAP
     at equal times get 1 ms each, one after the other; only these may end after *duration*. Words wider than a line are
     cut into parts.
     """
-    pieces = [piece for word, following in _with_next(words) for piece in _pieces(word, following, shape)]
+    return cues_of_runs([words], duration, shape)
+
+
+def cues_of_runs(runs: Iterable[Sequence[Word]], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> list[Cue]:
+    """The same for words that come in runs. No cue has words of two runs, so a new run changes none of the others.
+
+    Only the end of the last cue may still move when a run is added.
+    """
     found: list[Cue] = []
-    for block in _between_pauses(pieces):
-        found.extend(_Block(block, shape).cues())
+    for words in runs:
+        pieces = [piece for word, following in _with_next(words) for piece in _pieces(word, following, shape)]
+        for block in _between_pauses(pieces):
+            found.extend(_Block(block, shape).cues())
     return _time(found, milliseconds(duration), shape)
 
 

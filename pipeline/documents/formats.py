@@ -1,6 +1,6 @@
 """Renders a Transcript as the files that users download. All of them have the same words in the same order."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues
+from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues, cues_of_runs
 from pipeline.words import Segment, Transcript, Word
 
 SCHEMA = "service_v1"
@@ -92,15 +92,20 @@ def srt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
 
 def vtt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
     """Return WebVTT in UTF-8, without a byte order mark, with LF. Without speech it is the header alone."""
-    return "".join(
-        (
-            "WEBVTT\n\n",
-            *(
-                f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}\n{_escape(_text(cue))}\n\n"
-                for cue in cues(transcript.words, transcript.duration, shape)
-            ),
-        )
-    ).encode()
+    return _webvtt(cues(transcript.words, transcript.duration, shape))
+
+
+def growing_vtt(segments: Sequence[Segment], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
+    """Return WebVTT of a recording of which the first *duration* samples are known.
+
+    When more segments follow, the cues stay as they are, but for the end of the last one.
+    """
+    return _webvtt(cues_of_runs([segment.words for segment in segments], duration, shape))
+
+
+def _webvtt(shown: Sequence[Cue]) -> bytes:
+    lines = (f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}\n{_escape(_text(cue))}\n\n" for cue in shown)
+    return "".join(("WEBVTT\n\n", *lines)).encode()
 
 
 def txt(transcript: Transcript) -> bytes:

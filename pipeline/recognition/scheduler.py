@@ -1,10 +1,11 @@
 """Shares one loaded model among all sessions and files: decides which window is recognised next, and with which others.
 
 As many calls run at the same time as the engine has replicas, each on its own thread. While people speak fewer of them
-are calls of files, so that a live window seldom has to wait for one that has begun. Whenever a call can start, the most urgent window is chosen: live windows before files, finals before
-partials, then the one that has waited longest. Among files the tenant that has used the model least comes first. Other
-windows of the same bucket are added to the call, those of files only as long as the call stays short. No window waits
-for a batch to fill: batches form by themselves when more windows come than the model can take one by one.
+are calls of files, so that a live window seldom has to wait for one that has begun. Whenever a call can start, the most
+urgent window is chosen: live windows before files, finals before partials, then the one that has waited longest. Among
+files the tenant that has used the model least comes first. Other windows of the same bucket are added to the call,
+those of files only as long as the call stays short. No window waits for a batch to fill: batches form by themselves
+when more windows come than the model can take one by one.
 
 A Scheduler belongs to one event loop.
 """

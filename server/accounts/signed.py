@@ -87,6 +87,20 @@ def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now
         raise WrongScope(f"this stream token is for {its_scope}, not for {scope}", needed=scope)
 
 
+# --- channels ----------------------------------------------------------------------------------------------------
+
+
+def make_channel_token(keys: SigningKeys, channel_id: str) -> str:
+    """A token to read this channel. It does not expire: deleting the channel ends it."""
+    return "ct_" + _seal(keys, "channel", channel_id)
+
+
+def check_channel_token(keys: SigningKeys, token: str, *, channel_id: str) -> None:
+    """Return if make_channel_token() made *token* for this channel. Raises MalformedToken."""
+    if not token.startswith("ct_") or _unseal(keys, "channel", token.removeprefix("ct_")) != channel_id:
+        raise MalformedToken("this is no token of this channel")
+
+
 # --- download links ----------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "job_not_found": (404, "Job not found"),
     "output_not_found": (404, "Output not found"),
     "key_not_found": (404, "Key not found"),
+    "channel_not_found": (404, "Channel not found"),
     "delivery_not_found": (404, "Delivery not found"),
     "model_not_found": (404, "Model not found"),
     "method_not_allowed": (405, "Method not allowed"),

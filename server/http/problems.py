@@ -19,6 +19,7 @@ from server.model.errors import (
     RateLimited,
     Refused,
     RequestError,
+    TooManyChannels,
     TooManyKeys,
     WrongScope,
 )
@@ -125,10 +126,10 @@ def _concurrency(error: ConcurrencyLimited) -> Problem:
     )
 
 
-def _keys(error: TooManyKeys) -> Problem:
+def _held(error: TooManyKeys | TooManyChannels, advice: str) -> Problem:
     return Problem(
         error.code,
-        f"{error.used} of {error.limit} working keys; revoke one first",
+        f"{error.used} of {error.limit} {advice}",
         headers={"x-should-retry": "false"},
         members=_counted(error),
     )
@@ -157,7 +158,8 @@ _TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Problem | None]] = {
     QuotaExceeded: _quota,
     RateLimited: _rate,
     ConcurrencyLimited: _concurrency,
-    TooManyKeys: _keys,
+    TooManyKeys: lambda error: _held(error, "working keys; revoke one first"),
+    TooManyChannels: lambda error: _held(error, "channels; delete one first"),
     WrongScope: _wrong_scope,
     RequestError: _request_error,
     AudioTooLong: _too_long,

@@ -57,6 +57,7 @@ SWITCH = {"type": "boolean"}
 INSTANT = {"type": "string", "format": "date-time"}
 MAYBE_INSTANT = {"type": ["string", "null"], "format": "date-time"}
 URI = {"type": "string", "format": "uri", "maxLength": bounds.MAX_URL_CHARS}
+CHANNEL_NAME = {"type": "string", "minLength": 1, "maxLength": bounds.MAX_CHANNEL_CHARS}
 FORMAT_NAMES = {"type": "array", "items": {"enum": [*bounds.FORMATS]}}
 ENVIRONMENT = {"enum": ["production", "sandbox"]}
 RETENTION = {"enum": [None, *bounds.RETENTIONS]}
@@ -79,7 +80,7 @@ def _number(limits: tuple[float, float], default: float) -> dict[str, Any]:
     return _between(*limits, default) | {"type": "number"}
 
 
-_SUBTITLES: Mapping[str, Any] = {
+SUBTITLES: Mapping[str, Any] = {
     "max_columns": {
         **_between(bounds.MAX_COLUMNS[0], bounds.MAX_COLUMNS[-1], USUAL_SHAPE.max_columns),
         "description": "Subtitles: the width of a line; full-width characters count two",
@@ -110,7 +111,7 @@ _ORDER_MEMBERS: Mapping[str, Any] = {
         "enum": [*bounds.RETENTIONS],
         "description": "none: the results are handed over once, then erased. Left out: what the key or the plan says",
     },
-    **_SUBTITLES,
+    **SUBTITLES,
 }
 _FORM_LIST = {"type": "string", "description": "Comma list; the part may also be repeated"}
 _FORM_ORDER: Mapping[str, Any] = {
@@ -134,7 +135,7 @@ _OPENAI_MEMBERS: Mapping[str, Any] = {
     "response_format": {"enum": ["json", "verbose_json", "text", "srt", "vtt"], "default": "json"},
     "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
     "retention": {"enum": [*bounds.RETENTIONS]},
-    **_SUBTITLES,
+    **SUBTITLES,
 }
 
 SCHEMAS: Mapping[str, Any] = {
@@ -270,6 +271,7 @@ SCHEMAS: Mapping[str, Any] = {
             "endpointing_ms": _between(bounds.ENDPOINTING_MS[0], bounds.ENDPOINTING_MS[-1], 500),
             "max_utterance_s": _number(bounds.UTTERANCE_S, 15),
             "record": {**SWITCH, "default": False, "description": "Keep the audio as FLAC with the job"},
+            "channel": {**CHANNEL_NAME, "description": "The name of the channel that shows the session"},
             **_ORDER_MEMBERS,
             "keywords": KEYWORDS,
             "output_formats": {**FORMAT_NAMES, "default": ["json"], "minItems": 1},
@@ -293,6 +295,7 @@ SCHEMAS: Mapping[str, Any] = {
         {
             "sample_rate": WHOLE,
             "channels": WHOLE,
+            "channel": MAYBE_TEXT,
             "audio_url": {"type": "string", "format": "uri", "description": "The recording, once completed"},
             "ingest_ws": {"type": "string", "format": "uri", "description": "Only in the answer of POST /v1/live"},
             "ingest_http": {"type": "string", "format": "uri"},
@@ -300,6 +303,20 @@ SCHEMAS: Mapping[str, Any] = {
             "expires_at": {**INSTANT, "description": "Until when ingest_ws opens"},
         },
     ),
+    "ChannelRequest": _object({"name": CHANNEL_NAME}),
+    "Channel": _object(
+        {
+            "object": {"const": "channel"},
+            "channel_id": TEXT,
+            "name": TEXT,
+            "created_at": INSTANT,
+            "job_id": {**MAYBE_TEXT, "description": "The newest live session that named the channel"},
+            "page_url": URI,
+            "events_url": URI,
+            "vtt_url": URI,
+        }
+    ),
+    "ChannelList": _list_of(ref("Channel"), object={"const": "list"}),
     "Received": _object(
         {
             "job_id": TEXT,

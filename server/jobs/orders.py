@@ -102,6 +102,7 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
         endpointing_ms=members.take("endpointing_ms", whole_in(bounds.ENDPOINTING_MS), default.endpointing_ms),
         max_utterance_s=members.take("max_utterance_s", number_in(*bounds.UTTERANCE_S), default.max_utterance_s),
         record=members.take("record", boolean, default.record),
+        channel=members.take("channel", channel_name, default.channel),
     )
     timed = members.take("word_timestamps", boolean, True)  # live words always have their times
     order = common_order(members, offer=offer, word_timestamps=timed)
@@ -175,6 +176,14 @@ def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
         return heard.pop() if len(set(given)) == 1 else None
 
     return parse
+
+
+def channel_name(values: Sequence[object]) -> str:
+    """The name of a channel. It is shown to people and typed by them."""
+    name = text_up_to(bounds.MAX_CHANNEL_CHARS)(values).strip()
+    if not name.isprintable() or not name:
+        raise Wrong("invalid_value", "must be text without control characters")
+    return name
 
 
 def _language(offer: Offer) -> Callable[[Sequence[object]], str]:

@@ -26,6 +26,11 @@ MAX_KEYS = 20
 MAX_ENDED_KEYS = 80
 """Revoked and expired keys of one account that are still listed; older ones are forgotten."""
 
+MAX_CHANNELS = 50
+"""Channels of one account in one environment."""
+
+MAX_CHANNEL_CHARS = 64
+
 ENCODINGS = (*SAMPLE_BYTES, CONTAINER)
 TELEPHONE_ENCODINGS = ("mulaw", "alaw")
 TELEPHONE_RATE = 8_000

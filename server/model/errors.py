@@ -88,6 +88,12 @@ class TooManyKeys(LimitReached):
     code = "quota_exceeded"
 
 
+class TooManyChannels(LimitReached):
+    """The account has as many channels as it may have. Delete one."""
+
+    code = "quota_exceeded"
+
+
 class QueueFull(RequestError):
     """The server has as many waiting jobs as it accepts. Try again later."""
 

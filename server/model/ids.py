@@ -17,6 +17,7 @@ class Prefix(StrEnum):
     DELIVERY = "dlv"  # that message on its way to one address
     KEY = "key"
     ACCOUNT = "acct"
+    CHANNEL = "chn"
 
 
 def new_id(prefix: Prefix, *, ms: int, chance: bytes) -> str:

@@ -38,6 +38,7 @@ class LiveOptions:
     endpointing_ms: int = 500
     max_utterance_s: float = 15.0
     record: bool = False  # keep the audio as FLAC
+    channel: str | None = None  # the name of the account's channel that shows the session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

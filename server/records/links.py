@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from server.accounts.signed import Scope, check_link, link_query, make_token
+from server.accounts.signed import Scope, check_link, link_query, make_channel_token, make_token
 from server.clock import now_ms
 from server.model.accounts import SigningKeys
+from server.model.channels import Channel
 from server.model.jobs import Job
 
 DOWNLOAD_TTL_S = 3600
@@ -33,6 +34,16 @@ class Links:
 
     def events(self, job: Job) -> str:
         return f"{self.job(job)}/events"
+
+    def channel(self, channel: Channel, view: str) -> str:
+        """Where a channel's *view* (events, live.vtt) is read without a key, until the channel is deleted."""
+        token = make_channel_token(self.keys, channel.id)
+        return f"{self.base(channel.environment)}/v1/channels/{channel.id}/{view}?token={token}"
+
+    def channel_page(self, channel: Channel) -> str:
+        """The page with the channel's captions. The token is behind #, which browsers send nowhere."""
+        token = make_channel_token(self.keys, channel.id)
+        return f"{self.base(channel.environment)}/live/{channel.id}#token={token}"
 
     def ingest(self, job: Job) -> str:
         """Where a live job's audio is sent in HTTP requests."""

@@ -19,6 +19,7 @@ from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
 from server.http.streamed import Streamed
 from server.metrics import Metrics
+from server.model.channels import Channel
 from server.model.jobs import Job
 from server.routes.asking import JOB_ID, admitted
 from server.routes.door import Door
@@ -59,6 +60,11 @@ class Seats:
         """A seat for one download of *job*'s outputs. Raises Problem too_many_connections."""
         most = self.rules.downloads_per_job
         return self._taken({f"downloads of {job.id}": most}, f"{most} downloads of a job")
+
+    def watching(self, channel: Channel) -> AbstractContextManager[None]:
+        """A seat for one reader of *channel* while the block lasts. Raises Problem too_many_connections."""
+        most = self.rules.per_session
+        return self._taken({channel.id: most}, f"{most} streams of a channel")
 
     @contextmanager
     def _taken(self, most: Mapping[str, int], said: str) -> Iterator[None]:

@@ -21,10 +21,12 @@ from server.jobs.orders import parse_live_order, with_retention
 from server.jobs.waiter import JobWaiter
 from server.live.desk import Desk
 from server.live.session import LiveSession, Seat
+from server.model.channels import Channel
+from server.model.errors import FieldError, invalid
 from server.model.ids import Prefix
 from server.model.instants import iso
 from server.model.jobs import Job
-from server.model.orders import Source
+from server.model.orders import Order, Source
 from server.records.links import Links
 from server.records.records import Records
 from server.routes.accepting import (
@@ -37,7 +39,7 @@ from server.routes.accepting import (
 )
 from server.routes.asking import JOB, JOB_ID, handing_over, live_job, no_such_job, query_switch
 from server.routes.door import Door
-from server.storage.ports import JobStore
+from server.storage.ports import ChannelStore, JobStore
 from server.waiting import racing
 
 MAX_BODY = 64 * 1024
@@ -68,6 +70,7 @@ class LiveRequests:
     door: Door
     jobs: JobStore
     desk: Desk
+    channels: ChannelStore
     accepting: Accepting
     waiter: JobWaiter
     records: Records
@@ -172,6 +175,7 @@ class LiveRequests:
         offer = self.accepting.offers[caller.environment]
         order, warnings = parse_live_order(fields, offer=offer)
         order = with_retention(order, caller.require_account()[1].retention)
+        channel = await self._channel(caller, order)
         key = self.accepting.key(request, caller)
         async with self.accepting.reserved(key):
             warnings = await self.accepting.warnings(caller, order, warnings)
@@ -189,6 +193,8 @@ class LiveRequests:
             )
             submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said))
         job = submitted.job
+        if channel is not None:
+            await self.channels.show(channel.id, job.id)
         expires_s = round(now_ms() / 1000 + plan.audio_s_per_file + self.desk.rules.margin_s)
         await self.eraser.settle(job.id)
         asked_at = now_ms()
@@ -204,6 +210,16 @@ class LiveRequests:
             headers["Idempotent-Replayed"] = "true"
         answer = json_response(shown, 201, headers=headers)
         return await handing_over(answer, request, job, eraser=self.eraser, asked_at=asked_at)
+
+    async def _channel(self, caller: Caller, order: Order) -> Channel | None:
+        """The channel that is to show the session. Raises Refused invalid_parameter if the account has none such."""
+        if order.live is None or order.live.channel is None:
+            return None
+        channel = await self.channels.named(caller.account_id, caller.environment, order.live.channel)
+        if channel is None:
+            missing = "there is no channel of this name; POST /v1/channels makes it"
+            raise invalid([FieldError("channel", "unknown_value", missing)])
+        return channel
 
     # --- audio in HTTP requests --------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from server.model.accounts import Account, ApiKey, Count, Quota, SigningKeys, WebhookSecret
+from server.model.channels import Channel
 from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
 from server.model.erasures import Erasure, Why
 from server.model.events import Event, NewEvent
@@ -304,6 +305,29 @@ class AccountStore(Protocol):
     async def rotate_webhook_secret(self, account_id: str, secret: WebhookSecret) -> bool: ...
 
 
+class ChannelStore(Protocol):
+    """The channels of accounts, and which live session each shows."""
+
+    async def add(self, channel: Channel) -> Channel:
+        """Store the channel, or return the one of that name that the account has in that environment.
+
+        Raises TooManyChannels if it has bounds.MAX_CHANNELS there.
+        """
+        ...
+
+    async def all(self, account: str, environment: str) -> list[Channel]:
+        """The account's channels in that environment, by name."""
+        ...
+
+    async def get(self, channel_id: str) -> Channel | None: ...
+    async def named(self, account: str, environment: str, name: str) -> Channel | None: ...
+    async def show(self, channel_id: str, job_id: str) -> None:
+        """Show this session there, unless one with a higher id, a newer one, is shown. Other ids change nothing."""
+        ...
+
+    async def delete(self, account: str, environment: str, channel_id: str) -> bool: ...
+
+
 class Counter(Protocol):
     """Allowances per calendar window, of accounts and of addresses. Durable and atomic."""
 
@@ -403,6 +427,8 @@ class Storage(Protocol):
     def events(self) -> EventLog: ...
     @property
     def accounts(self) -> AccountStore: ...
+    @property
+    def channels(self) -> ChannelStore: ...
     @property
     def counters(self) -> Counter: ...
     @property

@@ -1,7 +1,9 @@
 // The page of live captions for a big screen: anyone with the link can read the words of one session, and no more.
 
+import { watch } from "./channel.js";
 import { find } from "./dom.js";
 import { lag } from "./format.js";
+import { Overlay, overlayOf } from "./overlay.js";
 import { sentence } from "./problems.js";
 import { follow } from "./socket.js";
 import { LiveText } from "./words.js";
@@ -10,6 +12,8 @@ const STEPS = [0.5, 0.7, 1, 1.35, 1.8, 2.4];
 const standing = find("#standing");
 const text = new LiveText(find("#captions"), find("#captions-log"));
 let step = 2;
+let overlay = null;
+let session = null; // whose words are shown
 
 function size(by) {
   step = Math.max(0, Math.min(STEPS.length - 1, step + by));
@@ -19,7 +23,10 @@ function size(by) {
 }
 
 function hear(event) {
+  if (session !== null && event.job_id !== session) text.clear();
+  session = event.job_id;
   text.hear(event);
+  if (overlay && (event.type === "word" || event.text)) overlay.heard();
   if (event.type === "word") find("#lag").textContent = `Lag ${lag(event.lag_ms)}`;
 }
 
@@ -29,19 +36,39 @@ async function stayAwake() {
   await navigator.wakeLock.request("screen").catch((error) => console.info(`The screen may sleep: ${error.message}`));
 }
 
+/** Show *message* where it can be seen: an overlay has no header. */
+function say(message) {
+  standing.textContent = message;
+  if (document.documentElement.classList.contains("overlay")) find("#captions").textContent = message;
+}
+
 async function run() {
+  try {
+    const asked = overlayOf(new URLSearchParams(location.search));
+    if (asked) overlay = new Overlay(find("#captions"), asked);
+  } catch (error) {
+    document.documentElement.classList.add("overlay");
+    say(sentence(error));
+    return;
+  }
+  await show();
+}
+
+async function show() {
   const jobId = location.pathname.split("/").at(-1);
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (!token) {
-    standing.textContent = "This link is not whole: what stands behind # is missing.";
+    say("This link is not whole: what stands behind # is missing.");
     return;
   }
-  const SAID = { connected: "Live", reconnecting: "Reconnecting …" };
+  const SAID = { waiting: "Waiting for a session …", connected: "Live", reconnecting: "Reconnecting …" };
+  const options = { token, hear, standing: (state) => { standing.textContent = SAID[state]; } };
   try {
-    await follow(jobId, { token, hear, standing: (state) => { standing.textContent = SAID[state]; } });
+    if (jobId.startsWith("chn_")) await watch(jobId, options);
+    await follow(jobId, options);
     standing.textContent = "The session is over.";
   } catch (error) {
-    standing.textContent = sentence(error);
+    say(sentence(error));
   }
 }
 

@@ -18,6 +18,7 @@ const ADVICE = {
   no_audio_stream: () => "This file has pictures but no sound.",
   url_not_allowed: (body) => `The server may not fetch this address: ${body.detail}.`,
   job_not_found: () => "There is no such job, or it belongs to another key.",
+  channel_not_found: () => "This channel no longer exists. Ask for its new link.",
   invalid_token: () => "This link has expired. Ask for a new one.",
 };
 

@@ -15,6 +15,7 @@ from pipeline.documents.cues import (
     SubtitleShape,
     columns,
     cues,
+    cues_of_runs,
     milliseconds,
 )
 from pipeline.words import Word
@@ -289,3 +290,20 @@ def test_slow_readers_are_shown_a_cue_for_longer():
     (slow,) = cues(words, 60 * RATE, SubtitleShape(columns_per_second=6))
     assert usual.end_ms - usual.start_ms == SHORTEST_MS
     assert slow.end_ms - slow.start_ms == 2000
+
+
+GAPS_MS = st.lists(st.tuples(st.text("abc.,", min_size=1, max_size=12), st.integers(0, 900)), min_size=2, max_size=60)
+
+
+@settings(max_examples=200)
+@given(GAPS_MS, st.data(), SHAPES)
+def test_a_further_run_of_words_changes_nothing_but_the_end_of_the_last_cue(timed, data, shape):
+    words, at = [], 0
+    for text, gap_ms in timed:
+        words.append(Word(text, at * MS, (at + 200) * MS, 0.5))
+        at += 200 + gap_ms
+    middle = data.draw(st.integers(1, len(words) - 1))
+    before = cues_of_runs([words[:middle]], words[middle - 1].end, shape)
+    after = cues_of_runs([words[:middle], words[middle:]], at * MS, shape)
+    assert after[: len(before) - 1] == before[:-1]
+    assert [(cue.start_ms, cue.lines) for cue in after[: len(before)]] == [(cue.start_ms, cue.lines) for cue in before]

@@ -281,8 +281,8 @@ async def test_a_request_that_ends_while_its_file_is_published_leaves_nothing_be
                     yield sink
                     leaving.cancel()
 
+        whole = request(cut(form(part("file", b"audio", filename="a")), 64), MULTIPART)
         with pytest.raises(asyncio.CancelledError):
-            whole = request(cut(form(part("file", b"audio", filename="a")), 64), MULTIPART)
             async with Uploads(LeavesAtTheEnd()).receive(whole, prefix=PREFIX, most=10**9):
                 raise AssertionError("the request had ended")
         leaving.uncancel()

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from server.model.accounts import SigningKeys
-from server.storage.ports import AccountStore, BlobStore, Counter, EventLog, JobStore, Outbox, Upkeep
+from server.storage.ports import AccountStore, BlobStore, ChannelStore, Counter, EventLog, JobStore, Outbox, Upkeep
 from server.storage.postgres.connecting import Connection, connect, parameters
 from server.storage.postgres.database import Clock, Database
 from server.storage.postgres.listening import DEAD_MS
 from server.storage.postgres.migrating import migrate
 from server.storage.sql.accounts import SqlAccounts
+from server.storage.sql.channels import SqlChannels
 from server.storage.sql.counters import SqlCounter
 from server.storage.sql.database import Transaction
 from server.storage.sql.events import SqlEvents
@@ -35,6 +36,7 @@ class PostgresStorage:
     jobs: JobStore
     events: EventLog
     accounts: AccountStore
+    channels: ChannelStore
     counters: Counter
     outbox: Outbox
     blobs: BlobStore
@@ -73,6 +75,7 @@ def open_storage(
         jobs=SqlJobs(database, max_queued=max_queued, boot=database.boot, is_alive=_is_alive),
         events=SqlEvents(database),
         accounts=SqlAccounts(database),
+        channels=SqlChannels(database),
         counters=SqlCounter(database),
         outbox=SqlOutbox(database),
         blobs=blobs,

@@ -239,4 +239,17 @@ FIRST = """
     );
 """
 
-MIGRATIONS = (Migration(FIRST),)
+CHANNELS = """
+    -- Lasting addresses that show the newest live session of their name.
+    CREATE TABLE channels (
+        id TEXT COLLATE "C" PRIMARY KEY,
+        account TEXT COLLATE "C" NOT NULL REFERENCES accounts (id) ON DELETE CASCADE,
+        environment TEXT COLLATE "C" NOT NULL,
+        name TEXT COLLATE "C" NOT NULL,
+        created_at BIGINT NOT NULL,
+        job TEXT COLLATE "C",             -- not a reference: a deleted session is simply shown no more
+        UNIQUE (account, environment, name)
+    );
+"""
+
+MIGRATIONS = (Migration(FIRST), Migration(CHANNELS))

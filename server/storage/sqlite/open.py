@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from server.model.accounts import SigningKeys
-from server.storage.ports import AccountStore, BlobStore, Counter, EventLog, JobStore, Outbox, Upkeep
+from server.storage.ports import AccountStore, BlobStore, ChannelStore, Counter, EventLog, JobStore, Outbox, Upkeep
 from server.storage.sql.accounts import SqlAccounts
+from server.storage.sql.channels import SqlChannels
 from server.storage.sql.counters import SqlCounter
 from server.storage.sql.events import SqlEvents
 from server.storage.sql.jobs import MAX_QUEUED, SqlJobs
@@ -25,6 +26,7 @@ class SqliteStorage:
     jobs: JobStore
     events: EventLog
     accounts: AccountStore
+    channels: ChannelStore
     counters: Counter
     outbox: Outbox
     blobs: BlobStore
@@ -54,6 +56,7 @@ def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, re
         jobs=SqlJobs(database, max_queued=max_queued),
         events=SqlEvents(database),
         accounts=SqlAccounts(database),
+        channels=SqlChannels(database),
         counters=SqlCounter(database),
         outbox=SqlOutbox(database),
         blobs=files,

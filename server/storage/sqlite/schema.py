@@ -237,4 +237,16 @@ MIGRATIONS = (
     CREATE INDEX jobs_passing ON jobs (id) WHERE kept = 0 AND erased_at IS NULL AND finished_at IS NOT NULL;
     ALTER TABLE keys ADD COLUMN retention TEXT;
     """,
+    """
+    -- Lasting addresses that show the newest live session of their name.
+    CREATE TABLE channels (
+        id TEXT PRIMARY KEY,
+        account TEXT NOT NULL REFERENCES accounts (id) ON DELETE CASCADE,
+        environment TEXT NOT NULL,
+        name TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        job TEXT,                         -- not a reference: a deleted session is simply shown no more
+        UNIQUE (account, environment, name)
+    ) WITHOUT ROWID;
+    """,
 )

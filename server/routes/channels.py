@@ -1,0 +1,258 @@
+"""/v1/channels: addresses that last. Whoever has one reads the account's newest live session of that name.
+
+A session is shown on a channel if POST /v1/live names it. The address ends when the channel is deleted.
+"""
+
+import re
+import time
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from server.accounts.issuing import fresh_id
+from server.accounts.signed import check_channel_token
+from server.clock import now_ms
+from server.http.bodies import JSON, body_of, json_object
+from server.http.caller import Caller
+from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.schemas import ref
+from server.http.sse import KEEP_ALIVE, InvalidLastEventId, event, retry
+from server.jobs.members import members_of
+from server.jobs.orders import channel_name
+from server.model.accounts import SigningKeys
+from server.model.channels import Channel
+from server.model.errors import Refused
+from server.model.events import Event
+from server.model.ids import Prefix
+from server.model.instants import iso
+from server.records.links import Links
+from server.routes.asking import JSON_CODES
+from server.routes.door import Door
+from server.routes.events import HEADERS, MEDIA_TYPE, Seated, Seats
+from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
+from server.storage.ports import ChannelStore
+from server.streams.channels import ChannelFollowing, Place
+from server.streams.rendering import Rendered
+
+MAX_BODY = 4096
+CHANNEL_ID = Parameter(
+    name="channel_id", place="path", schema={"type": "string"}, description="A channel's id", required=True
+)
+TOKEN = Parameter(name="token", place="query", schema={"type": "string"}, description="The token of the channel's URL")
+READER_CODES = (
+    "channel_not_found",
+    "missing_credentials",
+    "invalid_key",
+    "invalid_token",
+    "environment_mismatch",
+    "too_many_connections",
+)
+_PLACE = re.compile(r"(job_[0-9A-Z]{26}):([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channels:
+    """Handlers for channels and their readers."""
+
+    door: Door
+    channels: ChannelStore
+    links: Links
+    keys: SigningKeys
+    following: ChannelFollowing
+    subtitles: Subtitles
+    seats: Seats
+
+    def operations(self) -> list[Operation]:
+        return [*self._owners(), *self._readers()]
+
+    def _owners(self) -> list[Operation]:
+        return [
+            Operation(
+                method="POST",
+                path="/v1/channels",
+                handle=self.create,
+                id="createChannel",
+                tag="channels",
+                summary="Make a lasting address for live captions",
+                description="Name the channel in `POST /v1/live`, and its address shows that session. Repeating the "
+                "request answers with the same address.",
+                media_types=(JSON,),
+                max_body=MAX_BODY,
+                body_required=True,
+                bodies={JSON: ref("ChannelRequest")},
+                body_examples={JSON: {"name": "main-stage"}},
+                answers={201: Answer(description="The channel", schema=ref("Channel"))},
+                codes=(*JSON_CODES, "quota_exceeded"),
+            ),
+            Operation(
+                method="GET",
+                path="/v1/channels",
+                handle=self.list,
+                id="listChannels",
+                tag="channels",
+                summary="List the account's channels",
+                answers={200: Answer(description="The channels", schema=ref("ChannelList"))},
+            ),
+            Operation(
+                method="DELETE",
+                path="/v1/channels/{channel_id}",
+                handle=self.delete,
+                id="deleteChannel",
+                tag="channels",
+                summary="End a channel's address",
+                parameters=(CHANNEL_ID,),
+                answers={204: Answer(description="Nobody reads there any more")},
+                codes=("channel_not_found",),
+            ),
+        ]
+
+    def _readers(self) -> list[Operation]:
+        place = {"type": "string", "pattern": f"^{_PLACE.pattern}$"}
+        return [
+            Operation(
+                method="GET",
+                path="/v1/channels/{channel_id}/events",
+                handle=self.stream,
+                id="streamChannel",
+                tag="channels",
+                auth=Auth.OWN,
+                summary="Follow a channel as Server-Sent Events",
+                description="The events of the session that is shown, then those of the next one, with the session's "
+                "`job_id`. Takes the owner's key, or the channel's token. Sessions that are over are not shown to "
+                "readers who come later.",
+                parameters=(
+                    CHANNEL_ID,
+                    TOKEN,
+                    Parameter(name="Last-Event-ID", place="header", schema=place, description="Go on behind this"),
+                    Parameter(
+                        name="last_event_id",
+                        place="query",
+                        schema=place,
+                        description="The same for clients that cannot set headers",
+                    ),
+                ),
+                answers={200: Answer(description="The events", media_type=MEDIA_TYPE)},
+                codes=(*READER_CODES, "invalid_last_event_id"),
+            ),
+            Operation(
+                method="GET",
+                path="/v1/channels/{channel_id}/live.vtt",
+                handle=self.show_subtitles,
+                id="channelSubtitles",
+                tag="channels",
+                auth=Auth.OWN,
+                summary="The subtitles of the channel's newest session so far",
+                parameters=(CHANNEL_ID, TOKEN, *SHAPE_PARAMETERS),
+                answers=VTT_ANSWERS,
+                codes=(*READER_CODES, "output_not_found", "invalid_parameter"),
+            ),
+        ]
+
+    # --- for the owner -----------------------------------------------------------------------------------------------
+
+    async def create(self, request: Request, caller: Caller) -> Response:
+        members = members_of(json_object(await body_of(request, most=MAX_BODY)))
+        name = members.need("name", channel_name)
+        members.check()
+        channel = await self.channels.add(
+            Channel(
+                id=fresh_id(Prefix.CHANNEL),
+                account=caller.account_id,
+                environment=caller.environment,
+                name=name,
+                created_at=now_ms(),
+            )
+        )
+        return json_response(self._shown(channel), 201)
+
+    async def list(self, _request: Request, caller: Caller) -> Response:
+        channels = await self.channels.all(caller.account_id, caller.environment)
+        return json_response({"object": "list", "data": [self._shown(channel) for channel in channels]})
+
+    async def delete(self, request: Request, caller: Caller) -> Response:
+        channel_id = request.path_params["channel_id"]
+        if not await self.channels.delete(caller.account_id, caller.environment, channel_id):
+            raise no_such_channel()
+        return Response(status_code=204)
+
+    def _shown(self, channel: Channel) -> dict[str, Any]:
+        return {
+            "object": "channel",
+            "channel_id": channel.id,
+            "name": channel.name,
+            "created_at": iso(channel.created_at),
+            "job_id": channel.job,
+            "page_url": self.links.channel_page(channel),
+            "events_url": self.links.channel(channel, "events"),
+            "vtt_url": self.links.channel(channel, "live.vtt"),
+        }
+
+    # --- for readers -------------------------------------------------------------------------------------------------
+
+    async def stream(self, request: Request, _caller: Caller) -> Response:
+        channel = await self._admitted(request)
+        place = _place(request.headers.get("last-event-id") or request.query_params.get("last_event_id"))
+        headers = {**HEADERS, "Content-Type": f"{MEDIA_TYPE}; charset=utf-8"}
+        with ExitStack() as seat:
+            seat.enter_context(self.seats.watching(channel))
+            if request.method == "HEAD":
+                return Response(headers=headers)
+            return Seated(self._lines(channel.id, place), seat.pop_all(), headers=headers)
+
+    async def show_subtitles(self, request: Request, _caller: Caller) -> Response:
+        channel = await self._admitted(request)
+        return await self.subtitles.answer_newest(request, channel.job)
+
+    async def _admitted(self, request: Request) -> Channel:
+        """The channel of the path, for its owner by key or for a holder of its token. Raises RequestError."""
+        channel_id, token = request.path_params["channel_id"], request.query_params.get("token")
+        account = None
+        if token is None:
+            account = (await self.door.identify(request)).account_id
+        else:
+            check_channel_token(self.keys, token, channel_id=channel_id)
+        channel = await self.channels.get(channel_id)
+        if channel is None or channel.environment != request.state.environment:
+            raise no_such_channel()
+        if account not in (None, channel.account):
+            raise no_such_channel()
+        return channel
+
+    async def _lines(self, channel_id: str, place: Place) -> AsyncGenerator[bytes]:
+        rules = self.seats.rules
+        yield retry(rules.retry_ms)
+        sent = time.monotonic()
+        async for told in self.following.follow(channel_id, place):
+            if told is not None:
+                async with told.reader.handing_over(told.batch):
+                    yield told.batch.joined(_as_event)
+            elif time.monotonic() - sent < rules.keep_alive_s:
+                continue
+            else:
+                yield KEEP_ALIVE
+            sent = time.monotonic()
+
+
+def no_such_channel() -> Refused:
+    return Refused("channel_not_found", "there is no such channel")
+
+
+def _place(text: str | None) -> Place:
+    """Where a reader with this Last-Event-ID goes on. Raises InvalidLastEventId."""
+    if not text:
+        return Place()
+    found = _PLACE.fullmatch(text.strip())
+    if found is None:
+        raise InvalidLastEventId("Last-Event-ID must be the id of an event of this channel")
+    return Place(found[1], int(found[2]))
+
+
+def _as_event(item: Rendered) -> bytes:
+    """One event. Its id has the session and the number there, because a channel has many sessions."""
+    seen = item.seen
+    place = f"id: {seen.stream}:{seen.seq}\n".encode() if isinstance(seen, Event) else b""
+    return place + event(item.kind, item.body)

@@ -1,0 +1,125 @@
+"""GET /v1/jobs/{job_id}/live.vtt: the subtitles of a job as far as they are known, for players that fetch them again.
+
+Channels show the same file of their newest session.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
+from pipeline.documents.formats import OUTPUT_FORMATS, growing_vtt
+from pipeline.documents.stored import restored
+from server.accounts.signed import Scope
+from server.http.caller import Caller
+from server.http.headers import none_match
+from server.http.operation import Answer, Auth, Operation, Parameter
+from server.http.problems import Problem
+from server.http.schemas import SUBTITLES
+from server.jobs.members import Members
+from server.jobs.orders import subtitle_shape
+from server.model.jobs import Job
+from server.routes.asking import JOB_ID, admitted
+from server.routes.door import Door
+from server.routes.events import Seats
+from server.storage.ports import JobStore
+
+MEDIA_TYPE = OUTPUT_FORMATS["vtt"].media_type
+SHAPE_PARAMETERS = tuple(
+    Parameter(name=name, place="query", schema=schema, description=schema["description"])
+    for name, schema in SUBTITLES.items()
+)
+VTT_ANSWERS = {
+    200: Answer(description="All final words so far, as WebVTT", media_type="text/vtt", headers=("ETag",)),
+    304: Answer(description="Unchanged"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subtitles:
+    """The handler for growing subtitles."""
+
+    door: Door
+    jobs: JobStore
+    seats: Seats
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                method="GET",
+                path="/v1/jobs/{job_id}/live.vtt",
+                handle=self.show,
+                id="liveSubtitles",
+                tag="jobs",
+                auth=Auth.OWN,
+                summary="The subtitles of a job so far",
+                description="Takes the owner's key, or a stream token as `?token=`. Cues that were shown stay as they "
+                "are; only the end of the last one may still move.",
+                parameters=(
+                    JOB_ID,
+                    Parameter(name="token", place="query", schema={"type": "string"}, description="A stream token"),
+                    *SHAPE_PARAMETERS,
+                ),
+                answers=VTT_ANSWERS,
+                codes=(
+                    "job_not_found",
+                    "output_not_found",
+                    "missing_credentials",
+                    "invalid_key",
+                    "invalid_token",
+                    "insufficient_scope",
+                    "environment_mismatch",
+                    "invalid_parameter",
+                    "too_many_connections",
+                ),
+            )
+        ]
+
+    async def show(self, request: Request, _caller: Caller) -> Response:
+        return await self.answer(request, await admitted(request, Scope.EVENTS, door=self.door, jobs=self.jobs))
+
+    async def answer_newest(self, request: Request, job_id: str | None) -> Response:
+        """The subtitles of this session of a channel. Raises what answer() does."""
+        return await self.answer(request, None if job_id is None else await self.jobs.get(job_id))
+
+    async def answer(self, request: Request, job: Job | None) -> Response:
+        """The subtitles of *job* in the shape that the query asks for; without a job there are none yet.
+
+        Raises Refused invalid_parameter, Problem output_not_found, too_many_connections.
+        """
+        shape = _asked_shape(request)
+        if job is None:
+            return _vtt(request, growing_vtt([], 0))
+        if job.terminal and not job.order.kept:
+            raise Problem("output_not_found", "the results of this job are not kept")
+        with self.seats.downloading(job):
+            chunks = await self.jobs.chunks(job.id)
+            body = await asyncio.to_thread(_rendered, chunks, job.order.subtitles if shape is None else shape)
+        return _vtt(request, body)
+
+
+def _asked_shape(request: Request) -> SubtitleShape | None:
+    """The shape that the query asks for; None if it does not say."""
+    given = {name: [value] for name, value in request.query_params.items() if name in asdict(USUAL_SHAPE)}
+    members = Members(given)
+    shape = subtitle_shape(members)
+    members.check()
+    return shape if given else None
+
+
+def _rendered(bodies: Sequence[bytes], shape: SubtitleShape) -> bytes:
+    """The subtitles of the stored chunks. Hours of speech take a moment, for which the event loop must not wait."""
+    chunks = [restored(body) for body in bodies]
+    segments = [segment for chunk in chunks for segment in chunk.segments]
+    return growing_vtt(segments, chunks[-1].end if chunks else 0, shape)
+
+
+def _vtt(request: Request, body: bytes) -> Response:
+    headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "Cache-Control": "private, no-cache"}
+    if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=MEDIA_TYPE, headers=headers)
