@@ -1,11 +1,13 @@
 """Identifiers: a short prefix, an underscore and a ULID. They sort by their time and cannot be guessed."""
 
+import base64
 from enum import StrEnum
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O, U
 CHANCE_BYTES = 10
 LENGTH = 26  # characters of 48 bits of time and 80 of chance, five bits each
 LATEST_MS = 2**48 - 1  # in the year 10889
+_CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", ALPHABET.encode())
 
 
 class Prefix(StrEnum):
@@ -29,4 +31,4 @@ def ulid(ms: int, chance: bytes) -> str:
     if not 0 <= ms <= LATEST_MS or len(chance) != CHANCE_BYTES:
         raise ValueError(f"a ULID is made of 0..{LATEST_MS} ms and {CHANCE_BYTES} bytes")
     number = ms << 80 | int.from_bytes(chance)
-    return "".join(ALPHABET[number >> shift & 31] for shift in range(5 * (LENGTH - 1), -1, -5))
+    return base64.b32encode(number.to_bytes(20))[-LENGTH:].translate(_CROCKFORD).decode()

@@ -4,7 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from server.model.accounts import Count, Quota
+from server.storage.remembered import Remembered
 from server.storage.sqlite.database import Database, Transaction
+
+USES_KEPT_S = 60.0  # in memory
+MAX_USES_KEPT = 10_000
 
 
 def take(tx: Transaction, subject: str, quota: Quota) -> Count:
@@ -30,6 +34,7 @@ def change(tx: Transaction, subject: str, quota: Quota, amount: int) -> None:
         " ON CONFLICT DO UPDATE SET used = max(0, used + ?)",
         (subject, quota.name, quota.window, amount, quota.resets_at, amount),
     )
+    tx.announce(_topic(subject))
 
 
 def _used(tx: Transaction, subject: str, name: str, window: str) -> int:
@@ -37,9 +42,14 @@ def _used(tx: Transaction, subject: str, name: str, window: str) -> int:
     return 0 if row is None else int(row["used"])
 
 
+def _topic(subject: str) -> str:
+    return f"use of {subject}"
+
+
 class SqliteCounter:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._used: Remembered[list[int]] = Remembered(database.version, max_kept=MAX_USES_KEPT, kept_s=USES_KEPT_S)
 
     async def take(self, subject: str, quota: Quota) -> Count:
         return await self._database.write(lambda tx: take(tx, subject, quota))
@@ -48,4 +58,8 @@ class SqliteCounter:
         await self._database.write(lambda tx: change(tx, subject, quota, -quota.amount))
 
     async def used(self, subject: str, windows: Sequence[tuple[str, str]]) -> list[int]:
-        return await self._database.read(lambda tx: [_used(tx, subject, name, window) for name, window in windows])
+        def used(tx: Transaction) -> list[int]:
+            return [_used(tx, subject, name, window) for name, window in windows]
+
+        key = (subject, *windows)
+        return await self._used.get(key, _topic(subject), lambda: self._database.read(used), keep=lambda _: True)

@@ -8,6 +8,7 @@ import orjson
 from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
 from server.model.erasures import Erasure, What, Why
+from server.storage.sqlite.accounts import TOPIC
 from server.storage.sqlite.database import Database, Transaction
 
 AT_ONCE = 500  # accounts forgotten in one transaction
@@ -103,5 +104,6 @@ def _forgotten_accounts(tx: Transaction, among: Sequence[str] | None = None) -> 
 def _forget_accounts(tx: Transaction, accounts: Sequence[str]) -> int:
     """Delete those of *accounts* that are still to be forgotten, with their keys."""
     still = _forgotten_accounts(tx, accounts)
+    tx.announce(TOPIC)
     tx.run_many("DELETE FROM accounts WHERE id = ?", [(account,) for account in still])
     return len(still)
