@@ -17,7 +17,9 @@ _OWN = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"mes
 
 def configure(*, style: str, level: str) -> None:
     """Send every log line of the process to standard error in *style* (text or json)."""
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # nobody is shown them
+    # As the documentation of logging advises, nothing is collected that no line shows: it would double their cost.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001  the documented switch has no other name
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if style == "json" else _Text())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -112,7 +112,7 @@ class Limits:
         """
         if name not in self.plans:
             raise BadLimits(f"there is no plan {name!r}, only {', '.join(self.plans)}")
-        plan = overridden(self.plans[name], overrides)
+        plan = overridden(self.plans[name], overrides) if overrides else self.plans[name]
         if not sandbox:
             return plan
         return replace(

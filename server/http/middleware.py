@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import anyio
@@ -236,18 +237,16 @@ class _Exchange:
 
     def _completed(self, headers: Iterable[RawHeader]) -> list[RawHeader]:
         """The *headers* of the answer, and those that every answer has."""
-        added = {
-            b"x-request-id": self._state["request_id"].encode(),
-            b"vary": b"Origin, Accept-Encoding",
-        }
+        added = {b"x-request-id": self._state["request_id"].encode(), b"vary": b"Origin, Accept-Encoding"}
         for name, value in {**self._cors, **self._state.get("limit_headers", {})}.items():
-            added[name.lower().encode()] = value.encode("latin-1")
+            added[_raw_name(name)] = value.encode("latin-1")
         if self._refuses_body and self._body_left > KEPT_OPEN_BYTES:
             added[b"connection"] = b"close"
         kept = [header for header in headers if header[0] not in added]
-        names = {name for name, _ in kept}
-        defaults = [header for header in DEFAULTS if header[0] not in names]
-        return [*kept, *added.items(), *defaults]
+        for header in DEFAULTS:
+            if all(name != header[0] for name, _ in kept):
+                kept.append(header)
+        return kept + list(added.items())
 
     async def _linger(self) -> None:
         dropped = 0
@@ -268,6 +267,11 @@ def _declared_length(given: Given) -> float:
         return math.inf
     length = given.get(b"content-length", b"0")
     return int(length) if length.isdigit() else math.inf
+
+
+@lru_cache(64)
+def _raw_name(name: str) -> bytes:
+    return name.lower().encode("latin-1")
 
 
 _VALID_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")

@@ -1,13 +1,12 @@
 """Identifiers: a short prefix, an underscore and a ULID. They sort by their time and cannot be guessed."""
 
-import base64
 from enum import StrEnum
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O, U
 CHANCE_BYTES = 10
 LENGTH = 26  # characters of 48 bits of time and 80 of chance, five bits each
 LATEST_MS = 2**48 - 1  # in the year 10889
-_CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", ALPHABET.encode())
+_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]  # of ten bits: every request has an id
 
 
 class Prefix(StrEnum):
@@ -31,4 +30,4 @@ def ulid(ms: int, chance: bytes) -> str:
     if not 0 <= ms <= LATEST_MS or len(chance) != CHANCE_BYTES:
         raise ValueError(f"a ULID is made of 0..{LATEST_MS} ms and {CHANCE_BYTES} bytes")
     number = ms << 80 | int.from_bytes(chance)
-    return base64.b32encode(number.to_bytes(20))[-LENGTH:].translate(_CROCKFORD).decode()
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(10 * (LENGTH // 2 - 1), -1, -10)])

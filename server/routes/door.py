@@ -165,7 +165,7 @@ class Door:
 
     def _address(self, request: HTTPConnection) -> str:
         peer = request.client.host if request.client else None
-        forwarded = request.headers.getlist("x-forwarded-for")
+        forwarded = request.headers.getlist("x-forwarded-for") if self.trusted_proxies else ()
         return address_key(client_address(peer, forwarded, self.trusted_proxies))
 
     async def _touch(self, key: ApiKey) -> None:
