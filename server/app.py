@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from estimator import Estimator
@@ -25,6 +25,7 @@ from server.engines import ServedEngine
 from server.http.bodies import Uploads
 from server.http.middleware import with_middleware
 from server.http.operation import Operation, Resource, not_found
+from server.http.paths import Paths
 from server.jobs.waiter import JobWaiter
 from server.live.rules import LiveRules
 from server.model.ids import Prefix
@@ -122,8 +123,8 @@ def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: E
     routes = _Routes(config=config, domain=domain, limits=limits, estimator=estimator)
     operations = [operation for group in routes.groups() for operation in group.operations()]
     operations += Description(operations, base_url=domain.links.public_base_url).operations()
-    resources = _resources(operations, routes.door)
-    return Router([*resources, *routes.sockets().routes()], redirect_slashes=False, default=not_found)
+    sockets = Router(routes.sockets().routes(), redirect_slashes=False, default=not_found)
+    return Paths(_resources(operations, routes.door), sockets)
 
 
 class _Routes:
@@ -295,9 +296,9 @@ class _Routes:
         )
 
 
-def _resources(operations: list[Operation], door: Door) -> list[BaseRoute]:
+def _resources(operations: list[Operation], door: Door) -> dict[str, ASGIApp]:
     paths = dict.fromkeys(operation.path for operation in operations)
-    return [Route(path, Resource([row for row in operations if row.path == path], door)) for path in paths]
+    return {path: Resource([row for row in operations if row.path == path], door) for path in paths}
 
 
 def _describe_engine(engine: ServedEngine) -> Mapping[str, Any]:

@@ -17,6 +17,9 @@ _OWN = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"mes
 
 def configure(*, style: str, level: str) -> None:
     """Send every log line of the process to standard error in *style* (text or json)."""
+    # As the documentation of logging advises, nothing is collected that no line shows: it would double their cost.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001  the documented switch has no other name
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if style == "json" else _Text())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
@@ -30,7 +33,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
+        at = datetime.fromtimestamp(record.created, UTC).time().isoformat("milliseconds")
         fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
         line = printable(f"{at} {record.levelname.lower():7} {record.getMessage()} {fields}".rstrip())
         if not record.exc_info:
@@ -46,6 +49,8 @@ def printable(text: str) -> str:
 
     Clients choose parts of what is logged, and must not be able to write a line of their own.
     """
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 

@@ -24,6 +24,7 @@ class Metrics:
         self.requests = Counter(
             "scribewire_requests_total", "HTTP requests answered", ["method", "route", "status"], registry=r
         )
+        self._requests_of: dict[tuple[str, str, int], Counter] = {}
         self.refused = Counter("scribewire_refused_total", "Requests refused by a limit", ["code"], registry=r)
         self.connections = Gauge("scribewire_connections", "Open connections", registry=r)
         self.jobs_waiting = Gauge("scribewire_jobs_waiting", "Jobs in the queue", registry=r)
@@ -80,6 +81,14 @@ class Metrics:
     def watch_model(self, environment: str, statistics: Callable[[], SchedulerStatistics]) -> None:
         """Show the *statistics* of the model of *environment* on the page."""
         self._models.models[environment] = statistics
+
+    def count_request(self, method: str, route: str, status: int) -> None:
+        """Count an answer. The counter of each kind is looked up only once, which costs more than the counting."""
+        kind = (method, route, status)
+        counter = self._requests_of.get(kind)
+        if counter is None:
+            counter = self._requests_of[kind] = self.requests.labels(method, route, str(status))
+        counter.inc()
 
     async def watch_loop(self) -> None:
         """Measure the event loop's lag until cancelled. Every answer is late by this much."""

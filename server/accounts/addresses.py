@@ -3,6 +3,7 @@
 import hmac
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TypeAlias
 
@@ -11,6 +12,8 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 NOBODY = "unknown"
 """What is counted where the peer has no address, as on a Unix socket: all of them together."""
+
+MAX_PARSED = 4096  # addresses that are remembered as parsed: every request asks
 
 _WITH_PORT = re.compile(r"\[([^\]]*)\](?::[0-9]*)?|([0-9.]+):[0-9]*")
 
@@ -29,6 +32,7 @@ def client_address(peer: str | None, forwarded_for: Iterable[str], trusted: Sequ
     return nearest if address is None else address
 
 
+@lru_cache(MAX_PARSED)
 def address_key(address: Address | None) -> str:
     """What is counted as one address: an IPv4 address, or an IPv6 /64, which is what one household or server gets."""
     if address is None:
@@ -43,6 +47,7 @@ def counted_as(secret: bytes, key: str, *, day: str) -> str:
     return "address " + hmac.digest(secret, f"address\n{day}\n{key}".encode(), "sha256").hex()[:32]
 
 
+@lru_cache(MAX_PARSED)
 def _parsed(text: str) -> Address | None:
     """*text* as an address without port and zone, as IPv4 if it was written inside IPv6; None if it is no address."""
     if match := _WITH_PORT.fullmatch(text):

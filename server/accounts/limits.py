@@ -8,13 +8,17 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from server.model.accounts import Plan, WindowUse
 from server.model.errors import BadLimits
 
 MINUTE_MS = 60_000
-DAY_S = 24 * 3600
+HOUR_S = 3600
+HOUR_MS = HOUR_S * 1000
+HOURS_KEPT = 4  # whose day and month are remembered: every request asks for those of this hour
+DAY_S = 24 * HOUR_S
 MONTH_S = 30 * DAY_S  # what RateLimit-Policy says for a calendar month; the resets are exact
 
 T = TypeVar("T")
@@ -108,7 +112,7 @@ class Limits:
         """
         if name not in self.plans:
             raise BadLimits(f"there is no plan {name!r}, only {', '.join(self.plans)}")
-        plan = overridden(self.plans[name], overrides)
+        plan = overridden(self.plans[name], overrides) if overrides else self.plans[name]
         if not sandbox:
             return plan
         return replace(
@@ -251,15 +255,25 @@ class Calendar:
 
 def day_of(now: int) -> Calendar:
     """The UTC day of *now*."""
-    at = datetime.fromtimestamp(now // 1000, UTC)
-    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
-    return Calendar(f"{at:%Y-%m-%d}", _ms(midnight + timedelta(days=1)), DAY_S)
+    return _day_of_hour(now // HOUR_MS)
 
 
 def month_of(now: int) -> Calendar:
     """The UTC calendar month of *now*."""
-    at = datetime.fromtimestamp(now // 1000, UTC)
-    first = at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return _month_of_hour(now // HOUR_MS)
+
+
+@lru_cache(HOURS_KEPT)
+def _day_of_hour(hour: int) -> Calendar:
+    at = datetime.fromtimestamp(hour * HOUR_S, UTC)
+    midnight = at.replace(hour=0)
+    return Calendar(f"{at:%Y-%m-%d}", _ms(midnight + timedelta(days=1)), DAY_S)
+
+
+@lru_cache(HOURS_KEPT)
+def _month_of_hour(hour: int) -> Calendar:
+    at = datetime.fromtimestamp(hour * HOUR_S, UTC)
+    first = at.replace(day=1, hour=0)
     return Calendar(f"{at:%Y-%m}", _ms((first + timedelta(days=32)).replace(day=1)), MONTH_S)
 
 

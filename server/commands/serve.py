@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 from collections.abc import Iterator, Sequence
@@ -89,6 +90,8 @@ async def _serve(config: Config, limits: Limits) -> None:
             )
             await _tell_operator(storage, config)
             await _take_over(storage)
+            gc.collect()
+            gc.freeze()  # what exists now stays, and the collector need not look at it again while clients wait
             async with service.running():
                 connections = Connections(rules, trusted_proxies=config.trusted_proxies, metrics=service.domain.metrics)
                 ready = _ready_lines(address, engines["production"].offer, heard)

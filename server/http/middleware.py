@@ -4,14 +4,16 @@ The layers from the outside: Envelope (ids, CORS, headers, log, metrics, patienc
 gzip middleware, the routes.
 """
 
+import logging
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
 
 import anyio
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -56,8 +58,14 @@ LINGER_BYTES = 64 * 1024 * 1024
 LINGER_S = 15.0
 LINGER_IDLE_S = 2.0  # a client that sends nothing for this long has read its refusal
 
-TOO_MANY = 429
+BAD, TOO_MANY = 400, 429
+DEFAULTS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+"""Headers of every answer that does not have its own."""
 KNOWN_METHODS = frozenset({*ALLOWED_METHODS, "OPTIONS", "PUT", "PATCH"})  # others must not add rows to the metrics
+
+RawHeader: TypeAlias = tuple[bytes, bytes]
+Given: TypeAlias = Mapping[bytes, bytes]
+"""The headers of a request: names in lower case, and the last value of each."""
 
 _OUTPUT = re.compile(r"/v1/jobs/[^/]+/outputs/")
 
@@ -119,8 +127,8 @@ class _Compression:
         self._gzip = GZipMiddleware(app, minimum_size=MIN_COMPRESSED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        plain = scope["type"] != "http" or _OUTPUT.search(scope["path"])
-        await (self._plain if plain else self._gzip)(scope, receive, send)
+        packed = scope["type"] == "http" and b"gzip" in scope["state"]["given"].get(b"accept-encoding", b"")
+        await (self._gzip if packed and not _OUTPUT.search(scope["path"]) else self._plain)(scope, receive, send)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,9 +145,10 @@ class Envelope:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        state = scope["state"] = {**scope.get("state", {})}
-        state["request_id"] = _request_id(scope) or self.new_request_id()
-        state["environment"] = _enter_environment(scope, self.sandbox_host)
+        given: Given = dict(scope["headers"])
+        state = scope["state"] = {**scope.get("state", {}), "given": given}
+        state["request_id"] = _request_id(given) or self.new_request_id()
+        state["environment"] = _enter_environment(scope, given, self.sandbox_host)
         if scope["type"] == "websocket":
             await self.app(scope, receive, send)
             return
@@ -150,9 +159,9 @@ class Envelope:
             self._remember(scope, exchange)
 
     async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
-        headers = Headers(scope=scope)
-        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:  # even if the path is unknown
-            granted = self.origins.preflight(headers.get("origin"))
+        if scope["method"] == "OPTIONS" and b"access-control-request-method" in exchange.given:
+            # This is answered even if the path is unknown.
+            granted = self.origins.preflight(exchange.origin)
             await Response(status_code=204, headers=granted)(scope, exchange.receive, exchange.send)
             return
         await self.app(scope, exchange.receive, exchange.send)
@@ -160,20 +169,20 @@ class Envelope:
     def _remember(self, scope: Scope, exchange: "_Exchange") -> None:
         state = scope["state"]
         method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
-        self.metrics.requests.labels(method, state.get("route", "unknown"), str(exchange.status)).inc()
+        self.metrics.count_request(method, state.get("route", "unknown"), exchange.status)
         if exchange.status == TOO_MANY:
             self.metrics.refused.labels(state.get("code", "unknown")).inc()
-        log.info(
-            "request",
-            extra={
+        level = logging.DEBUG if state.get("unlogged") and exchange.status < BAD else logging.INFO
+        if log.isEnabledFor(level):
+            fields = {
                 "request_id": state["request_id"],
                 "method": scope["method"],
                 "path": scope["path"],
                 "status": exchange.status,
                 "duration_ms": round(exchange.took_s * 1000, 1),
                 "account": state.get("account"),
-            },
-        )
+            }
+            log.log(level, "request", extra=fields)
 
 
 class _Exchange:
@@ -185,13 +194,14 @@ class _Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, origins: Origins) -> None:
         self.status = 499  # the client left before an answer began
+        self.given: Given = scope["state"]["given"]
+        self.origin = self.given[b"origin"].decode("latin-1") if b"origin" in self.given else None
         self._state = scope["state"]
         self._receive = receive
         self._send = send
-        headers = Headers(scope=scope)
-        self._cors = origins.headers(headers.get("origin"))
-        self._body_ended = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
-        self._body_left = _declared_length(headers)
+        self._cors = origins.headers(self.origin)
+        self._body_ended = self.given.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in self.given
+        self._body_left = _declared_length(self.given)
         self._began = time.perf_counter()
         self._answered: float | None = None
 
@@ -210,7 +220,7 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self._complete(MutableHeaders(scope=message))
+            message["headers"] = self._completed(message.get("headers", ()))
         last = message["type"] == "http.response.body" and not message.get("more_body", False)
         if last and self._refuses_body:
             await self._send({**message, "more_body": True})
@@ -223,17 +233,20 @@ class _Exchange:
 
     @property
     def _refuses_body(self) -> bool:
-        return self.status >= 400 and not self._body_ended  # noqa: PLR2004  4xx and 5xx
+        return self.status >= BAD and not self._body_ended
 
-    def _complete(self, headers: MutableHeaders) -> None:
-        headers["X-Request-Id"] = self._state["request_id"]
-        headers["Vary"] = "Origin, Accept-Encoding"
-        headers.setdefault("Cache-Control", "no-store")
-        headers.setdefault("X-Content-Type-Options", "nosniff")
-        if self._refuses_body and self._body_left > KEPT_OPEN_BYTES:
-            headers["Connection"] = "close"
+    def _completed(self, headers: Iterable[RawHeader]) -> list[RawHeader]:
+        """The *headers* of the answer, and those that every answer has."""
+        added = {b"x-request-id": self._state["request_id"].encode(), b"vary": b"Origin, Accept-Encoding"}
         for name, value in {**self._cors, **self._state.get("limit_headers", {})}.items():
-            headers[name] = value
+            added[_raw_name(name)] = value.encode("latin-1")
+        if self._refuses_body and self._body_left > KEPT_OPEN_BYTES:
+            added[b"connection"] = b"close"
+        kept = [header for header in headers if header[0] not in added]
+        for header in DEFAULTS:
+            if all(name != header[0] for name, _ in kept):
+                kept.append(header)
+        return kept + list(added.items())
 
     async def _linger(self) -> None:
         dropped = 0
@@ -245,26 +258,31 @@ class _Exchange:
                     return
 
 
-def _declared_length(headers: Headers) -> float:
+def _declared_length(given: Given) -> float:
     """How long the body may become. A chunked body has no bound.
 
     Nor has a body that is only sent on request (Expect), because the client may send it after its refusal all the same.
     """
-    if "transfer-encoding" in headers or headers.get("expect", "").lower() == "100-continue":
+    if b"transfer-encoding" in given or given.get(b"expect", b"").lower() == b"100-continue":
         return math.inf
-    length = headers.get("content-length", "0")
-    return int(length) if length.isdecimal() else math.inf
+    length = given.get(b"content-length", b"0")
+    return int(length) if length.isdigit() else math.inf
 
 
-_VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+@lru_cache(64)
+def _raw_name(name: str) -> bytes:
+    return name.lower().encode("latin-1")
 
 
-def _request_id(scope: Scope) -> str | None:
-    given = Headers(scope=scope).get("x-request-id", "")
-    return given if _VALID_REQUEST_ID.fullmatch(given) else None
+_VALID_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
-def _enter_environment(scope: Scope, sandbox_host: str | None) -> str:
+def _request_id(given: Given) -> str | None:
+    wanted = given.get(b"x-request-id")
+    return wanted.decode() if wanted is not None and _VALID_REQUEST_ID.fullmatch(wanted) else None
+
+
+def _enter_environment(scope: Scope, given: Given, sandbox_host: str | None) -> str:
     """Return "sandbox" under /sandbox, which becomes the root path, or on the sandbox's own host; else "production"."""
     path: str = scope["path"]
     if path == "/sandbox":
@@ -272,5 +290,7 @@ def _enter_environment(scope: Scope, sandbox_host: str | None) -> str:
     if path.startswith("/sandbox/"):
         scope["root_path"] = scope.get("root_path", "") + "/sandbox"
         return "sandbox"
-    host = Headers(scope=scope).get("host", "")
-    return "sandbox" if sandbox_host and host.rsplit(":", 1)[0].lower() == sandbox_host.lower() else "production"
+    if not sandbox_host:
+        return "production"
+    host = given.get(b"host", b"").decode("latin-1")
+    return "sandbox" if host.rsplit(":", 1)[0].lower() == sandbox_host.lower() else "production"

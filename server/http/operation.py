@@ -140,7 +140,9 @@ class Resource:
         operation = self._operations.get("GET" if request.method == "HEAD" else request.method)
         if operation is None:
             raise Problem("method_not_allowed", f"{request.method} is not offered here", headers={"Allow": self._allow})
-        request.state.route = operation.path
+        state = request.scope["state"]
+        state["route"] = operation.path
+        state["unlogged"] = operation.auth is Auth.NONE  # programs ask for it every few seconds
         if operation.deprecation is not None and now_ms() >= operation.deprecation.sunset:
             raise Problem("version_gone", "this is no longer offered", headers=operation.deprecation.headers)
         caller = await self._admission.admit(request, operation)
@@ -151,7 +153,7 @@ class Resource:
             refusal = error
             raise
         finally:
-            request.state.limit_headers = await self._admission.limit_headers(caller, refusal)
+            state["limit_headers"] = await self._admission.limit_headers(caller, refusal)
 
 
 def _marked(response: Response, deprecation: Deprecation | None) -> Response:

@@ -6,6 +6,7 @@ ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O
 CHANCE_BYTES = 10
 LENGTH = 26  # characters of 48 bits of time and 80 of chance, five bits each
 LATEST_MS = 2**48 - 1  # in the year 10889
+_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]  # of ten bits: every request has an id
 
 
 class Prefix(StrEnum):
@@ -30,4 +31,4 @@ def ulid(ms: int, chance: bytes) -> str:
     if not 0 <= ms <= LATEST_MS or len(chance) != CHANCE_BYTES:
         raise ValueError(f"a ULID is made of 0..{LATEST_MS} ms and {CHANCE_BYTES} bytes")
     number = ms << 80 | int.from_bytes(chance)
-    return "".join(ALPHABET[number >> shift & 31] for shift in range(5 * (LENGTH - 1), -1, -5))
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(10 * (LENGTH // 2 - 1), -1, -10)])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 def iso(ms: int) -> str:
     """The instant as 2026-11-20T11:30:00.123Z."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03}Z"
+    return f"{datetime.fromtimestamp(ms // 1000, UTC).isoformat()[:19]}.{ms % 1000:03}Z"
 
 
 def iso_or_none(ms: int | None) -> str | None:

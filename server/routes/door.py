@@ -23,7 +23,7 @@ from server.http.operation import Auth, Operation
 from server.http.problems import Problem
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, SigningKeys, WindowUse
-from server.model.errors import DiskFull, QuotaExceeded, RateLimited, StorageBusy
+from server.model.errors import DiskFull, QuotaExceeded, RateLimited, RequestError, StorageBusy
 from server.storage.ports import AccountStore, Counter
 
 MAX_FAMILIAR = 10_000  # keys that were good lately; beyond it all are forgotten and become familiar again
@@ -62,9 +62,13 @@ class Door:
             if operation.auth is Auth.FREE:
                 limit = self.limits.keyless.free_requests_per_minute
                 _check_rate(self._free.hit(caller.address, now=now_ms(), limit=limit))
-        _check_body(request, operation, caller.plan)
-        if operation.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
-            idempotency_key(key)  # refused at once, also where repeating a request changes nothing
+        try:
+            _check_body(request, operation, caller.plan)
+            if operation.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
+                idempotency_key(key)  # refused at once, also where repeating a request changes nothing
+        except RequestError:
+            _tell_rate(request, caller.window)
+            raise
         return caller
 
     async def identify(self, request: HTTPConnection) -> Caller:
@@ -104,7 +108,8 @@ class Door:
         return found
 
     async def _working(self, secret: str, hashed: bytes) -> tuple[ApiKey, Account]:
-        environment_of(secret)
+        if hashed not in self._familiar:
+            environment_of(secret)
         found = await self.accounts.by_hash(hashed)
         if found is None or not _alive(found[0], now_ms()):
             raise Problem("invalid_key", "this API key is unknown, revoked or expired")
@@ -150,7 +155,8 @@ class Door:
         else:
             subject, limit = caller.address, self.limits.keyless.requests_per_minute
         window = self._rates.hit(subject, now=now, limit=limit)
-        request.state.limit_headers = limit_headers([window], now=now)
+        if not window.allowed:
+            _tell_rate(request, window)
         _check_rate(window)
         return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, window)
 
@@ -159,7 +165,7 @@ class Door:
 
     def _address(self, request: HTTPConnection) -> str:
         peer = request.client.host if request.client else None
-        forwarded = request.headers.getlist("x-forwarded-for")
+        forwarded = request.headers.getlist("x-forwarded-for") if self.trusted_proxies else ()
         return address_key(client_address(peer, forwarded, self.trusted_proxies))
 
     async def _touch(self, key: ApiKey) -> None:
@@ -185,6 +191,12 @@ def _is_own(origin: str, host: str | None) -> bool:
     except ValueError:
         return False
     return page.netloc == host
+
+
+def _tell_rate(request: Request, window: WindowUse | None) -> None:
+    """Let a refusal that comes before the handler say how many requests are left. The others are told after it."""
+    if window is not None:
+        request.state.limit_headers = limit_headers([window], now=now_ms())
 
 
 def _check_rate(window: WindowUse) -> None:

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -306,7 +307,8 @@ def _etag(job: Job, ttl_s: int, live: object) -> str:
     the tag changes, so that a client that polls never holds links that are about to expire.
     """
     age = now_ms() // (ttl_s * 500)
-    return f'W/"{hashlib.sha256(f"{job!r}{live}{ttl_s}{age}".encode()).hexdigest()[:32]}"'
+    seen = orjson.dumps([job, live, ttl_s, age])
+    return f'W/"{hashlib.sha256(seen).hexdigest()[:32]}"'
 
 
 # --- queries ---------------------------------------------------------------------------------------------------------

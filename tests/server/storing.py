@@ -78,6 +78,7 @@ class Backend:
     """A storage backend. The contract tests run with each of BACKENDS."""
 
     open: Callable[..., Storage]
+    remembers: bool  # whether it can tell without waiting that nothing has changed
 
     def opened(self, folder: Path, clock: Callable[[], int] | None = None, **options: int) -> Storage:
         return self.open(folder / "data", clock=clock or ManualClock(), **options)
@@ -109,7 +110,7 @@ def open_by_folder(folder: Path, *, clock: Callable[[], int]) -> Storage:
     return open_again(folder, clock=clock)
 
 
-BACKENDS = {"sqlite": Backend(open_storage), "postgres": Backend(open_in_postgres)}
+BACKENDS = {"sqlite": Backend(open_storage, remembers=True), "postgres": Backend(open_in_postgres, remembers=False)}
 opened, stored = BACKENDS["sqlite"].opened, BACKENDS["sqlite"].stored
 """For tests that need any storage, and for those that look inside of SQLite's."""
 

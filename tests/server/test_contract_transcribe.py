@@ -102,6 +102,14 @@ def test_a_revoked_key_stops_at_once(server: Server) -> None:
     problem(client.get("/v1/usage"), 401, "invalid_key")
 
 
+def test_a_key_that_the_operator_revokes_from_another_process_stops_at_once(server: Server) -> None:
+    made = json.loads(server.cli("keys", "create"))
+    client = server.client(made["key"])
+    assert [client.get("/v1/usage").status_code for _ in range(3)] == [200] * 3
+    server.cli("keys", "revoke", made["account_id"], made["key_id"])
+    problem(client.get("/v1/usage"), 401, "invalid_key")
+
+
 def test_keys_work_in_their_own_environment_only(server: Server, pro: httpx.Client) -> None:
     live = pro.headers["authorization"]
     problem(httpx.get(server.base + "/sandbox/v1/usage", headers={"Authorization": live}), 403, "environment_mismatch")

@@ -1,7 +1,9 @@
 """Tests of stored accounts, keys and counted allowances."""
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import pytest
 
@@ -9,6 +11,8 @@ from server.model.accounts import Account, ApiKey, Count, WebhookSecret
 from server.model.bounds import MAX_ENDED_KEYS
 from server.model.errors import StorageError
 from tests.server.storing import HOUR, NOON, RESET, ManualClock, in_a_loop, quota
+
+T = TypeVar("T")
 
 ACCOUNT = Account(
     id="acct_1", plan="free", created_at=NOON, webhook_secret=WebhookSecret(current="whsec_a", created_at=NOON)
@@ -179,3 +183,43 @@ async def test_old_windows_are_forgotten(backend, tmp_path):
         clock.now = RESET + 62 * 24 * HOUR + 1
         await storage.jobs.reap(limit=10)
         assert await storage.counters.used("a", [("transcriptions", "2026-11")]) == [0]
+
+
+def at_once(asked: Coroutine[Any, Any, T]) -> T:
+    """Return what *asked* answers without waiting for anything."""
+    try:
+        asked.send(None)
+    except StopIteration as answered:
+        return answered.value
+    asked.close()
+    raise AssertionError("it had to wait")
+
+
+@in_a_loop
+async def test_a_known_key_is_remembered_until_any_process_changes_it_or_its_account(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage, backend.stored(tmp_path) as other:
+        await storage.accounts.create_account(ACCOUNT, KEY)
+        changes = (
+            lambda: other.accounts.set_plan("acct_1", "pro", None),
+            lambda: other.accounts.rotate_webhook_secret("acct_1", WebhookSecret(current="whsec_b", created_at=NOON)),
+            lambda: other.accounts.rotate("acct_1", "key_1", new=replace(KEY, id="key_2", hash=b"2"), old_expires_at=1),
+            lambda: other.accounts.revoke("acct_1", "key_1", at=NOON + 1),
+        )
+        for change in changes:
+            before = await storage.accounts.by_hash(KEY.hash)
+            if backend.remembers:
+                assert at_once(storage.accounts.by_hash(KEY.hash)) == before
+            assert await change()
+            assert await storage.accounts.by_hash(KEY.hash) != before
+        assert await other.accounts.by_hash(KEY.hash) == await storage.accounts.by_hash(KEY.hash)
+
+
+@in_a_loop
+async def test_what_is_used_is_remembered_until_any_process_counts(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage, backend.stored(tmp_path) as other:
+        windows = [("transcriptions", quota().window)]
+        for expected in range(3):
+            assert await storage.counters.used("acct_1", windows) == [expected]
+            if backend.remembers:
+                assert at_once(storage.counters.used("acct_1", windows)) == [expected]
+            await other.counters.take("acct_1", quota())

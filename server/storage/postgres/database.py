@@ -111,6 +111,10 @@ class Database:
         self._check()
         return await _answered(self._readers.submit(self._read, function))
 
+    def version(self, topic: str) -> int | None:  # noqa: ARG002  the same for all
+        """Never known: a commit of another node is heard of a moment later, and an ended key must end at once."""
+        return None
+
     async def scrub(self) -> bool:
         """PostgreSQL overwrites deleted rows in its own time (autovacuum), so there is nothing to do here."""
         return True

@@ -7,10 +7,16 @@ import orjson
 from server.model.accounts import Account, ApiKey, WebhookSecret
 from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
 from server.model.errors import TooManyKeys
+from server.storage.remembered import Remembered
 from server.storage.sql.database import Database, Transaction
 from server.storage.sql.rows import Row, text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
+TOPIC = "accounts"
+"""Announced by whatever ends a key or changes an account."""
+
+KEYS_KEPT_S = 60.0  # in memory
+MAX_KEYS_KEPT = 10_000
 UNBOUNDED = 2**62  # rows
 MAX_TOUCHED = 10_000  # keys whose last write is remembered; beyond it all are forgotten and written once more
 
@@ -34,6 +40,9 @@ class SqlAccounts:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._touched: dict[str, int] = {}
+        self._keys: Remembered[tuple[ApiKey, Account] | None] = Remembered(
+            database.version, max_kept=MAX_KEYS_KEPT, kept_s=KEYS_KEPT_S
+        )
 
     async def create_account(self, account: Account, key: ApiKey) -> None:
         def create(tx: Transaction) -> None:
@@ -60,7 +69,7 @@ class SqlAccounts:
             account = None if row is None else _account(tx, row["account"])
             return None if row is None or account is None else (_key_of(row), account)
 
-        return await self._database.read(find)
+        return await self._keys.get(digest, TOPIC, lambda: self._database.read(find), keep=_is_known)
 
     async def account(self, account_id: str) -> Account | None:
         return await self._database.read(lambda tx: _account(tx, account_id))
@@ -96,6 +105,7 @@ class SqlAccounts:
                 "UPDATE keys SET revoked_at = ? WHERE id = ? AND account = ? AND revoked_at IS NULL",
                 (at, key_id, account_id),
             )
+            tx.announce(TOPIC)
             return revoked > 0
 
         return await self._database.write(revoke)
@@ -110,6 +120,7 @@ class SqlAccounts:
             )
             if ended:
                 _add(tx, new)
+                tx.announce(TOPIC)
             return ended > 0
 
         return await self._database.write(rotate)
@@ -123,7 +134,15 @@ class SqlAccounts:
         return await self._update("UPDATE accounts SET webhook_secret = ? WHERE id = ?", text_of(secret), account_id)
 
     async def _update(self, sql: str, *values: str) -> bool:
-        return await self._database.write(lambda tx: tx.run(sql, values) > 0)
+        def update(tx: Transaction) -> bool:
+            tx.announce(TOPIC)
+            return tx.run(sql, values) > 0
+
+        return await self._database.write(update)
+
+
+def _is_known(found: tuple[ApiKey, Account] | None) -> bool:
+    return found is not None
 
 
 def _add(tx: Transaction, key: ApiKey) -> None:

@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from server.model.accounts import Count, Quota
+from server.storage.remembered import Remembered
 from server.storage.sql.database import Database, Transaction
 
 UNBOUNDED = 2**62
+
+USES_KEPT_S = 60.0  # in memory
+MAX_USES_KEPT = 10_000
 
 
 def take(tx: Transaction, subject: str, quota: Quota) -> Count:
@@ -21,6 +25,7 @@ def take(tx: Transaction, subject: str, quota: Quota) -> Count:
         )
     if taken is None:
         return replace(look(tx, subject, quota), allowed=False)
+    tx.announce(_topic(subject))
     return Count(True, taken["used"], quota.limit, quota.resets_at)
 
 
@@ -47,6 +52,7 @@ def change(tx: Transaction, subject: str, quota: Quota, amount: int) -> None:
             "amount": amount,
         },
     )
+    tx.announce(_topic(subject))
 
 
 def _most(quota: Quota) -> int:
@@ -59,9 +65,14 @@ def _used(tx: Transaction, subject: str, name: str, window: str) -> int:
     return 0 if row is None else int(row["used"])
 
 
+def _topic(subject: str) -> str:
+    return f"use of {subject}"
+
+
 class SqlCounter:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._used: Remembered[list[int]] = Remembered(database.version, max_kept=MAX_USES_KEPT, kept_s=USES_KEPT_S)
 
     async def take(self, subject: str, quota: Quota) -> Count:
         return await self._database.write(lambda tx: take(tx, subject, quota))
@@ -70,4 +81,8 @@ class SqlCounter:
         await self._database.write(lambda tx: change(tx, subject, quota, -quota.amount))
 
     async def used(self, subject: str, windows: Sequence[tuple[str, str]]) -> list[int]:
-        return await self._database.read(lambda tx: [_used(tx, subject, name, window) for name, window in windows])
+        def used(tx: Transaction) -> list[int]:
+            return [_used(tx, subject, name, window) for name, window in windows]
+
+        key = (subject, *windows)
+        return await self._used.get(key, _topic(subject), lambda: self._database.read(used), keep=lambda _: True)

@@ -64,6 +64,13 @@ class Database(Protocol):
         """Run *function* on what is committed so far. It cannot write."""
         ...
 
+    def version(self, topic: str) -> int | None:
+        """A number that is another one after each commit, of any process, that announces *topic*, without waiting.
+
+        None if that is not known: then nothing that was read before may be given as an answer.
+        """
+        ...
+
     async def scrub(self) -> bool:
         """Leave no byte of deleted rows in the database's files, as Upkeep.scrub() says."""
         ...

@@ -15,6 +15,7 @@ from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobError, JobFilter
 from server.model.leases import Lease, Renewal
 from server.model.orders import Source
 from server.model.outcomes import Artifact, Outcome
+from server.storage.remembered import Remembered
 from server.storage.sql import leases, listing, passing, submission
 from server.storage.sql.database import Database, Transaction
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
@@ -22,6 +23,9 @@ from server.storage.sql.rows import job_of
 from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs; more are refused with QueueFull
+MAX_ENDED_KEPT = 1000  # records of ended jobs in memory, which are asked for again and again by those who poll
+ENDED_KEPT_S = 10.0
+MAX_TEXT_KEPT = 20_000  # characters of the text of such a record
 COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window, for the operator's questions
 
 
@@ -39,6 +43,7 @@ class SqlJobs:
         self._most_queued = max_queued
         self._boot = boot or secrets.token_hex(8)
         self._is_alive = is_alive
+        self._ended: Remembered[Job | None] = Remembered(database.version, max_kept=MAX_ENDED_KEPT, kept_s=ENDED_KEPT_S)
 
     # --- acceptance ---
 
@@ -178,7 +183,7 @@ class SqlJobs:
             row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
             return None if row is None else job_of(row)
 
-        return await self._database.read(get)
+        return await self._ended.get(job_id, job_id, lambda: self._database.read(get), keep=_stays)
 
     async def chunks(self, job_id: str) -> list[bytes]:
         return await self._database.read(lambda tx: list(leases.chunks(tx, job_id)))
@@ -248,6 +253,7 @@ class SqlJobs:
             tx.announce(job_id)
             return job_id
 
+        self._ended.forget(job_id)
         return await self._database.write(delete)
 
     async def answered(self, job_id: str) -> None:
@@ -265,3 +271,8 @@ class SqlJobs:
             return [row["id"] for row in rows]
 
         return await self._database.read(expired)
+
+
+def _stays(job: Job | None) -> bool:
+    """Whether the record may be kept in memory: it will hardly change, and it is small."""
+    return job is not None and job.terminal and job.order.kept and len(job.text or "") <= MAX_TEXT_KEPT

@@ -6,6 +6,7 @@ from functools import partial
 from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
 from server.model.erasures import Erasure, What, Why
+from server.storage.sql.accounts import TOPIC
 from server.storage.sql.database import Database, Transaction, marks
 
 AT_ONCE = 500  # accounts forgotten in one transaction
@@ -93,5 +94,6 @@ def _forgotten_accounts(tx: Transaction, among: Sequence[str] = ()) -> list[str]
 def _forget_accounts(tx: Transaction, accounts: Sequence[str]) -> int:
     """Delete those of *accounts* that are still to be forgotten, with their keys."""
     still = _forgotten_accounts(tx, accounts)
+    tx.announce(TOPIC)
     tx.run_many("DELETE FROM accounts WHERE id = ?", [(account,) for account in still])
     return len(still)

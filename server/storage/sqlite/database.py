@@ -149,6 +149,8 @@ class Database:
         try:
             self._writing = _connect(path)
             _migrate(self._writing, path)
+            self._glancing = _connect(path, busy_s=0)
+            self._glancing.execute("PRAGMA query_only = ON")
             (self._seen_revision,) = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
         except sqlite3.Error as error:
             raise _translated(error, f"{path}") from error
@@ -177,6 +179,20 @@ class Database:
         if self._closing:
             raise StorageError("the database is closed")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, function)
+
+    def version(self, topic: str) -> int | None:
+        """A number that is another one after each commit, of any process, that announces *topic*.
+
+        It takes microseconds: no thread, no lock, and only pages that are always in memory. Only for the thread of the
+        event loop. None if the database does not answer at once.
+        """
+        if self._closing:
+            return None
+        try:
+            rows = self._glancing.execute("SELECT revision FROM changes WHERE topic = ?", (topic,)).fetchall()
+        except sqlite3.Error:  # whoever asked reads the answer itself, and gets the error if it lasts
+            return None
+        return int(rows[0]["revision"]) if rows else 0
 
     async def scrub(self) -> bool:
         """Leave no byte of deleted rows in the database's files. Returns False if others were in the way.
@@ -213,7 +229,7 @@ class Database:
     def _join(self) -> None:
         self._writer.join()
         self._readers.shutdown()
-        for connection in (*self._reading, self._writing):
+        for connection in (*self._reading, self._glancing, self._writing):
             connection.close()
         self._scrubber.close()
 
