@@ -1,18 +1,21 @@
 """Decides which words of a live stream will never change, from successive hypotheses about growing audio.
 
 A word is committed when two hypotheses in a row have it at the same place (LocalAgreement-2). Words are compared
-without case and punctuation, and by their times instead of their index. A word far enough from the end of the audio is
-committed at once if the model is sure of it. stream.py calls this module; decisions.md has the measurements behind the
-numbers.
+without case and punctuation, and by their times instead of their index. A word far enough from the end of the audio
+is committed at once if the model is sure of it, and one that the model doubts waits for a third hypothesis. stream.py
+calls this module; decisions.md has the measurements behind the numbers.
 """
 
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeVar
 
 from pipeline.audio import position
 from pipeline.words import Word
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +28,22 @@ class AgreementOptions:
     edge: int = position(
         0.2
     )  # a word that ends this close to the end of the audio is not shown: it is often half a word
-    doubtful: float = 0.35  # a less probable word waits until it is settled, even if two hypotheses agree on it
-    settled: int = position(2.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
+    doubtful: float = 0.35  # a less probable word waits until it is settled, even if two hypotheses agree on it ...
+    often: int = 3  # ... or until so many in a row do
+    settled: int = position(3.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
     apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
+    rest: int = position(0.06)  # so short a word after one that was committed as another is the rest of that one
     jump: int = position(2.0)  # word ends further apart mean that the times are wrong: one hypothesis is not enough
     loop: int = 4  # the same words this often in a row are a loop of the model, until a final has them too
     fastest: int = position(0.12)  # nobody speaks a repeated word in less time, so a faster loop is never believed
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A word that is not committed yet."""
+
+    word: Word
+    times: int = 1  # how many hypotheses in a row have it at this place
 
 
 class Agreement:
@@ -43,14 +56,14 @@ class Agreement:
         self._options = options
         self._earlier: list[Word] = []  # the kept words of earlier turns
         self._kept: list[Word] = []
-        self._pending: tuple[Word, ...] = ()
+        self._candidates: tuple[_Candidate, ...] = ()
         self._edge = 0  # where the audio ends in which pending words are shown
         self._end = 0
 
     @property
     def pending(self) -> tuple[Word, ...]:
         """The words of the last hypothesis that come after the last committed word."""
-        return self._pending
+        return tuple(candidate.word for candidate in self._candidates)
 
     @property
     def shown(self) -> tuple[Word, ...]:
@@ -58,12 +71,13 @@ class Agreement:
 
         The first word is shown wherever it ends, so that readers see at once that somebody speaks.
         """
+        pending = self.pending
         stay = (
             count
-            for count, word in enumerate(self._pending, 1)
+            for count, word in enumerate(pending, 1)
             if word.probability >= self._options.doubtful and (count == 1 or word.end <= self._edge)
         )
-        return self._pending[: max(stay, default=0)]
+        return pending[: max(stay, default=0)]
 
     @property
     def kept(self) -> Sequence[Word]:
@@ -83,7 +97,7 @@ class Agreement:
         With *paused* the audio ends in silence, so its last word is complete. With *doubted* one hypothesis is never
         enough, however sure the model is.
         """
-        fresh = self._select_fresh(words, until)
+        fresh = [_Candidate(word, 1 + self._count_agreeing(word)) for word in self._select_fresh(words, until)]
         self._edge = until if paused else until - self._options.edge
         return self._commit(fresh, self._count_certain(fresh, until, paused=paused, doubted=doubted))
 
@@ -91,7 +105,8 @@ class Agreement:
         """Take the last hypothesis about audio that ends at *until*, and commit its words up to *guard* before that."""
         fresh = self._select_fresh(words, until)
         fresh = fresh[: self._count_before_loop(fresh, fastest=self._options.fastest)]
-        return self._commit(fresh, _count_leading(fresh, lambda word: word.end <= until - guard))
+        count = _count_leading(fresh, lambda word: word.end <= until - guard)
+        return self._commit([_Candidate(word) for word in fresh], count)
 
     def settle(self, position: int) -> None:
         """Commit no more words before *position*: later hypotheses can only add words after it."""
@@ -107,8 +122,9 @@ class Agreement:
         for words in (self._earlier, self._kept):
             del words[: _count_leading(words, lambda word: word.start + word.end < 2 * position)]
 
-    def _commit(self, fresh: Sequence[Word], count: int) -> tuple[Word, ...]:
-        committed, self._pending = tuple(fresh[:count]), tuple(fresh[count:])
+    def _commit(self, fresh: Sequence[_Candidate], count: int) -> tuple[Word, ...]:
+        committed = tuple(candidate.word for candidate in fresh[:count])
+        self._candidates = tuple(fresh[count:])
         if committed:
             self._kept.extend(committed)
             self._end = committed[-1].end
@@ -120,7 +136,9 @@ class Agreement:
         floor = self._end
         if until < floor:
             return fresh
-        for word in words[self._count_repeated(words) :]:
+        split = self._count_repeated(words)
+        split += self._is_rest(words, split)
+        for word in words[split:]:
             backwards = word.end <= floor - self._options.apart
             if backwards or word.start >= until:
                 continue
@@ -147,19 +165,34 @@ class Agreement:
         tail = self._kept[-5:]
         return max(range(len(words) + 1), key=score)
 
-    def _count_certain(self, fresh: Sequence[Word], until: int, *, paused: bool, doubted: bool) -> int:
-        """Return how many of the *fresh* words will not change, given the hypothesis before."""
+    def _is_rest(self, words: Sequence[Word], split: int) -> bool:
+        """Return whether the word after *split* is a piece of the last committed word, which is heard otherwise now."""
+        if not self._kept or not 0 < split < len(words):
+            return False
+        heard_otherwise = normalise(words[split - 1].text) != normalise(self._kept[-1].text)
+        return heard_otherwise and words[split].end - words[split].start <= self._options.rest
+
+    def _count_agreeing(self, word: Word) -> int:
+        """Return how many hypotheses in a row before this one have *word* at the same place."""
+        apart = self._options.apart
+        return max((old.times for old in self._candidates if _same(word, old.word, apart)), default=0)
+
+    def _count_certain(self, fresh: Sequence[_Candidate], until: int, *, paused: bool, doubted: bool) -> int:
+        """Return how many of the *fresh* words will not change, given the hypotheses before."""
         options = self._options
-        limit = self._count_before_loop(fresh)
-        hold = doubted or _lost(fresh, until, options.jump)
+        words = [candidate.word for candidate in fresh]
+        limit = self._count_before_loop(words)
+        hold = doubted or _lost(words, until, options.jump)
         guard, sure_guard = (0, 0) if paused else (options.guard, options.sure_guard)
 
-        def certain(word: Word) -> bool:
+        def certain(candidate: _Candidate) -> bool:
+            word = candidate.word
             if word.end > until - guard:
                 return False
             settled = word.end <= until - options.settled
-            if any(_same(word, old, options.apart) for old in self._pending):
-                return paused or settled or word.probability >= options.doubtful
+            if candidate.times > 1:
+                believed = word.probability >= options.doubtful or candidate.times >= options.often
+                return paused or settled or believed
             sure = word.probability >= options.sure and word.end <= until - sure_guard
             return not hold and (sure or settled)
 
@@ -200,6 +233,6 @@ def _lost(words: Sequence[Word], until: int, jump: int) -> bool:
     return leaps or sum(word.start >= until - position(0.1) for word in words) >= 3  # noqa: PLR2004  as above
 
 
-def _count_leading(words: Sequence[Word], holds: Callable[[Word], bool]) -> int:
-    """Return how many words at the front satisfy *holds*."""
-    return next((index for index, word in enumerate(words) if not holds(word)), len(words))
+def _count_leading(items: Sequence[T], holds: Callable[[T], bool]) -> int:
+    """Return how many items at the front satisfy *holds*."""
+    return next((index for index, item in enumerate(items) if not holds(item)), len(items))

@@ -110,12 +110,26 @@ def test_the_words_of_an_earlier_turn_may_be_said_again():
     assert texts(tuple(agreement.kept)) == "so so so so"
 
 
-def test_a_doubtful_word_waits_until_it_is_settled_whatever_agrees_with_it():
+def test_a_doubtful_word_waits_until_three_hypotheses_in_a_row_have_it():
     agreement = Agreement(OPTIONS)
-    doubtful = tuple(replace(word, probability=0.2) for word in said("a b"))
-    agreement.receive(doubtful, until=position(2))
-    assert agreement.receive(doubtful, until=position(2)) == ()
-    assert texts(agreement.receive(doubtful, until=position(3.9))) == "a b"
+    for text in ("a b", "a b", "uh b", "a b", "a b"):
+        assert agreement.receive(said(text, probability=0.2), until=position(2)) == ()
+    assert texts(agreement.receive(said("a b", probability=0.2), until=position(2))) == "a b"
+
+
+def test_a_doubtful_word_is_committed_once_it_is_settled_however_few_agree_with_it():
+    agreement = Agreement(OPTIONS)
+    assert agreement.receive(said("a b", probability=0.2), until=position(2)) == ()
+    assert texts(agreement.receive(said("uh oh", probability=0.2), until=position(3.9))) == "uh oh"
+
+
+def test_the_rest_of_a_word_that_was_committed_as_another_is_no_word():
+    agreement = Agreement(OPTIONS)
+    agreement.conclude(said("and so my"), until=position(1.2))
+    heard = [*said("and so am"), Word("I", position(1.2), position(1.24), 0.9), *said("fellow", start=1.24)]
+    assert texts(agreement.conclude(heard, until=position(2))) == "fellow"
+    again = [*said("and so my fellow"), Word("I", position(1.64), position(1.68), 0.9)]
+    assert texts(agreement.conclude(again, until=position(2))) == "I", "after the same word it is another one"
 
 
 def test_nothing_before_a_settled_place_is_committed():
