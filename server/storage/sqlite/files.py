@@ -19,6 +19,7 @@ from server.storage.ports import Sink
 from server.storage.sqlite.folder import PRIVATE_FILE, PRIVATE_FOLDER, sync_folder
 
 PIECE_BYTES = 256 * 1024  # what a read holds in memory
+MAX_VECTOR = 512  # parts in one system call; the least that systems allow is more
 THREADS = 8  # waiting for disks, not computing
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}){0,3}")
@@ -161,11 +162,15 @@ class _HalfWritten:
                 os.close(self._descriptor)
         self._check_room(0)
 
-    def write(self, data: bytes) -> None:
-        self._check_room(len(data))
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+    def write(self, *parts: bytes | memoryview) -> None:
+        self._check_room(sum(map(len, parts)))
+        for first in range(0, len(parts), MAX_VECTOR):
+            together = parts[first : first + MAX_VECTOR]
+            written = os.writev(self._descriptor, together)
+            if written < sum(map(len, together)):  # the disk is nearly full, or a signal came
+                left = memoryview(b"".join(together))[written:]
+                while left:
+                    left = left[os.write(self._descriptor, left) :]
 
     def _check_room(self, more_bytes: int) -> None:
         if self._free_bytes:
@@ -207,8 +212,8 @@ class _FileSink:
         self._half = half
         self._run = run
 
-    async def write(self, data: bytes) -> None:
-        await self._run(self._half.write, data)
+    async def write(self, *parts: bytes | memoryview) -> None:
+        await self._run(self._half.write, *parts)
 
 
 class _Opened:
