@@ -10,12 +10,14 @@ Writes benchmarks/results/crowd.json, for made speech crowd-made.json.
 
 import argparse
 import asyncio
+from collections import Counter
 from itertools import cycle, islice
 from typing import Any
 
 from benchmarks.choices import add_choices, chosen
 from benchmarks.driving import FRAME_S, Crowd, staggered
 from benchmarks.measure import rss_mb, write
+from benchmarks.named import MODEL, cpu_by_use
 from benchmarks.serving import Serving, buckets, percentile, serving
 from benchmarks.tracks import WARM_UP_S, Track
 from benchmarks.wires import Scribewire, Wire
@@ -35,16 +37,25 @@ async def crowd(
     async def opened(track: Track) -> Wire:
         return await asyncio.to_thread(Scribewire.opened, server.base, server.key, track.language)
 
-    before = buckets(server.metrics())
+    before, used = buckets(server.metrics()), cpu_by_use(server.pid)
     speakers = Crowd(opened, server.pid, frame_s=frame_s, since_s=since_s)
     row = await speakers.run(tracks, apart_s)
     after = buckets(await asyncio.to_thread(server.metrics))
     row |= {
         "loop_lag_p99_ms_at_most": percentile(before, after, 0.99) * 1000,
         "rss_mb_after": round(rss_mb(server.pid)),
+        **shares(cpu_by_use(server.pid) - used),
     }
     print(row, flush=True)
     return row, speakers.memory_mb()
+
+
+def shares(used: Counter[str]) -> dict[str, Any]:
+    """Return the CPU seconds of the server by use, and of all uses but the model as a share of the model's."""
+    return {
+        "cpu_s": {use: round(seconds, 1) for use, seconds in used.most_common()},
+        "cpu_beside_model": round((used.total() - used[MODEL]) / used[MODEL], 3),
+    }
 
 
 def main() -> None:
@@ -61,12 +72,12 @@ def main() -> None:
     settings = {"ENGINE": "whisper", "WHISPER_MODEL": choices.model}
     rows: dict[str, dict[str, Any]] = {}
     memory_mb: dict[str, list[float]] = {}
-    with serving(MANY, **settings) as server:
+    with serving(MANY, program="benchmarks.named", **settings) as server:
         tracks = choices.tracks(args.sessions, args.seconds)
         speaking = crowd(server, tracks, staggered(args.sessions), since_s=WARM_UP_S)
         rows["together"], memory_mb["together"] = asyncio.run(speaking)
     if args.overload:
-        with serving(MANY, **settings) as server:
+        with serving(MANY, program="benchmarks.named", **settings) as server:
             voices = choices.tracks(min(VOICES, args.overload), args.overload_seconds)
             tracks = list(islice(cycle(voices), args.overload))
             apart = [ARRIVAL_S * number for number in range(args.overload)]

@@ -142,6 +142,31 @@ def _readers(result: Result) -> Figures:
     yield "memory of a quiet reader", memory
 
 
+def _requests(result: Result) -> Figures:
+    for row in result["kinds"]:
+        cost = f"{row['scribewire cpu_us']} us of CPU time; a bare Starlette app {row['bare cpu_us']} us"
+        half = row["half_load_ms"]
+        yield (
+            f"a request: {row['name']}",
+            f"{cost}; at half load {half['p50']:.1f} ms (median), {half['p99']:.1f} ms (99 %)",
+        )
+
+
+def _uploads(result: Result) -> Figures:
+    ours = next(row for row in result["systems"] if "times_bare" in row)
+    figure = f"{ours['cpu_s']:.2f} s of CPU time, {ours['times_bare']:.2f} x a bare app that writes it into a file"
+    yield f"an upload of {result['mb']} MiB", figure
+    if "together" in result:
+        later = f"live words are later by {result['together']['later_p95_s']:.2f} s (95 %)"
+        yield f"{result['at_once']} uploads at once", later
+
+
+def _disturbances(result: Result) -> Figures:
+    for row in result["beside"]:
+        late = f"{row['late_s']['p50']:.3f} s late (median), {row['late_s']['p95']:.3f} s (95 %)"
+        yield f"words of {result['calm']} readers, {row['name']}", late
+
+
 def _commit(row: Result) -> str:
     return f"{row['commit_s']['p50']:.2f} s (median), {row['commit_s']['p95']:.2f} s (95 %)"
 
@@ -167,6 +192,9 @@ TOLD: Mapping[str, Callable[[Result], Figures]] = {
     "throughput": _throughput,
     "load": _load,
     "readers": _readers,
+    "disturbances": _disturbances,
+    "requests": _requests,
+    "uploads": _uploads,
 }
 """Names of results of people, and what is told of each; those of the small test model have "-made" behind it."""
 

@@ -47,6 +47,12 @@ def cpu_s(pid: int | None = None) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def own_cpu_s(pid: int) -> float:
+    """Return the user and system time of the process alone, without those that it started."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def rss_mb(pid: int | None = None) -> float:
     """Return the resident memory of a process and its descendants. Shared memory counts for each of them."""
     return sum(own_rss_mb(one) for one in process_tree(pid))

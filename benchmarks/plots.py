@@ -1,4 +1,4 @@
-"""Pictures of the results: python -m benchmarks.plots writes benchmarks/results/peers*.svg from peers*.json."""
+"""Pictures of the results: python -m benchmarks.plots writes benchmarks/results/*.svg from those that DRAWN names."""
 
 import json
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ import matplotlib as mpl
 mpl.use("svg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from benchmarks.measure import RESULTS
 
@@ -21,12 +22,13 @@ def main() -> None:
     mpl.rcParams.update(
         {"svg.fonttype": "none", "svg.hashsalt": "scribewire", "font.size": 9}
     )  # the same file each time
-    for result in sorted(RESULTS.glob("peers*.json")):
-        print(draw(result))
+    for name, draw in DRAWN.items():
+        for result in sorted(RESULTS.glob(f"{name}*.json")):
+            print(draw(result))
 
 
-def draw(result: Path) -> Path:
-    """Draw the picture of one result into the folder of that result."""
+def peers(result: Path) -> Path:
+    """Draw the picture of one result into the folder of that result, as the other functions in DRAWN do."""
     rows = json.loads(result.read_text())["systems"]
     counts = sorted({row["sessions"] for row in rows})
     figure, axes = plt.subplots(1, len(counts) + 1, figsize=(11, 3.4), sharey=True, layout="constrained")
@@ -34,6 +36,52 @@ def draw(result: Path) -> Path:
         latency(axis, [row for row in rows if row["sessions"] == count], count)
     cost(axes[-1], [row for row in rows if row["sessions"] == counts[0]])
     axes[0].invert_yaxis()
+    return _saved(figure, result)
+
+
+def requests(result: Path) -> Path:
+    rows = json.loads(result.read_text())["kinds"]
+    figure, axes = plt.subplots(1, 2, figsize=(11, 3.4), sharey=True, layout="constrained")
+    names = [row["name"] for row in rows]
+    for axis, column, title in (
+        (axes[0], "cpu_us", "CPU microseconds a request"),
+        (axes[1], "per_s", "requests a second"),
+    ):
+        for place, (system, colour) in enumerate((("scribewire", OURS), ("bare", THEIRS))):
+            ends = [row[f"{system} {column}"] for row in rows]
+            axis.barh([at + 0.4 * place for at in range(len(rows))], ends, 0.38, color=colour, label=system)
+        axis.set_xscale("log")
+        axis.set_title(title)
+    axes[0].set_yticks([at + 0.2 for at in range(len(rows))], names)
+    axes[0].invert_yaxis()
+    axes[1].legend()
+    return _saved(figure, result)
+
+
+def uploads(result: Path) -> Path:
+    content = json.loads(result.read_text())
+    rows = content["systems"]
+    figure, axis = plt.subplots(figsize=(7, 1.8), layout="constrained")
+    used = [row["cpu_s"] for row in rows]
+    axis.barh(_names(rows), used, color=_colours(rows))
+    _label(axis, used, [f"{seconds:.2f}" for seconds in used])
+    axis.set_title(f"CPU seconds of the server for an upload of {content['mb']} MiB")
+    return _saved(figure, result)
+
+
+def disturbances(result: Path) -> Path:
+    rows = json.loads(result.read_text())["beside"]
+    figure, axis = plt.subplots(figsize=(9, 2.4), layout="constrained")
+    names, late = [row["name"] for row in rows], [row["late_s"]["p95"] for row in rows]
+    axis.barh(names, late, color=OURS, alpha=LATER)
+    axis.barh(names, [row["late_s"]["p50"] for row in rows], color=OURS)
+    _label(axis, late, [f"{row['late_s']['p50']:.3f} / {row['late_s']['p95']:.3f}" for row in rows])
+    axis.invert_yaxis()
+    axis.set_title("a word reaches its reader after seconds: median, and (pale) 95 %")
+    return _saved(figure, result)
+
+
+def _saved(figure: Figure, result: Path) -> Path:
     path = result.with_suffix(".svg")
     figure.savefig(path, metadata={"Date": None})
     return path
@@ -69,6 +117,9 @@ def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def _colours(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [OURS if row["system"] == "scribewire" else THEIRS for row in rows]
+
+
+DRAWN = {"peers": peers, "requests": requests, "uploads": uploads, "disturbances": disturbances}
 
 
 if __name__ == "__main__":

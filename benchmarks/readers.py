@@ -46,7 +46,7 @@ PONG, PONG_S = b"\x8a\x80" + bytes(4), 10.0  # an empty pong that nobody asked f
 ANSWERED = (b"HTTP/1.1 200", b"HTTP/1.1 101")
 EVENT, WORD = b'"job_id":', re.compile(rb'"emitted_at":"([^"]+)"')
 MANY = {
-    "per_session = 1000 ": "per_session = 100000 ",
+    "per_session = 5000 ": "per_session = 100000 ",
     "requests_per_minute = 3000": "requests_per_minute = 1000000",
 }
 

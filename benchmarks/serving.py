@@ -35,8 +35,11 @@ class Serving:
 
 
 @contextmanager
-def serving(limits: Mapping[str, str] | None = None, **settings: str) -> Iterator[Serving]:
-    """Start a server on a free port with an empty data folder. *limits* replaces parts of server/limits.toml."""
+def serving(limits: Mapping[str, str] | None = None, *, program: str = "server", **settings: str) -> Iterator[Serving]:
+    """Start a server on a free port with an empty data folder. *limits* replaces parts of server/limits.toml.
+
+    *program* is the module whose command "serve" it is.
+    """
     with tempfile.TemporaryDirectory() as folder:
         text = (ROOT / "server" / "limits.toml").read_text()
         for old, new in (limits or {}).items():
@@ -50,7 +53,7 @@ def serving(limits: Mapping[str, str] | None = None, **settings: str) -> Iterato
         log = Path(folder) / "log"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "server", "serve"],
+                [sys.executable, "-m", program, "serve"],
                 cwd=ROOT,
                 stderr=file,
                 env={

@@ -95,7 +95,7 @@ def _form(seed: int) -> None:
                 form.feed(rest[:size])
                 rest = rest[size:]
             form.close()
-            seen.append((form.fields, form.file, form.taken()))
+            seen.append((form.fields, form.file, b"".join(form.taken())))
         except (Problem, Refused) as error:
             seen.append(type(error))
     if seen[0] != seen[1]:

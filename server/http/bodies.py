@@ -1,7 +1,7 @@
 """Reading request bodies: fields, and at most one file, which is written to the blob store while it arrives."""
 
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -27,13 +27,14 @@ MAX_FIELD_BYTES = 64_000
 MAX_FORM_BYTES = 1_000_000  # a body without a file
 MIN_BYTES_S = 10_000
 PACE_WINDOW_S = 60.0  # within which a body must bring MIN_BYTES_S on average, or the rest of it
-PIECE = 256 * 1024  # bytes gathered before a write, so that a fast upload needs few thread switches
+PIECE = 512 * 1024  # bytes gathered before a write, so that a fast upload needs few thread switches
+MAX_PARTS = 256  # of a piece: each is a part of the body as it arrived, and is written without being copied
 
 
 class FileSink(Protocol):
     """A blob that is being written."""
 
-    async def write(self, data: bytes) -> None: ...
+    async def write(self, *parts: bytes | memoryview) -> None: ...
 
 
 class Blobs(Protocol):
@@ -49,7 +50,7 @@ class ReceivedFile:
 
     blob: str
     bytes: int
-    sha256: str
+    sha256: str | None  # if it was asked for
     filename: str | None  # the client's name for it, cleaned; only for people
 
 
@@ -70,8 +71,12 @@ class Uploads:
     blobs: Blobs
 
     @asynccontextmanager
-    async def receive(self, request: Request, *, prefix: str, most: int) -> AsyncIterator[Received]:
+    async def receive(
+        self, request: Request, *, prefix: str, most: int, hashed: bool = False
+    ) -> AsyncIterator[Received]:
         """Read the whole body of *request*. A file of at most *most* bytes is stored durably under *prefix*.
+
+        *hashed*: its SHA-256 is wanted, which costs about as much CPU time as receiving it.
 
         Raises Problem: invalid_json, invalid_multipart, payload_too_large, invalid_parameter, request_timeout,
         disk_full.
@@ -80,7 +85,9 @@ class Uploads:
         try:
             media_type, options = parse_options_header(request.headers.get("content-type", ""))
             if media_type == MULTIPART.encode():
-                await self._multipart(request, received, options.get(b"boundary", b""), f"{prefix}/source", most)
+                await self._multipart(
+                    request, received, options.get(b"boundary", b""), f"{prefix}/source", most, hashed=hashed
+                )
             elif media_type == JSON.encode():
                 received.fields = _from_json(await body_of(request, most=MAX_FORM_BYTES))
             else:
@@ -90,7 +97,9 @@ class Uploads:
             if received.begun and not received.keep:
                 await self.blobs.delete(prefix)
 
-    async def _multipart(self, request: Request, received: Received, boundary: bytes, blob: str, most: int) -> None:
+    async def _multipart(
+        self, request: Request, received: Received, boundary: bytes, blob: str, most: int, *, hashed: bool
+    ) -> None:
         if not boundary:
             raise Problem("invalid_multipart", "Content-Type names no boundary")
         form = _Form(boundary)
@@ -104,7 +113,8 @@ class Uploads:
                 form.feed(data)
                 if form.file is not None and file is None:
                     received.begun = True
-                    file = _Incoming(await stack.enter_async_context(self.blobs.create(blob, leave_reserve=True)), most)
+                    sink = await stack.enter_async_context(self.blobs.create(blob, leave_reserve=True))
+                    file = _Incoming(sink, most, hashed=hashed)
                 if file is not None:
                     await file.write(form.taken())
             form.close()
@@ -112,31 +122,40 @@ class Uploads:
                 await file.flush()
         received.fields = form.fields
         if file is not None:
-            received.file = ReceivedFile(blob, file.bytes, file.sha256.hexdigest(), clean_filename(form.file))
+            received.file = ReceivedFile(blob, file.bytes, file.digest(), clean_filename(form.file))
 
 
 class _Incoming:
-    """The file part on its way to the store: counted, hashed and written in pieces."""
+    """The file part on its way to the store: counted, hashed if that is wanted, and written in pieces."""
 
-    def __init__(self, sink: FileSink, most: int) -> None:
+    def __init__(self, sink: FileSink, most: int, *, hashed: bool) -> None:
         self._sink = sink
         self._most = most
-        self._held = bytearray()
+        self._held: list[memoryview] = []
+        self._held_bytes = 0
+        self._sha256 = hashlib.sha256() if hashed else None
         self.bytes = 0
-        self.sha256 = hashlib.sha256()
 
-    async def write(self, data: bytes) -> None:
-        self.bytes += len(data)
-        if self.bytes > self._most:
-            raise _too_large(self._most, self.bytes)
-        self._held += data
-        if len(self._held) >= PIECE:
+    async def write(self, parts: Sequence[memoryview]) -> None:
+        for part in parts:
+            self._held_bytes += len(part)
+            self._held.append(part)
+        if self.bytes + self._held_bytes > self._most:
+            raise _too_large(self._most, self.bytes + self._held_bytes)
+        if self._held_bytes >= PIECE or len(self._held) >= MAX_PARTS:
             await self.flush()
 
     async def flush(self) -> None:
-        piece, self._held = bytes(self._held), bytearray()
-        self.sha256.update(piece)
-        await self._sink.write(piece)
+        parts, self._held = self._held, []
+        self.bytes += self._held_bytes
+        self._held_bytes = 0
+        if self._sha256 is not None:
+            for part in parts:
+                self._sha256.update(part)
+        await self._sink.write(*parts)
+
+    def digest(self) -> str | None:
+        return None if self._sha256 is None else self._sha256.hexdigest()
 
 
 class _Form:
@@ -159,7 +178,7 @@ class _Form:
                     "on_end": self._end,
                 },
             )
-        self._taken = bytearray()
+        self._taken: list[memoryview] = []
         self._ended = False
         self._part_begin()
 
@@ -171,10 +190,10 @@ class _Form:
         if not self._ended:
             raise Problem("invalid_multipart", "the body ends before its last boundary")
 
-    def taken(self) -> bytes:
-        """The bytes of the file that came since the last call."""
-        data, self._taken = bytes(self._taken), bytearray()
-        return data
+    def taken(self) -> list[memoryview]:
+        """The bytes of the file that came since the last call, as parts of what was fed."""
+        taken, self._taken = self._taken, []
+        return taken
 
     def _part_begin(self) -> None:
         self._name = ""
@@ -210,7 +229,7 @@ class _Form:
 
     def _part_data(self, data: bytes, start: int, end: int) -> None:
         if self._is_file:
-            self._taken += data[start:end]
+            self._taken.append(memoryview(data)[start:end])
             return
         self._value += data[start:end]
         if len(self._value) > MAX_FIELD_BYTES:

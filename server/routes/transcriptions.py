@@ -142,13 +142,14 @@ class Transcriptions:
             if earlier is None:
                 self.prober.admit(caller.account_id, plan)
                 await self.accepting.check_room(caller)
-            async with self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes) as received:
+            body = self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes, hashed=key is not None)
+            async with body as received:
                 asked = parse(received)
                 asked = replace(asked, order=with_retention(asked.order, caller.require_account()[1].retention))
                 query_seconds(request, "wait", most=self.wait_limits.max_s)
                 new = await self._new_job(job_id, caller, asked, received)
                 said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
-                content = received.file.sha256.encode() if received.file else b""
+                content = (received.file.sha256 or "").encode() if received.file else b""
                 submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said, content))
                 received.keep = not submitted.replayed
         return asked, submitted

@@ -223,8 +223,8 @@ class EventLog(Protocol):
 class Sink(Protocol):
     """A blob that is being written."""
 
-    async def write(self, data: bytes) -> None:
-        """Raises DiskFull."""
+    async def write(self, *parts: bytes | memoryview) -> None:
+        """Append the *parts* in their order. Raises DiskFull."""
         ...
 
 

@@ -16,6 +16,7 @@ from server.model.errors import DiskFull
 
 PRIVATE_FILE = 0o600
 PIECE_BYTES = 256 * 1024  # what a read of a blob holds in memory
+MAX_VECTOR = 512  # parts in one system call; the least that systems allow is more
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}){0,3}")
 
@@ -84,11 +85,15 @@ class HalfWritten:
                 os.close(self._descriptor)
         self._check_room(0)
 
-    def write(self, data: bytes) -> None:
-        self._check_room(len(data))
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+    def write(self, *parts: bytes | memoryview) -> None:
+        self._check_room(sum(map(len, parts)))
+        for first in range(0, len(parts), MAX_VECTOR):
+            together = parts[first : first + MAX_VECTOR]
+            written = os.writev(self._descriptor, together)
+            if written < sum(map(len, together)):  # the disk is nearly full, or a signal came
+                left = memoryview(b"".join(together))[written:]
+                while left:
+                    left = left[os.write(self._descriptor, left) :]
 
     def _check_room(self, more_bytes: int) -> None:
         if self._free_bytes:

@@ -70,9 +70,10 @@ async def received(
     *,
     most: int = MOST,
     keep: bool = True,
+    hashed: bool = True,
 ) -> AsyncIterator[Received]:
     pieces = [body] if isinstance(body, bytes) else body
-    async with Uploads(blobs).receive(request(pieces, content_type), prefix=PREFIX, most=most) as it:
+    async with Uploads(blobs).receive(request(pieces, content_type), prefix=PREFIX, most=most, hashed=hashed) as it:
         it.keep = keep
         yield it
 

@@ -38,7 +38,7 @@ def test_the_numbers_of_the_built_in_plans():
     assert [plan.retention_ms // 86_400_000 for plan in (free, pro, enterprise)] == [7, 30, 30]
     assert LIMITS.webhooks.delays_s == (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
     assert (LIMITS.webhooks.timeout_s, LIMITS.webhooks.connect_s, LIMITS.webhooks.reply_bytes) == (15, 5, 65_536)
-    assert (LIMITS.streams.per_job, LIMITS.streams.per_account, LIMITS.streams.per_session) == (5, 20, 1000)
+    assert (LIMITS.streams.per_job, LIMITS.streams.per_account, LIMITS.streams.per_session) == (5, 20, 5000)
     assert LIMITS.streams.keep_alive_s == 15
 
 

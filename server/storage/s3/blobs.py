@@ -104,8 +104,8 @@ class _BucketSink:
         self._upload = upload
         self._ask = ask
 
-    async def write(self, data: bytes) -> None:
-        await self._ask(self._upload.write, data)
+    async def write(self, *parts: bytes | memoryview) -> None:
+        await self._ask(self._upload.write, *parts)
 
 
 def _pieces(bucket: S3Store, key: str, start: int, stop: int | None) -> Iterator[bytes]:

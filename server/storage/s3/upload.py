@@ -28,11 +28,12 @@ class Upload:
         self._parts: obstore.WritableFile | None = None
         self._stored = False
 
-    def write(self, data: bytes) -> None:
+    def write(self, *parts: bytes | memoryview) -> None:
         if self._parts is not None:
-            self._parts.write(data)
+            self._parts.write(b"".join(parts))
             return
-        self._held += data
+        for part in parts:
+            self._held += part
         if len(self._held) > PART_BYTES:
             self._parts = obstore.open_writer(
                 self._bucket,

@@ -125,8 +125,8 @@ class _FileSink:
         self._half = half
         self._run = run
 
-    async def write(self, data: bytes) -> None:
-        await self._run(self._half.write, data)
+    async def write(self, *parts: bytes | memoryview) -> None:
+        await self._run(self._half.write, *parts)
 
 
 class _Opened:

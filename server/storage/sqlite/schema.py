@@ -6,7 +6,8 @@ long rows (jobs, chunks) have a rowid: without one, long rows would lie in the s
 
 MIGRATIONS = (
     """
-    -- Who must be woken by a commit, also in other processes. A topic is a job's id, 'queue' or 'outbox'.
+    -- Who must be woken by a commit, also in other processes. A topic is a job's id, 'queue', 'outbox', 'accounts', or
+    -- 'use of' somebody.
     CREATE TABLE changes (
         revision INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given twice, so a reader's mark stays good after a purge
         topic TEXT NOT NULL UNIQUE,

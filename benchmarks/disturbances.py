@@ -1,0 +1,201 @@
+"""Whether readers of a live session notice what others do: python -m benchmarks.disturbances [--seconds 15]
+
+Starts a server (scripted engine) and a process that speaks in real time, and lets --calm readers follow. They note how
+late the words come: undisturbed, beside a reader that takes nothing, beside readers that come and go all the time,
+beside a reader on each of many other sessions, and while thousands join within ten seconds. Writes
+benchmarks/results/disturbances.json.
+"""
+
+import argparse
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from benchmarks.measure import ROOT, write
+from benchmarks.readers import ANSWERED, MANY, QUIET_EVERY_S, WAYS, measured, readers, speaking
+from benchmarks.serving import Serving, serving
+from server.commands.acceptor import raise_descriptor_limit
+
+JOIN_S = 10.0
+JOIN_STEPS = 100  # in which they come
+AT_ONCE = 16  # requests of this process
+LIMITS = {**MANY, "live_sessions = 100\n": "live_sessions = 10000\n"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server, and the session that is spoken into."""
+
+    server: Serving
+    job: str
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self.server.base.removeprefix("http://").split(":")
+        return host, int(port)
+
+    def asked(self, *, job: str | None = None, kept_bytes: int | None = None) -> socket.socket:
+        """A new reader of *job*, else of the session, whose system keeps so much for it. The answer has begun."""
+        connection = socket.socket()
+        if kept_bytes is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kept_bytes)
+        connection.connect(self.address)
+        request = WAYS["SSE"].format(job=job or self.job, key=self.server.key, host=self.address[0])
+        connection.sendall(request.encode())
+        if not connection.recv(12).startswith(ANSWERED):
+            raise SystemExit("a reader was refused")
+        return connection
+
+
+@contextmanager
+def slow(place: Place) -> Iterator[None]:
+    """One reader that takes nothing."""
+    with place.asked(kept_bytes=2048):
+        yield
+
+
+@contextmanager
+def passing(place: Place, number: int) -> Iterator[None]:
+    """So many readers that come and go, in a process of their own."""
+    command = [sys.executable, "-m", "benchmarks.disturbances", "--pass", str(number)]
+    process = subprocess.Popen([*command, *here(place)], cwd=ROOT, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def elsewhere(place: Place, number: int) -> Iterator[None]:
+    """A reader on each of so many other sessions, which get a moment of silence from time to time."""
+    over, key = threading.Event(), {"Authorization": f"Bearer {place.server.key}"}
+    audio = {**key, "Content-Type": "application/octet-stream"}
+    limits = httpx.Limits(max_connections=AT_ONCE)
+    with (
+        httpx.Client(base_url=place.server.base, timeout=60, limits=limits) as client,
+        ThreadPoolExecutor(AT_ONCE) as threads,
+        ExitStack() as stack,
+    ):
+
+        def opened(_number: int) -> str:
+            return str(client.post("/v1/live", json={}, headers=key).raise_for_status().json()["job_id"])
+
+        def keep_open(jobs: list[str]) -> None:
+            while not over.wait(QUIET_EVERY_S / len(jobs)):
+                jobs.append(jobs.pop(0))
+                client.post(f"/v1/jobs/{jobs[0]}/audio", content=bytes(320), headers=audio).raise_for_status()
+
+        jobs = list(threads.map(opened, range(number)))
+        keeping = threads.submit(keep_open, list(jobs))
+        for job in jobs:
+            stack.enter_context(place.asked(job=job))
+        try:
+            yield
+        finally:
+            over.set()
+            keeping.result()
+
+
+@contextmanager
+def joining(place: Place, number: int) -> Iterator[None]:
+    """So many readers that join within JOIN_S, beginning now, in a process of their own which reads what they get."""
+    command = [sys.executable, "-m", "benchmarks.disturbances", "--join", str(number)]
+    process = subprocess.Popen([*command, *here(place)], cwd=ROOT)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def here(place: Place) -> tuple[str, ...]:
+    """What tells another process of this program where to read."""
+    return "--base", place.server.base, "--job", place.job, "--key", place.server.key
+
+
+def come_and_go(place: Place, number: int) -> None:
+    """Hold *number* readers, and replace the oldest one by a new one for ever."""
+    held = [place.asked() for _ in range(number)]
+    print("begun", flush=True)
+    while True:
+        held.pop(0).close()
+        held.append(place.asked())
+
+
+def join(place: Place, number: int) -> None:
+    """Join in steps, and take what comes until killed."""
+    held: list[socket.socket] = []
+    begin = time.monotonic()
+    while True:
+        share = min(1.0, (time.monotonic() - begin) / JOIN_S)
+        while len(held) < number * share:
+            held.append(place.asked())
+            held[-1].setblocking(False)
+        for one in held:
+            try:
+                one.recv(262_144)
+            except BlockingIOError:
+                continue
+        time.sleep(JOIN_S / JOIN_STEPS)
+
+
+def report(given: argparse.Namespace) -> dict[str, Any]:
+    settings = {"ENGINE": "scripted", "MAX_CONNECTIONS_PER_ADDRESS": "100000"}
+    others: dict[str, Callable[[Place], AbstractContextManager[None]]] = {
+        "undisturbed": lambda _: nullcontext(),
+        "a reader that takes nothing": slow,
+        f"{given.passing} readers that come and go": lambda place: passing(place, given.passing),
+        f"a reader on each of {given.sessions} sessions": lambda place: elsewhere(place, given.sessions),
+        f"{given.joining} that join within {JOIN_S:g} s": lambda place: joining(place, given.joining),
+    }
+    rows: list[dict[str, Any]] = []
+    with serving(LIMITS, **settings) as server:
+        for name, disturbance in others.items():
+            with (
+                speaking(server) as job,
+                readers(given.calm, "SSE", server.base, job=job, key=server.key) as calm,
+                disturbance(Place(server, job)),
+            ):
+                row = {"name": name, **measured(server.pid, calm, given.seconds)}
+            late_s = row["late_s"]["p95"] - (rows[0]["late_s"]["p95"] if rows else row["late_s"]["p95"])
+            rows.append({**row, "later_p95_s": round(late_s, 3)})
+            print(rows[-1], flush=True)
+    return {"seconds": given.seconds, "calm": given.calm, "beside": rows}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=15, help="of each measurement")
+    parser.add_argument("--calm", type=int, default=20, help="readers whose words are timed")
+    parser.add_argument("--passing", type=int, default=500, help="readers that come and go")
+    parser.add_argument("--sessions", type=int, default=500, help="other sessions with a reader each")
+    parser.add_argument("--joining", type=int, default=5000, help="readers that join")
+    parser.add_argument("--no-write", action="store_true", help="print only")
+    for name in ("pass", "join", "base", "job", "key"):
+        parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    raise_descriptor_limit()
+    acts = {"pass": come_and_go, "join": join}
+    for name, act in acts.items():
+        if (number := getattr(given, name)) is not None:
+            act(Place(Serving(given.base, given.key, 0, ROOT), given.job), int(number))
+    result = report(given)
+    if not given.no_write:
+        print(write("disturbances", result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
