@@ -9,12 +9,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from pipeline.audio import LONGEST_JOB, RATE, Samples
+from pipeline.channels import in_time
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
@@ -55,6 +56,7 @@ class BatchOptions:
     language: str | None = None  # None: heard in the first 30 s of speech
     hint: str = ""  # vocabulary
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
+    separate: bool = False  # hear every channel by itself, because each has its own speakers
 
 
 class Batch:
@@ -88,13 +90,38 @@ class Batch:
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks after *done*, in order and at least one. The last ends with the audio and has notes.
 
-        Close the generator to stop early. Raises PipelineError if the audio or the engine fails.
+        If channels are heard separately, this holds for the chunks of each. Close the generator to stop early. Raises
+        PipelineError if the audio or the engine fails.
         """
+        async with AsyncExitStack() as stack:
+            if not options.separate:
+                chunks = self._transcribe(path, options, done, None)
+            else:
+                channels = {
+                    channel: await stack.enter_async_context(
+                        aclosing(self._transcribe(path, options, _of_channel(done, channel), channel))
+                    )
+                    for channel in range(await self._count_channels(path, options))
+                }
+                chunks = in_time(channels, done)
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+
+    async def _count_channels(self, path: Path, options: BatchOptions) -> int:
+        limits = DecodeLimits(longest_s=options.longest_s)
+        probe = await asyncio.get_running_loop().run_in_executor(self._threads, self._isolation.probe, path, limits)
+        return probe.channels
+
+    async def _transcribe(
+        self, path: Path, options: BatchOptions, done: Sequence[Chunk], channel: int | None
+    ) -> AsyncGenerator[Chunk]:
+        """Yield the chunks of one channel, or with None of all channels together."""
         stretch = _Stretch(done)
         line = _Line(self._engine, self._recognition, options, stretch.language)
         notes: list[str] = []
         try:
-            async with aclosing(self._pack(path, options, notes)) as packed:
+            async with aclosing(self._pack(path, options, channel, notes)) as packed:
                 jobs_left = done[-1].jobs_done if done else 0
                 async for item in packed:
                     if isinstance(item, DecodeJob) and jobs_left > 0:
@@ -114,12 +141,14 @@ class Batch:
             await line.close()
         yield stretch.chunk(line.language, notes)  # it may have no length, and is then there for the notes
 
-    async def _pack(self, path: Path, options: BatchOptions, notes: list[str]) -> AsyncGenerator[Packed]:
+    async def _pack(
+        self, path: Path, options: BatchOptions, channel: int | None, notes: list[str]
+    ) -> AsyncGenerator[Packed]:
         """Yield the decode jobs of the file, made on a thread, and add the decoder's notes to *notes*."""
         limits = DecodeLimits(longest_s=options.longest_s)
 
         def found() -> Iterator[Packed]:
-            with self._isolation.decoding(path, limits) as audio:
+            with self._isolation.decoding(path, limits, channel) as audio:
                 voice = self._voice.stream() if self._voice else None
                 yield from speech_jobs(audio, voice, packing_options(self._engine))
                 notes.extend(audio.notes)
@@ -127,6 +156,10 @@ class Batch:
         async with on_thread(found(), self._threads) as items:
             async for item in items:
                 yield item
+
+
+def _of_channel(chunks: Sequence[Chunk], channel: int) -> list[Chunk]:
+    return [chunk for chunk in chunks if chunk.channel == channel]
 
 
 @dataclass(slots=True)

@@ -22,6 +22,12 @@ class Segment:
     words: tuple[Word, ...]
     avg_logprob: float  # mean log-probability per token, <= 0
     no_speech_prob: float  # the probability that this is not speech, by the model, 0..1
+    channel: int | None = None  # of the recording, from 0; None where all channels were heard together
+
+    @property
+    def speaker(self) -> str | None:
+        """The name of whoever speaks, the same in the whole recording; None where that is not known."""
+        return None if self.channel is None else f"S{self.channel + 1}"
 
     @property
     def start(self) -> int:
@@ -40,17 +46,19 @@ class Segment:
 class Chunk:
     """A finished part of a recording. It is what a checkpoint stores.
 
-    Chunks of one recording follow each other without gaps: chunk *n + 1* starts where chunk *n* ends.
+    Chunks of one recording follow each other without gaps: chunk *n + 1* starts where chunk *n* ends. Where each
+    channel is heard by itself, this holds for the chunks of each channel; the index counts those of all.
     """
 
     index: int
-    jobs_done: int  # decode jobs finished since the file began; resuming skips this many
+    jobs_done: int  # decode jobs finished since the file (and channel) began; resuming skips this many
     start: int
     end: int
     segments: tuple[Segment, ...]
     language: str | None  # None until speech was heard
     language_probability: float | None
     notes: tuple[str, ...] = ()  # codes of messages for readers: "audio_truncated", "frames_skipped", ...
+    channel: int | None = None  # which channel was heard; its segments say the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +75,19 @@ class Transcript:
 
     @property
     def words(self) -> tuple[Word, ...]:
-        return tuple(word for segment in self.segments for word in segment.words)
+        """All words in the order of their starts."""
+        return tuple(word for word, _ in words_in_time(self.segments))
 
     @property
     def text(self) -> str:
-        return written(self.words)
+        """All words, segment by segment."""
+        return written(word for segment in self.segments for word in segment.words)
+
+
+def words_in_time(segments: Iterable[Segment]) -> list[tuple[Word, Segment]]:
+    """Return every word with its segment, in the order of their starts, also where people speak at the same time."""
+    pairs = [(word, segment) for segment in segments for word in segment.words]
+    return sorted(pairs, key=lambda pair: pair[0].start)
 
 
 def written(words: Iterable[Word]) -> str:

@@ -21,8 +21,9 @@ class BrokenSequence(PipelineError):
 def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str) -> Transcript:
     """Return *chunks* as one Transcript of *duration* samples.
 
-    The chunks must come in order and cover 0..duration without gap or overlap, and their words must start in order.
-    A live session passes its stored chunks and one without words that reaches to its end.
+    The chunks must come in order and cover 0..duration without gap or overlap, and their words must start in order. All
+    this holds for each channel where every channel was heard by itself; their segments are then put in the order of
+    their starts. A live session passes its stored chunks and one without words that reaches to its end.
 
     Word times are clipped to the duration, and nothing else is changed. Recognisers time words on a grid of 10 or
     20 ms over a padded window, so the last word may end a step after the last sample, but service_v1 promises
@@ -33,14 +34,16 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
     Raises BrokenSequence if the chunks or words are out of order, or a word starts more than GRID after the end.
     """
     ordered = _in_sequence(chunks, duration)
-    segments = tuple(_inside(segment, duration) for chunk in ordered for segment in chunk.segments)
-    _check_order(word for segment in segments for word in segment.words)
+    segments = [_inside(segment, duration) for chunk in ordered for segment in chunk.segments]
+    for channel in {segment.channel for segment in segments}:
+        _check_order(word for segment in segments if segment.channel == channel for word in segment.words)
+    segments.sort(key=lambda segment: segment.start)
     language, probability = next(
         ((chunk.language, chunk.language_probability) for chunk in reversed(ordered) if chunk.language is not None),
         (None, None),
     )
     return Transcript(
-        segments=segments,
+        segments=tuple(segments),
         duration=duration,
         language=language,
         language_probability=probability,
@@ -52,17 +55,19 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
 
 def _in_sequence(chunks: Iterable[Chunk], duration: int) -> list[Chunk]:
     ordered: list[Chunk] = []
-    reached = 0
+    ends: dict[int | None, int] = {}  # by channel
     for expected, chunk in enumerate(chunks):
+        reached = ends.get(chunk.channel, 0)
         if chunk.index != expected or chunk.start != reached or chunk.end < chunk.start:
             raise BrokenSequence(
                 f"chunk {chunk.index} spans {seconds(chunk.start)}..{seconds(chunk.end)} s "
                 f"where chunk {expected} had to start at {seconds(reached)} s"
             )
-        reached = chunk.end
+        ends[chunk.channel] = chunk.end
         ordered.append(chunk)
-    if reached != duration:
-        raise BrokenSequence(f"the chunks end at {seconds(reached)} s, the recording at {seconds(duration)} s")
+    for reached in ends.values() or (0,):
+        if reached != duration:
+            raise BrokenSequence(f"the chunks end at {seconds(reached)} s, the recording at {seconds(duration)} s")
     return ordered
 
 

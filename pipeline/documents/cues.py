@@ -79,6 +79,7 @@ class Cue:
     start_ms: int
     end_ms: int
     lines: tuple[str, ...]
+    speaker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,16 @@
 """Renders a Transcript as the files that users download. All of them have the same words in the same order."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues, cues_of_runs
-from pipeline.words import Segment, Transcript, Word
+from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues_of_runs
+from pipeline.words import Segment, Transcript, Word, words_in_time, written
 
 SCHEMA = "service_v1"
 """The name of the JSON file's schema, which service_v1.json beside this file describes."""
@@ -50,24 +51,26 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
         "segments": [segment_object(index, segment) for index, segment in enumerate(transcript.segments)],
     }
     if heading.words:
-        document["words"] = [word_object(word) for word in transcript.words]
+        document["words"] = [word_object(*pair) for pair in words_in_time(transcript.segments)]
     document["metadata"] = dict(heading.metadata)
     return orjson.dumps(document)
 
 
-def word_object(word: Word) -> dict[str, Any]:
-    """Return a word as it is written in the JSON file, in job records and in events. Times are in seconds."""
+def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
+    """Return a word as the JSON file, records and events have it. Times are in seconds; *segment* tells who speaks."""
     return {
         "word": word.text,
         "start": seconds(word.start),
         "end": seconds(word.end),
         "probability": _round(word.probability),
+        **_speaker_members(segment),
     }
 
 
-def word_event(word: Word) -> dict[str, Any]:
+def word_event(word: Word, segment: Segment | None = None) -> dict[str, Any]:
     """Return a word as events have it. `spaced` tells clients that join words where no space belongs."""
-    return word_object(word) if word.spaced else {**word_object(word), "spaced": False}
+    shown = word_object(word, segment)
+    return shown if word.spaced else {**shown, "spaced": False}
 
 
 def segment_object(index: int, segment: Segment) -> dict[str, Any]:
@@ -79,20 +82,34 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
         "text": segment.text,
         "avg_logprob": _round(segment.avg_logprob),
         "no_speech_prob": _round(segment.no_speech_prob),
+        **_speaker_members(segment),
     }
 
 
+def _speaker_members(segment: Segment | None) -> dict[str, Any]:
+    """Return who speaks, and on which channel, where that is known."""
+    if segment is None or segment.channel is None:
+        return {}
+    return {"channel": segment.channel, "speaker": segment.speaker}
+
+
 def srt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
-    """Return SubRip in UTF-8, without a byte order mark, with LF. Without speech it is empty."""
+    """Return SubRip in UTF-8, without a byte order mark, with LF. Without speech it is empty.
+
+    Where the speakers are known, each cue begins with its speaker's name.
+    """
     return "".join(
-        f"{number}\n{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}\n{_text(cue)}\n\n"
-        for number, cue in enumerate(cues(transcript.words, transcript.duration, shape), start=1)
+        f"{number}\n{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}\n{_label(cue.speaker)}{_text(cue)}\n\n"
+        for number, cue in enumerate(_cues(transcript.segments, transcript.duration, shape), start=1)
     ).encode()
 
 
 def vtt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
-    """Return WebVTT in UTF-8, without a byte order mark, with LF. Without speech it is the header alone."""
-    return _webvtt(cues(transcript.words, transcript.duration, shape))
+    """Return WebVTT in UTF-8, without a byte order mark, with LF. Without speech it is the header alone.
+
+    Where the speakers are known, each cue is their voice (`<v S1>`).
+    """
+    return _webvtt(_cues(transcript.segments, transcript.duration, shape))
 
 
 def growing_vtt(segments: Sequence[Segment], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
@@ -100,17 +117,35 @@ def growing_vtt(segments: Sequence[Segment], duration: int, shape: SubtitleShape
 
     When more segments follow, the cues stay as they are, but for the end of the last one.
     """
-    return _webvtt(cues_of_runs([segment.words for segment in segments], duration, shape))
+    return _webvtt(_cues(segments, duration, shape, growing=True))
+
+
+def _cues(segments: Sequence[Segment], duration: int, shape: SubtitleShape, *, growing: bool = False) -> list[Cue]:
+    """Return the cues of every speaker, in the order of their starts. Those of two speakers may be shown together."""
+    found: list[Cue] = []
+    for speaker in dict.fromkeys(segment.speaker for segment in segments):
+        runs = [segment.words for segment in segments if segment.speaker == speaker]
+        if not growing:
+            runs = [tuple(word for run in runs for word in run)]
+        own = replace(shape, max_columns=shape.max_columns - len(_label(speaker)))
+        found += [replace(cue, speaker=speaker) for cue in cues_of_runs(runs, duration, own)]
+    return sorted(found, key=lambda cue: cue.start_ms)
 
 
 def _webvtt(shown: Sequence[Cue]) -> bytes:
-    lines = (f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}\n{_escape(_text(cue))}\n\n" for cue in shown)
+    lines = (
+        f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}\n{_voice(cue.speaker)}{_escape(_text(cue))}\n\n"
+        for cue in shown
+    )
     return "".join(("WEBVTT\n\n", *lines)).encode()
 
 
 def txt(transcript: Transcript) -> bytes:
-    """Return the text and one newline. Without speech it is empty."""
-    text = transcript.text
+    """Return the text and a newline. Without speech it is empty. Known speakers have a line for each of their turns."""
+    turns = groupby(transcript.segments, key=lambda segment: segment.speaker)
+    text = "\n".join(
+        _label(speaker) + written(word for segment in turn for word in segment.words) for speaker, turn in turns
+    )
     return f"{text}\n".encode() if text else b""
 
 
@@ -131,6 +166,14 @@ OUTPUT_FORMATS: Mapping[str, OutputFormat] = MappingProxyType(
 
 def _clock(ms: int, point: str) -> str:
     return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}{point}{ms % 1000:03}"
+
+
+def _label(speaker: str | None) -> str:
+    return "" if speaker is None else f"{speaker}: "
+
+
+def _voice(speaker: str | None) -> str:
+    return "" if speaker is None else f"<v {speaker}>"
 
 
 def _text(cue: Cue) -> str:

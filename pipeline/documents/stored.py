@@ -35,6 +35,7 @@ def stored(chunk: Chunk) -> bytes:
             "language": chunk.language,
             "language_probability": _finite(chunk.language_probability),
             "notes": chunk.notes,
+            **({} if chunk.channel is None else {"channel": chunk.channel}),
             "segments": [
                 {
                     "avg_logprob": _finite(segment.avg_logprob),
@@ -68,23 +69,25 @@ def _chunk(fields: dict[str, Any]) -> Chunk:
     if fields["version"] != VERSION:
         raise ValueError(f"not of version {VERSION}")
     probability = fields["language_probability"]
+    channel = None if fields.get("channel") is None else _whole(fields["channel"])
     return Chunk(
         index=_whole(fields["index"]),
         jobs_done=_whole(fields["jobs_done"]),
         start=_whole(fields["start"]),
         end=_whole(fields["end"]),
-        segments=tuple(_segment(segment) for segment in _each(fields["segments"])),
+        segments=tuple(_segment(segment, channel) for segment in _each(fields["segments"])),
         language=None if fields["language"] is None else _text(fields["language"]),
         language_probability=None if probability is None else _real(probability),
         notes=tuple(_text(note) for note in _each(fields["notes"])),
+        channel=channel,
     )
 
 
-def _segment(fields: dict[str, Any]) -> Segment:
+def _segment(fields: dict[str, Any], channel: int | None) -> Segment:
     words = tuple(_word(*word) for word in _each(fields["words"]))
     if not words:
         raise ValueError("a segment without words")
-    return Segment(words, _real(fields["avg_logprob"]), _real(fields["no_speech_prob"]))
+    return Segment(words, _real(fields["avg_logprob"]), _real(fields["no_speech_prob"]), channel)
 
 
 def _word(text: object, start: object, end: object, probability: object, spaced: object) -> Word:

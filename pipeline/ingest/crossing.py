@@ -46,6 +46,7 @@ class DecodeOrder:
     live: bool
     stall_s: float  # CPU time without a sample after which the kernel ends the process
     cpu_s: int | None  # CPU time for everything; None: no limit, for live streams
+    channel: int | None = None  # the one to decode, from 0; None: all of them mixed
 
     def written(self) -> bytes:
         return orjson.dumps({"start": asdict(self)}) + b"\n"

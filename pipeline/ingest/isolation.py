@@ -93,8 +93,8 @@ class Isolation:
             return audio.probe
 
     @contextmanager
-    def decoding(self, path: Path, limits: DecodeLimits) -> "Iterator[Decoding]":
-        """Decode a file. Entering the block waits until its first frame is decoded.
+    def decoding(self, path: Path, limits: DecodeLimits, channel: int | None = None) -> "Iterator[Decoding]":
+        """Decode a file: one of its channels, or with None the sound of all. Entering waits for its first frame.
 
         Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, DecodeTimeout,
         DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and AudioTooLong.
@@ -102,7 +102,7 @@ class Isolation:
         with ExitStack() as stack:
             source = stack.enter_context(path.open("rb", buffering=0))
             cpu_s = None if limits.longest_s is None else self._spare_cpu_s + math.ceil(limits.longest_s)
-            order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s, cpu_s=cpu_s)
+            order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s, cpu_s=cpu_s, channel=channel)
             process = stack.enter_context(self._started(order, source.fileno()))
             audio = Decoding(process, wait_s=self._stall_s)
             audio.open()

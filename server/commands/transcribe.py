@@ -34,6 +34,7 @@ from server.engines import open_engines
 from server.jobs.members import members_of
 from server.jobs.orders import subtitle_shape
 from server.logs import configure
+from server.model.bounds import CHANNEL_MODES
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
 
@@ -51,6 +52,9 @@ def add(commands: Any) -> None:
     parser.add_argument("--formats", default="txt", help="comma list of json, srt, vtt, txt (default: txt)")
     parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
     parser.add_argument("--language", help="what is spoken, such as en; left out, it is heard")
+    parser.add_argument(
+        "--channels", choices=CHANNEL_MODES, default="mixed", help="separate: each channel has its own speakers"
+    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -172,12 +176,14 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
         probe = await asyncio.to_thread(isolation.probe, path, DecodeLimits())
         chunks: list[Chunk] = []
         with _progress(probe.duration_s) as show:
-            options = BatchOptions(tenant="command line", language=given.language)
+            separate = given.channels == "separate"
+            options = BatchOptions(tenant="command line", language=given.language, separate=separate)
             async for chunk in engine.batch.transcribe(path, options):
                 chunks.append(chunk)
                 show(seconds(chunk.end))
     _tell_notes(note for chunk in chunks for note in chunk.notes)
-    return assemble(chunks, duration=chunks[-1].end, engine=engine.batch.engine_name, model=engine.batch.model_name)
+    duration = max(chunk.end for chunk in chunks)
+    return assemble(chunks, duration=duration, engine=engine.batch.engine_name, model=engine.batch.model_name)
 
 
 # --- by a server -----------------------------------------------------------------------------------------------------
@@ -188,6 +194,8 @@ async def _there(
 ) -> dict[str, bytes]:
     """Transcribe on a server, which fetches an address itself. Returns every format's content. Raises ServiceError."""
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles}
+    if given.channels != "mixed":
+        fields["channels"] = given.channels
     if given.language is not None:
         fields["language"] = given.language
     async with Client(given.server, key) as client:

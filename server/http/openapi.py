@@ -20,6 +20,7 @@ BY_AUTH: Mapping[Auth, tuple[str, ...]] = {
     Auth.NONE: (),
 }
 TAGS = {
+    "channels": "Lasting addresses that show live captions",
     "transcription": "Audio in, words out",
     "jobs": "Look at jobs, follow them, download their outputs",
     "live": "Words while they are spoken",

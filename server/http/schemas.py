@@ -73,6 +73,15 @@ KEYWORDS = {
     "maxItems": bounds.MAX_KEYWORDS,
     "description": f"{KEYWORDS_MEAN}; {bounds.MAX_KEYWORDS_CHARS} characters together",
 }
+SPEAKER = {
+    "channel": {**WHOLE, "description": "Where channels are separate: which one, from 0"},
+    "speaker": {"type": "string", "description": "Who speaks, where that is known: S1, S2, ..."},
+}
+CHANNELS_MEMBER = {
+    "enum": [*bounds.CHANNEL_MODES],
+    "default": "mixed",
+    "description": "separate: each channel has its own speakers, and counts as a recording of its own",
+}
 WARNING = _object({"code": TEXT}, {"param": TEXT, "message": TEXT})
 
 
@@ -121,6 +130,7 @@ _FORM_ORDER: Mapping[str, Any] = {
     "word_timestamps": {"enum": ["true", "false", "1", "0"], "default": "false"},
     "webhook_events": {**_FORM_LIST, "examples": [",".join(bounds.WEBHOOK_EVENTS)]},
     "metadata": {"type": "string", "contentMediaType": "application/json", "contentSchema": METADATA},
+    "channels": CHANNELS_MEMBER,
     "wait": {**WHOLE, "description": "Seconds to hold the answer"},
     "sandbox_scenario": {"enum": [*bounds.SCENARIOS], "description": "Sandbox only: the outcome to play"},
 }
@@ -161,7 +171,7 @@ SCHEMAS: Mapping[str, Any] = {
             "resets_at": INSTANT,
         },
     ),
-    "Word": _object({"word": TEXT, "start": NUMBER, "end": NUMBER, "probability": NUMBER}),
+    "Word": _object({"word": TEXT, "start": NUMBER, "end": NUMBER, "probability": NUMBER}, SPEAKER),
     "Job": _object(
         {
             "job_id": {"type": "string", "pattern": "^job_[0-9A-Za-z]{26}$"},
@@ -250,6 +260,7 @@ SCHEMAS: Mapping[str, Any] = {
             "word_timestamps": {"type": "boolean", "default": False},
             "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
             "metadata": METADATA,
+            "channels": CHANNELS_MEMBER,
             "wait": WHOLE,
             "sandbox_scenario": {"enum": [*bounds.SCENARIOS]},
         },

@@ -45,7 +45,7 @@ COMMON = SUBTITLES | {
     "retention",
 }
 LIVE_ONLY = frozenset({*LiveOptions.__slots__, "word_timestamps"})
-FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema"})
+FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema", "channels"})
 
 
 MAX_WARNINGS = 8  # of unknown members; they are stored with the job
@@ -74,6 +74,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
         word_timestamps=members.take("word_timestamps", boolean, False),
         scenario=members.take("sandbox_scenario", one_of(bounds.SCENARIOS), None) if sandbox else None,
     )
+    separate = members.take("channels", one_of(bounds.CHANNEL_MODES), "mixed") == "separate"
     wait_s = members.take("wait", whole_seconds, None)
     members.take("schema", one_of(("service_v1",)), None)
     members.check()
@@ -81,7 +82,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
         raise Refused("missing_input", "give the audio as a multipart part named file, or its address as url")
     known = COMMON | FILE_ONLY
     return Asked(
-        order,
+        replace(order, separate=separate),
         twin if url is None else url,
         wait_s,
         unknown_members(fields, known if sandbox else known - {"sandbox_scenario"}),

@@ -37,7 +37,11 @@ async def delete_if_gone(job_id: str, jobs: JobStore, blobs: BlobStore) -> None:
 
 
 def completed_outcome(
-    transcript: Transcript, artifacts: Sequence[Artifact], *, warnings: Sequence[Mapping[str, str]] = ()
+    transcript: Transcript,
+    artifacts: Sequence[Artifact],
+    *,
+    warnings: Sequence[Mapping[str, str]] = (),
+    heard_s: float | None = None,
 ) -> Outcome:
     return Outcome(
         state=State.COMPLETED,
@@ -49,4 +53,5 @@ def completed_outcome(
         text=transcript.text,
         artifacts=tuple(artifacts),
         warnings=tuple(warnings),
+        heard_s=heard_s,
     )

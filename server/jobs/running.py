@@ -73,18 +73,25 @@ class Running:
         await self.held.note(stage="transcribing")
         chunks = await self._transcribe_chunks(blob)
         await self.held.note(stage="writing")
-        transcript = assemble(
-            chunks, duration=chunks[-1].end, engine=self._batch.engine_name, model=self._batch.model_name
-        )
+        duration = max(chunk.end for chunk in chunks)
+        transcript = assemble(chunks, duration=duration, engine=self._batch.engine_name, model=self._batch.model_name)
         artifacts = [await self._write(name, transcript) for name in order.output_formats]
-        return completed_outcome(transcript, artifacts, warnings=[{"code": note} for note in transcript.notes])
+        warnings = [{"code": note} for note in transcript.notes]
+        channels = len({chunk.channel for chunk in chunks})
+        return completed_outcome(
+            transcript, artifacts, warnings=warnings, heard_s=seconds(duration) * channels if order.separate else None
+        )
 
     async def _transcribe_chunks(self, key: str) -> list[Chunk]:
         """All chunks, including those of earlier attempts. Each is stored before the next is asked for."""
         order = self._job.order
         chunks = await asyncio.to_thread(lambda: [restored(body) for body in self.held.lease.chunks])
         options = BatchOptions(
-            language=order.language, hint=order.hint, tenant=self._job.account, longest_s=self._plan.audio_s_per_file
+            language=order.language,
+            hint=order.hint,
+            tenant=self._job.account,
+            longest_s=self._plan.audio_s_per_file,
+            separate=order.separate,
         )
         async with self._tools.blobs.local(key) as path:
             made = rehearse(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
@@ -128,7 +135,7 @@ def chunk_events(chunk: Chunk, before: Sequence[Chunk], *, words: bool) -> list[
     for segment in chunk.segments:
         if words:
             for word in segment.words:
-                body = {"index": index, "segment": segment_id, **word_event(word)}
+                body = {"index": index, "segment": segment_id, **word_event(word, segment)}
                 events.append(NewEvent("word", orjson.dumps(body)))
                 index += 1
         events.append(NewEvent("segment", orjson.dumps(segment_object(segment_id, segment))))

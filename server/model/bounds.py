@@ -10,6 +10,8 @@ from server.model.orders import CONTAINER, NOTHING
 FORMATS = tuple(OUTPUT_FORMATS)
 """The names of the output files."""
 WEBHOOK_EVENTS = ("job.completed", "job.failed")
+CHANNEL_MODES = ("mixed", "separate")
+"""What to do with the channels of a file: hear them together, or each by itself."""
 SCENARIOS = ("fail", "slow", "empty", "quota_exceeded", "rate_limited", "canceled")
 RETENTIONS = (NOTHING,)
 MAX_URL_CHARS = 2048

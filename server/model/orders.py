@@ -57,6 +57,7 @@ class Order:
     scenario: str | None = None  # sandbox only
     live: LiveOptions | None = None
     retention: str | None = None  # NOTHING, or None: as long as the plan says
+    separate: bool = False  # a file's channels are separate speakers, each heard by itself
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
 
     @property

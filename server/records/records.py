@@ -9,6 +9,7 @@ import orjson
 
 from pipeline.documents.formats import SCHEMA, word_object
 from pipeline.documents.stored import restored
+from pipeline.words import words_in_time
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, JobError, LiveProgress, State
 from server.model.orders import AUDIO, CONTAINER, LiveOptions, Source
@@ -107,8 +108,8 @@ class Records:
 
 def _rendered_words(bodies: Sequence[bytes]) -> orjson.Fragment:
     """The words of the stored chunks, as a JSON array that only needs to be copied into an answer."""
-    words = (word for body in bodies for segment in restored(body).segments for word in segment.words)
-    return orjson.Fragment(orjson.dumps([word_object(word) for word in words]))
+    words = words_in_time(segment for body in bodies for segment in restored(body).segments)
+    return orjson.Fragment(orjson.dumps([word_object(*pair) for pair in words]))
 
 
 def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def _rendered(bodies: Sequence[bytes], shape: SubtitleShape) -> bytes:
     """The subtitles of the stored chunks. Hours of speech take a moment, for which the event loop must not wait."""
     chunks = [restored(body) for body in bodies]
     segments = [segment for chunk in chunks for segment in chunk.segments]
-    return growing_vtt(segments, chunks[-1].end if chunks else 0, shape)
+    return growing_vtt(segments, max((chunk.end for chunk in chunks), default=0), shape)
 
 
 def _vtt(request: Request, body: bytes) -> Response:

@@ -8,6 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pipeline.ingest.containers import Probe
 from server.accounts.issuing import fresh_id
 from server.clock import now_ms
 from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
@@ -183,14 +184,16 @@ class Transcriptions:
     async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
         _, _, plan = caller.require_account()
         warnings = await self.accepting.warnings(caller, asked.order, asked.warnings)
-        source, audio_s = await self._source(asked, received, caller)
+        source, probe = await self._source(asked, received, caller)
+        audio_s = None if probe is None else probe.duration_s
+        times = probe.channels if probe is not None and asked.order.separate else 1
         blob = received.file.blob if received.file else None
         return new_job(
             job_id,
             caller,
             asked.order,
             source,
-            counted_s=audio_s,
+            counted_s=None if audio_s is None else audio_s * times,
             audio_s=audio_s,
             blob=blob,
             warnings=warnings,
@@ -198,8 +201,8 @@ class Transcriptions:
             max_active=plan.active_jobs,
         )
 
-    async def _source(self, asked: Asked, received: Received, caller: Caller) -> tuple[Source, float | None]:
-        """Where the audio is and its stated length. Audio that cannot be decoded is refused here."""
+    async def _source(self, asked: Asked, received: Received, caller: Caller) -> tuple[Source, Probe | None]:
+        """Where the audio is, and what is known of a file. Audio that cannot be decoded is refused here."""
         if received.file is None:
             assert asked.url is not None
             await self.accepting.check_url(caller, "url", asked.url)
@@ -207,7 +210,7 @@ class Transcriptions:
         account, _, plan = caller.require_account()
         probe = await self.prober.probe(received.file.blob, account=account.id, plan=plan)
         source = Source(type="upload", filename=received.file.filename, bytes=received.file.bytes, format=probe.format)
-        return source, probe.duration_s
+        return source, probe
 
     async def _answer(self, request: Request, submitted: Submitted, wait: ChosenWait) -> Response:
         await self.eraser.settle(submitted.job.id)

@@ -1,6 +1,7 @@
 // The account view: the API key of this browser, the limits of its plan, and how much of them is used.
 
 import { ask, getKey, setKey } from "./api.js";
+import { showChannels } from "./channels.js";
 import { announce, copy, find, make, quiet } from "./dom.js";
 import { moment, plain } from "./format.js";
 import { askForKey, webhookSecret } from "./key.js";
@@ -29,6 +30,7 @@ export const showAccount = guarded(problem, async () => {
   const { plan, limits, usage } = await ask("v1/usage");
   find("#plan").textContent = plan;
   find("#usage").replaceChildren(...usage.flatMap(used));
+  await showChannels();
   find("#limits").replaceChildren(...Object.entries(LIMITS).map(([name, said]) => limit(limits[name], said)));
 });
 

@@ -1,11 +1,11 @@
 // The page of live captions for a big screen: anyone with the link can read the words of one session, and no more.
 
-import { watch } from "./channel.js";
 import { find } from "./dom.js";
 import { lag } from "./format.js";
 import { Overlay, overlayOf } from "./overlay.js";
 import { sentence } from "./problems.js";
 import { follow } from "./socket.js";
+import { watch } from "./watch.js";
 import { LiveText } from "./words.js";
 
 const STEPS = [0.5, 0.7, 1, 1.35, 1.8, 2.4];

@@ -2,6 +2,7 @@
 
 import { ask, eventsToken, getKey, own, pause } from "./api.js";
 import { announce, find, make } from "./dom.js";
+import { Finder } from "./finder.js";
 import { clock, moment } from "./format.js";
 import { titleOf } from "./jobs.js";
 import { needKey } from "./key.js";
@@ -17,6 +18,7 @@ const STAGES = { queued: "Waiting for its turn", downloading: "Fetching the audi
 const problem = find("#job-problem");
 const running = find("#job-running");
 const player = new Player(find("#job-result"));
+const finder = new Finder(find("#job-find"), find("#job-result .transcript"));
 const text = new LiveText(find("#job-text"), find("#job-log"));
 let leave = () => {};
 let shown = null;
@@ -42,6 +44,7 @@ export const showJob = guarded(problem, async (id) => {
 export function leaveJob() {
   leave();
   player.clear();
+  finder.clear();
 }
 
 const get = (id) => ask(`v1/jobs/${encodeURIComponent(id)}?url_ttl=${LINKS_S}`);
@@ -112,7 +115,7 @@ async function result(record) {
   find("#job-downloads").replaceChildren(...Object.entries(record.formats).map(download));
   find("#job-warnings").replaceChildren(...warningItems(record));
   find("#job-listen").hidden = record.status !== "completed";
-  find("#job-price").hidden = !record.text;
+  find("#job-price").hidden = find("#job-find").hidden = !record.text;
   if (record.status === "failed") throw new Said(`This job failed: ${record.error.message}`);
   if (record.status === "canceled") throw new Said("This job was canceled.");
   const { json, vtt } = record.formats;

@@ -9,7 +9,10 @@ const whole = (least, most) => ({
   read: (text) => (/^\d{1,4}$/.test(text) && Number(text) >= least && Number(text) <= most ? Number(text) : null),
   must: `be a whole number from ${least} to ${most}`,
 });
-const oneOf = (...names) => ({ read: (text) => (names.includes(text) ? text : null), must: `be ${names.join(" or ")}` });
+const oneOf = (...names) => ({
+  read: (text) => (names.includes(text) ? text : null),
+  must: `be ${names.join(" or ")}`,
+});
 const colour = {
   read: (text) => (/^([\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})$/i.test(text) ? `#${text}` : null),
   must: "be 3, 4, 6 or 8 hexadecimal digits without #",

@@ -8,7 +8,8 @@ export class Player {
   #video;
   #caption;
   #text;
-  #words = []; // {start, end, element}
+  #words = []; // the elements, as they are read
+  #timed = []; // {start, end, element}, as they are spoken: people may speak at the same time
   #lit = null;
   #captions = null;
   #urls = [];
@@ -38,8 +39,12 @@ export class Player {
     this.clear();
     this.#captions = captions;
     this.#text.replaceChildren(...paragraphs(text, words, segments));
-    this.#words = [...this.#text.querySelectorAll(".word")].map((element, index) => ({ ...words[index], element }));
-    if (this.#words.length) this.#words[0].element.tabIndex = 0;
+    this.#words = [...this.#text.querySelectorAll(".word")];
+    this.#timed = this.#words.map((element) => ({
+      start: Number(element.dataset.start), end: Number(element.dataset.end), element,
+    }));
+    this.#timed.sort((one, other) => one.start - other.start);
+    if (this.#words.length) this.#words[0].tabIndex = 0;
   }
 
   /** Play *file*, which is not sent anywhere. */
@@ -64,7 +69,7 @@ export class Player {
     this.#release();
     this.#captions = null;
     this.#text.replaceChildren();
-    this.#words = [];
+    this.#words = this.#timed = [];
     this.#lit = null;
   }
 
@@ -101,13 +106,13 @@ export class Player {
 
   /** Return the last word that has begun, until half a second after its end. */
   #wordAt(time) {
-    let [low, high] = [0, this.#words.length];
+    let [low, high] = [0, this.#timed.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.#words[middle].start <= time + 0.02) low = middle + 1;
+      if (this.#timed[middle].start <= time + 0.02) low = middle + 1;
       else high = middle;
     }
-    const word = this.#words[low - 1] ?? null;
+    const word = this.#timed[low - 1] ?? null;
     return word && time < word.end + 0.5 ? word : null;
   }
 
@@ -123,43 +128,63 @@ export class Player {
 
   /** The arrow keys go from word to word, Enter plays from there. */
   #pressed(event) {
-    const at = this.#words.findIndex(({ element }) => element === event.target);
+    const at = this.#words.indexOf(event.target);
     const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
     if (at >= 0 && step !== undefined) {
       const to = Math.max(0, Math.min(this.#words.length - 1, at + step));
-      this.#words[at].element.tabIndex = -1;
-      this.#words[to].element.tabIndex = 0;
-      this.#words[to].element.focus();
+      this.#words[at].tabIndex = -1;
+      this.#words[to].tabIndex = 0;
+      this.#words[to].focus();
     } else if (at >= 0 && event.key === "Enter") this.#clicked(event.target);
     else return;
     event.preventDefault();
   }
 }
 
-/** Make a paragraph for each segment, with its start time and its words. */
+/** Make a paragraph for each segment, with its start time, its speaker where that is known, and its words. */
 function paragraphs(text, words, segments) {
   if (!segments.length) return [make("p", {}, text || "No speech was heard.")];
-  let at = 0;
+  const spoken = new Map(); // by speaker, because people may speak at the same time
+  for (const word of words) {
+    if (!spoken.has(word.speaker)) spoken.set(word.speaker, []);
+    spoken.get(word.speaker).push(word);
+  }
+  const ends = endsOf(segments);
+  const reached = new Map();
   return segments.map((segment, index) => {
-    const begun = at;
-    const next = segments[index + 1];
-    while (at < words.length && (next === undefined || words[at].start < next.start)) at += 1;
-    return paragraph(segment, at > begun ? spelled(words.slice(begun, at), segment.text) : [segment.text]);
+    const own = spoken.get(segment.speaker) ?? [];
+    const begun = reached.get(segment.speaker) ?? 0;
+    let at = begun;
+    while (at < own.length && own[at].start < ends[index]) at += 1;
+    reached.set(segment.speaker, at);
+    return paragraph(segment, at > begun ? spelled(own.slice(begun, at), segment.text) : [segment.text]);
   });
 }
 
-function paragraph({ start }, content) {
-  const time = { type: "button", class: "time", "data-start": start, "aria-label": `Play from ${clock(start)}` };
-  return make("p", {}, make("button", time, clock(start)), make("span", {}, content));
+/** Return for each segment when the next one of its speaker starts. */
+function endsOf(segments) {
+  const next = new Map();
+  return [...segments].reverse().map(({ speaker, start }) => {
+    const end = next.get(speaker) ?? Infinity;
+    next.set(speaker, start);
+    return end;
+  }).reverse();
+}
+
+function paragraph({ start, speaker }, content) {
+  const said = `Play from ${clock(start)}${speaker ? `, ${speaker}` : ""}`;
+  const time = { type: "button", class: "time", "data-start": start, "aria-label": said };
+  const name = speaker && make("b", { class: "speaker" }, speaker);
+  return make("p", {}, make("button", time, clock(start), name && " ", name), make("span", {}, content));
 }
 
 /** Make elements of *words*, with the spaces that *text* has between them: not every script has spaces. */
 function spelled(words, text) {
   let from = 0;
-  return words.flatMap(({ word, start }) => {
+  return words.flatMap(({ word, start, end }) => {
     const at = text.indexOf(word, from);
     const between = at < 0 ? " " : text.slice(from, at);
     from = at < 0 ? from : at + word.length;
-    return [between, make("span", { class: "word", "data-start": start, tabindex: -1 }, word)];
+    return [between, make("span", { class: "word", "data-start": start, "data-end": end, tabindex: -1 }, word)];
   });
 }

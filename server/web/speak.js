@@ -1,6 +1,7 @@
 // The view for live speech: sends the microphone to a live session and shows its words.
 
 import { base, eventsToken } from "./api.js";
+import { channels, overlayLink, ownPage } from "./channels.js";
 import { announce, copy, find, make } from "./dom.js";
 import { clock, lag } from "./format.js";
 import { needKey } from "./key.js";
@@ -28,6 +29,8 @@ const text = new LiveText(find("#speak-text"), find("#speak-log"));
 let microphone = null;
 let session = null;
 let recordedS = 0;
+let channel = null; // which shows the session; null: none
+const known = new Map(); // channels by their names
 
 function show(state) {
   find("#speak-view").dataset.state = state;
@@ -48,7 +51,9 @@ async function start() {
   show("connecting");
   try {
     microphone = await openMicrophone({ lost: guarded(problem, lost) });
+    channel = known.get(find("#speak-channel").value) ?? null;
     const order = { ...orderFrom(find("#speak-order")), encoding: "pcm_s16le", sample_rate: microphone.rate };
+    if (channel) order.channel = channel.name;
     session = new LiveSession({ ...order, output_formats: OUTPUTS }, hear);
     microphone.listen(take);
     await session.start();
@@ -120,12 +125,29 @@ const renewLink = guarded(problem, async () => {
   announce("The session goes on in a new job. Its live link is another one now.");
 });
 
-/** Make a link with which others can read along for an hour, and see nothing else of this account. */
+/** Make a link with which others can read along, and see nothing else of this account. */
 async function putLink() {
-  const { token } = await eventsToken(session.jobId);
-  const link = new URL(`live/${session.jobId}#token=${token}`, base()).href;
+  const link = channel ? ownPage(channel.page_url) : await sessionLink();
+  const lasts = channel ? `what is spoken into the channel ${channel.name}` : "along for an hour";
+  find("#speak-link-label").textContent = `Whoever has this link can read ${lasts}, and see nothing else of yours`;
   find("#speak-link").value = link;
   find("#speak-open").href = link;
+}
+
+async function sessionLink() {
+  const { token } = await eventsToken(session.jobId);
+  return new URL(`live/${session.jobId}#token=${token}`, base()).href;
+}
+
+/** Let the user choose one of the account's channels, if there are any. */
+async function offerChannels() {
+  const chosen = find("#speak-channel").value;
+  known.clear();
+  for (const one of await channels()) known.set(one.name, one);
+  const names = ["", ...known.keys()];
+  const options = names.map((name) => make("option", { value: name, selected: name === chosen }, name || "none"));
+  find("#speak-channel").replaceChildren(...options);
+  find("#speak-channel-field").hidden = known.size === 0;
 }
 
 async function share() {
@@ -138,6 +160,9 @@ async function share() {
 toggle.addEventListener("click", guarded(problem, () => (microphone ? stop() : start())));
 find("#speak-share").addEventListener("click", guarded(problem, share));
 find("#speak-copy").addEventListener("click", guarded(problem, () => copy(find("#speak-link").value, "Link")));
+find("#speak-overlay").addEventListener("click", guarded(problem, () =>
+  copy(overlayLink(find("#speak-link").value), "Overlay link")));
+find("#speak-view details").addEventListener("toggle", guarded(problem, offerChannels));
 addEventListener("beforeunload", (event) => {
   if (session) event.preventDefault(); // audio that is not sent yet would be lost
 });

@@ -5,9 +5,11 @@ import { find, make } from "./dom.js";
 import { bytes } from "./format.js";
 import { needKey } from "./key.js";
 import { orderFrom } from "./order.js";
-import { Said, guarded } from "./problems.js";
+import { Said, guarded, sentence } from "./problems.js";
 
 const FORMATS = ["json", "srt", "vtt", "txt"];
+const FULL = new Set(["concurrency_limited", "rate_limited"]); // the account has no room for one more job just now
+const AGAIN_MS = 5000;
 const problem = find("#files-problem");
 const zone = find("#drop");
 const list = find("#uploads");
@@ -15,39 +17,101 @@ const list = find("#uploads");
 /** The files of jobs that were made on this page. Their audio can be played with the transcript. */
 export const files = new Map();
 
-/** Send the *chosen* files one after the other. For a single file its job is shown. */
+let line = Promise.resolve(); // what is sent before the next file
+
+/** Send the *chosen* files one after the other, each with a row from the beginning. A single file's job is shown. */
 async function upload(chosen) {
   await needKey();
-  for (const file of chosen) {
-    const record = await sendRow(file);
-    files.set(record.job_id, file);
-    if (chosen.length === 1) location.hash = `#job/${record.job_id}`;
-  }
-  document.dispatchEvent(new Event("jobs"));
+  const alone = chosen.length === 1;
+  const rows = chosen.map((file) => new Row(file, { alone }));
+  line = Promise.allSettled([line]).then(() => sendAll(rows));
+  const [record] = await line;
+  if (alone && record) location.hash = `#job/${record.job_id}`;
 }
 
-/** Show one file with its progress and a button to cancel it. */
-async function sendRow(file) {
-  const bar = make("progress", { max: 1, value: 0, "aria-label": `Upload of ${file.name}` });
-  const said = make("span", { class: "quiet" });
-  const cancel = make("button", { type: "button", class: "plain" }, "Cancel");
-  const row = make("li", {}, make("strong", {}, file.name), bar, said, cancel);
-  list.append(row);
-  try {
-    return await send(file, {
-      signal: (request) => cancel.addEventListener("click", () => request.abort()),
-      progress(sent, all) {
-        bar.value = sent / all;
-        said.textContent = sent < all ? `${bytes(sent)} of ${bytes(all)}` : "Looking at it …";
-      },
-    });
-  } finally {
-    row.remove();
+/** Send the files of *rows*. Returns their jobs, null for those that were refused or canceled. */
+async function sendAll(rows) {
+  const records = [];
+  for (const row of rows) {
+    const record = await row.send();
+    if (record) files.set(record.job_id, row.file);
+    records.push(record);
+    document.dispatchEvent(new Event("jobs"));
+  }
+  return records;
+}
+
+/** One file in the queue of uploads, with its progress and a button that takes it out. */
+class Row {
+  #bar;
+  #said = make("span", { class: "quiet" }, "Waiting");
+  #row;
+  #leave = new AbortController();
+  #alone;
+
+  constructor(file, { alone }) {
+    this.file = file;
+    this.#alone = alone;
+    this.#bar = make("progress", { max: 1, value: 0, "aria-label": `Upload of ${file.name}` });
+    const onclick = () => this.#cancel();
+    const cancel = { type: "button", class: "plain", "aria-label": `Cancel ${file.name}`, onclick };
+    this.#row = make("li", {}, make("strong", {}, file.name), this.#bar, this.#said, make("button", cancel, "Cancel"));
+    list.append(this.#row);
+  }
+
+  /** Return the new job, null if the file is not sent. Throws the refusal of a file that was chosen alone. */
+  async send() {
+    try {
+      const record = await this.#sent();
+      this.#row.remove();
+      return record;
+    } catch (error) {
+      if (this.#alone || this.#leave.signal.aborted) {
+        this.#row.remove();
+        if (this.#alone) throw error;
+      } else this.#refused(error);
+      return null;
+    }
+  }
+
+  /** Send the file as soon as the plan has room for one more job. */
+  async #sent() {
+    for (;;) {
+      this.#leave.signal.throwIfAborted();
+      try {
+        return await send(this.file, { left: this.#leave.signal, progress: (sent, all) => this.#progress(sent, all) });
+      } catch (error) {
+        if (!FULL.has(error.code)) throw error;
+        this.#said.textContent = "Waiting for another job to end";
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      }
+    }
+  }
+
+  #progress(sent, all) {
+    this.#bar.value = sent / all;
+    this.#said.textContent = sent < all ? `${bytes(sent)} of ${bytes(all)}` : "Looking at it …";
+  }
+
+  #cancel() {
+    this.#leave.abort(new Said(`The upload of ${this.file.name} was canceled.`));
+    this.#row.remove();
+  }
+
+  /** Keep the row, so that the user sees which of the files was not taken, and why. */
+  #refused(error) {
+    this.#bar.remove();
+    this.#said.textContent = sentence(error);
+    this.#said.className = "refused";
+    this.#said.setAttribute("role", "alert");
+    const button = find("button", this.#row);
+    button.textContent = "Remove";
+    button.setAttribute("aria-label", `Remove ${this.file.name}`);
   }
 }
 
 /** Upload and return the record of the new job. XMLHttpRequest is used because fetch() reports no progress. */
-function send(file, { signal, progress }) {
+function send(file, { left, progress }) {
   const form = new FormData();
   const order = { ...orderFrom(find("#files-order")), output_formats: FORMATS.join(","), word_timestamps: "true" };
   for (const [name, value] of Object.entries(order)) form.append(name, value);
@@ -57,7 +121,7 @@ function send(file, { signal, progress }) {
   const headers = { Authorization: `Bearer ${getKey()}`, Prefer: "respond-async", ...newIdempotencyKey() };
   for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
   request.responseType = "json";
-  signal(request);
+  left.addEventListener("abort", () => request.abort());
   return new Promise((resolve, reject) => {
     request.upload.onprogress = ({ loaded, total }) => progress(loaded, total);
     request.onload = () => {
@@ -65,7 +129,7 @@ function send(file, { signal, progress }) {
       else reject(refusal(request.status, request.response));
     };
     request.onerror = () => reject(new Gone());
-    request.onabort = () => reject(new Said(`The upload of ${file.name} was canceled.`));
+    request.onabort = () => reject(left.reason);
     request.send(form);
   });
 }

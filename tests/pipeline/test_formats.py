@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from pipeline.audio import RATE, seconds
-from pipeline.documents.cues import cues, milliseconds
+from pipeline.documents.cues import SubtitleShape, cues, milliseconds
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading, srt, txt, vtt
 from pipeline.documents.schema import service_v1_schema
 from pipeline.words import Segment, Transcript, Word
@@ -147,6 +147,49 @@ def test_every_format_names_its_type_and_extension():
         "vtt": ("text/vtt; charset=utf-8", "vtt"),
         "txt": ("text/plain; charset=utf-8", "txt"),
     }
+
+
+CALL = Transcript(
+    segments=(
+        Segment((Word("Hello,", 0, 8_000, 0.9), Word("Ann?", 16_000, 24_000, 0.9)), -0.2, 0.01, channel=0),
+        Segment((Word("Yes.", 12_000, 20_000, 0.8),), -0.3, 0.02, channel=1),
+        Segment((Word("Good.", 80_000, 90_000, 0.9),), -0.2, 0.01, channel=1),
+    ),
+    duration=6 * RATE,
+    language="en",
+    language_probability=1.0,
+    engine="whisper",
+    model="base",
+)
+
+
+def test_the_speakers_of_a_call_are_named_in_every_file():
+    assert srt(CALL).decode() == (
+        "1\n00:00:00,000 --> 00:00:01,500\nS1: Hello, Ann?\n\n"
+        "2\n00:00:00,750 --> 00:00:01,750\nS2: Yes.\n\n"
+        "3\n00:00:05,000 --> 00:00:06,000\nS2: Good.\n\n"
+    )
+    assert "\n<v S2>Yes.\n" in vtt(CALL).decode()
+    assert txt(CALL).decode() == "S1: Hello, Ann?\nS2: Yes. Good.\n"
+    document = orjson.loads(render("json", CALL))
+    SCHEMA.validate(document)
+    assert document["text"] == "Hello, Ann? Yes. Good."
+    assert [(segment["channel"], segment["speaker"]) for segment in document["segments"]] == [
+        (0, "S1"),
+        (1, "S2"),
+        (1, "S2"),
+    ]
+    assert [(word["word"], word["speaker"]) for word in document["words"]] == [
+        ("Hello,", "S1"),
+        ("Yes.", "S2"),
+        ("Ann?", "S1"),
+        ("Good.", "S2"),
+    ]
+
+
+def test_a_line_has_room_for_the_name_before_it():
+    told = srt(CALL, SubtitleShape(max_columns=10)).decode()
+    assert max(len(line) for line in told.splitlines() if "-->" not in line) <= 10
 
 
 def test_the_schema_is_one_and_carries_the_address_it_is_served_at():

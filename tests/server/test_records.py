@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from pipeline.documents import formats
 from pipeline.documents.stored import stored as stored_chunk
-from pipeline.words import Word
+from pipeline.words import Segment, Word
 from server.http.operation import json_response
 from server.http.schemas import SCHEMAS
 from server.model.accounts import SigningKeys
@@ -121,9 +121,9 @@ async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(tmp
 async def test_words_are_rendered_beside_the_event_loop(tmp_path, monkeypatch):
     rendering: set[int] = set()
 
-    def word_object(word: Word) -> dict[str, Any]:
+    def word_object(word: Word, segment: Segment) -> dict[str, Any]:
         rendering.add(threading.get_ident())
-        return formats.word_object(word)
+        return formats.word_object(word, segment)
 
     monkeypatch.setattr(records_module, "word_object", word_object)
     async with stored(tmp_path) as storage:

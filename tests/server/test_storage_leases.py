@@ -135,6 +135,17 @@ async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(ba
         assert orjson.loads(events[1].body) == {"status": "processing", "progress": 0.0}
 
 
+@in_a_loop
+async def test_audio_that_was_heard_twice_counts_twice(backend, tmp_path):
+    async with backend.stored(tmp_path) as storage:
+        job_id = await submit(storage, quotas=(quota("audio_seconds", limit=None, amount=10),))
+        assert await storage.jobs.finish(await claim(storage), completed(heard_s=18.4))
+        job = await storage.jobs.get(job_id)
+        assert job is not None
+        assert job.duration_s == 9.2
+        assert await storage.counters.used("acct_1", [("audio_seconds", "2026-11")]) == [19]  # 18.4 s, rounded up
+
+
 @pytest.mark.parametrize(
     ("outcome", "used"),
     [

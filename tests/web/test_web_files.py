@@ -1,15 +1,18 @@
 """Tests of files and addresses on the page, from the upload to a transcript that plays."""
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
+import soundfile
 from selenium.webdriver.common.keys import Keys
 
 from tests.server.receiving import hosting
-from tests.server.running import SPEECH, long_recording
+from tests.server.running import SPEECH, Server, long_recording
 from tests.web.browsing import CLIP, SAID, Page
 
 
@@ -78,6 +81,72 @@ def test_several_files_become_jobs_of_the_list(page: Page, key: str) -> None:
     page.all("#jobs a")[0].click()
     page.until_text("#job-view .transcript", "We heard a quiet sugar.", max_s=40)
     page.element(".player")  # the page still has its file
+
+
+def test_a_file_that_is_refused_stays_in_sight_and_stops_no_other(page: Page, key: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.mp3").write_text("no sound here\n" * 50)
+    page.open("#files", key=key)
+    upload(page, SPEECH / "espeak" / "en_01.flac", tmp_path / "notes.mp3", SPEECH / "espeak" / "en_02.flac")
+    page.until_text("#jobs", r"en_02.flac.*en_01.flac", max_s=60)
+    page.until_text("#uploads li", "notes.mp3.*no audio or video that the server knows")
+    assert len(page.all("#uploads li")) == 1
+    page.tab_to("#uploads button")
+    page.press(Keys.ENTER)
+    assert page.all("#uploads li") == []
+    page.console()  # the refusal is reported there as well
+
+
+def test_jobs_in_work_are_a_queue_with_their_progress(page: Page, key: str, tmp_path: Path) -> None:
+    talks = [tmp_path / f"talk {number}.flac" for number in range(3)]
+    for talk in talks:
+        talk.write_bytes(long_recording(12))
+    page.open("#files", key=key)
+    upload(page, *talks)
+    page.until_text("#queue", "talk 0.flac.*talk 1.flac.*talk 2.flac", max_s=60)
+    page.until_text("#queue", r"talk 0.flac \d+ %", max_s=60)
+    names = [bar.get_attribute("aria-label") for bar in page.all("#queue progress")]
+    assert names == [f"Progress of {talk.name}" for talk in talks]
+    assert page.nameless() == []
+    for number in (2, 1, 0):
+        page.tab_to(f"#queue button[aria-label='Cancel talk {number}.flac']", most=80)
+        page.press(Keys.ENTER)
+        page.until_text("#jobs", f"talk {number}.flac.*canceled", max_s=60)
+    page.until(lambda: not page.all("#queue li"), "an empty queue")
+    assert not page.all("#queue-title")[0].is_displayed()
+
+
+def test_the_words_of_a_transcript_are_found(page: Page, key: str) -> None:
+    page.open("#files", key=key)
+    upload(page, CLIP)
+    page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
+    page.tab_to("#job-find input")
+    page.press(*"ENGINE  across")
+    page.until_text("#job-find [role=status]", "1 of 1")
+    assert [word.text for word in page.all(".found.here")] == ["engine", "across"]
+    page.press(*(Keys.BACKSPACE * len("ENGINE  across")))
+    page.press("o")
+    page.until_text("#job-find [role=status]", "1 of 3")
+    page.press(Keys.ENTER)
+    assert [word.text for word in page.all(".found.here")] == [SAID.split()[3]]
+    page.press(Keys.SHIFT, Keys.ENTER)
+    page.press("zz")
+    page.until_text("#job-find [role=status]", "Not found")
+    assert page.all(".found") == []
+
+
+def test_a_transcript_says_who_speaks(page: Page, server: Server, key: str) -> None:
+    samples, rate = soundfile.read(CLIP, dtype="int16")
+    call = io.BytesIO()
+    silence = np.zeros_like(samples)
+    sides = np.stack((np.concatenate((samples, silence)), np.concatenate((silence, samples))), axis=1)
+    soundfile.write(call, sides, rate, format="WAV")
+    with server.client(key) as client:
+        form = {"channels": "separate", "word_timestamps": "true", "output_formats": "json,vtt"}
+        job = client.post("/v1/transcribe", files={"file": call.getvalue()}, data=form, timeout=120).json()
+    page.open(f"#job/{job['job_id']}", key=key)
+    shown = page.until_text("#job-view .transcript", f"S1 .*{re.escape(SAID)}.*S2 .*{re.escape(SAID)}", max_s=40)
+    assert shown.count(SAID) == 2
+    assert page.nameless() == []
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def _verbose(job: Job, chunks: Sequence[bytes], *, task: str, words: bool) -> by
         "usage": _usage(job),
     }
     if words:
-        spoken = [word_object(word) for segment in segments for word in segment.words]
+        spoken = [word_object(word, segment) for segment in segments for word in segment.words]
         shown["words"] = [{name: word[name] for name in ("word", "start", "end")} for word in spoken]
     return orjson.dumps(shown)
 

@@ -25,6 +25,7 @@ def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
     if state is not outcome.state:
         raise ImpossibleStep(f"{cause} leads to {state}, not to {outcome.state}")
     duration_s = row["duration_s"] if outcome.duration_s is None else outcome.duration_s
+    heard_s = duration_s if outcome.heard_s is None else outcome.heard_s
     returned = outcome.return_quota and _untold(tx, row)
     warnings = [*job_of(row).warnings]
     warnings += [warning for warning in outcome.warnings if warning not in warnings]
@@ -54,8 +55,8 @@ def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
     )
     if state is State.CANCELED:
         tx.run("DELETE FROM chunks WHERE job = ?", (row["id"],))
-    _settle(tx, row, duration_s, returned=returned)
-    fairness.charge_end(tx, row, state, duration_s)
+    _settle(tx, row, heard_s, returned=returned)
+    fairness.charge_end(tx, row, state, heard_s)
     tx.run(
         "INSERT INTO usage (job, account, environment, state, audio_s, model, finished_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -64,7 +65,7 @@ def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
             row["account"],
             row["environment"],
             state,
-            0.0 if returned else duration_s or 0.0,
+            0.0 if returned else heard_s or 0.0,
             outcome.model,
             tx.now,
         ),
@@ -85,13 +86,13 @@ def _untold(tx: Transaction, row: Row) -> bool:
     return told is None
 
 
-def _settle(tx: Transaction, row: Row, duration_s: float | None, *, returned: bool) -> None:
-    """Return the reserved allowance, or adjust it to the true length of the audio."""
+def _settle(tx: Transaction, row: Row, heard_s: float | None, *, returned: bool) -> None:
+    """Return the reserved allowance, or adjust it to the audio that was heard."""
     for quota in quotas_of(row["quotas"]):
         if returned:
             change(tx, row["account"], quota, -quota.amount)
-        elif quota.name == "audio_seconds" and duration_s is not None:
-            change(tx, row["account"], quota, math.ceil(duration_s) - quota.amount)
+        elif quota.name == "audio_seconds" and heard_s is not None:
+            change(tx, row["account"], quota, math.ceil(heard_s) - quota.amount)
 
 
 def cancel(tx: Transaction, row: Row, *, return_quota: bool) -> None:

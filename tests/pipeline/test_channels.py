@@ -1,0 +1,134 @@
+"""Tests of channels that are heard by themselves: which sound each is, and that a stopped file goes on exactly."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from pipeline.audio import RATE, Samples
+from pipeline.batch import CHUNK, Batch, BatchOptions
+from pipeline.documents.assemble import BrokenSequence, assemble
+from pipeline.documents.stored import restored, stored
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.framer import Windows
+from pipeline.ingest.isolation import Isolation
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.scheduler import Scheduler
+from pipeline.words import Chunk, Transcript
+
+MINUTES = 3
+
+
+class Loudness:
+    """Takes whatever is loud for speech."""
+
+    def stream(self) -> "Loudness":
+        return self
+
+    def __call__(self, windows: Windows) -> list[float]:
+        return [float(np.abs(window).max() > 0.1) for window in windows]
+
+
+@pytest.fixture(scope="module")
+def call(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a call: the left side is loud in the even ten seconds, the right one is loud in the first minute."""
+    path = tmp_path_factory.mktemp("files") / "call.wav"
+    seconds = np.arange(MINUTES * 60 * 8000) / 8000
+    tone = 0.5 * np.sin(2 * np.pi * 440 * seconds)
+    left, right = tone * (seconds // 10 % 2 == 0), tone * (seconds < 60)
+    soundfile.write(path, np.stack((left, right), axis=1), 8000, subtype="ULAW")
+    return path
+
+
+def decoded(path: Path, channel: int | None) -> Samples:
+    with Isolation() as isolation, isolation.decoding(path, DecodeLimits(), channel) as audio:
+        return np.concatenate(list(audio))
+
+
+def loud_s(samples: Samples) -> list[bool]:
+    return [bool(np.abs(second[1000:-1000]).max() > 0.1) for second in np.split(samples, len(samples) // RATE)]
+
+
+def test_each_channel_is_its_own_sound_and_all_are_of_one_length(call: Path) -> None:
+    left, right, both = (decoded(call, channel) for channel in (0, 1, None))
+    assert len(left) == len(right) == len(both) == MINUTES * 60 * RATE
+    assert loud_s(left) == [second // 10 % 2 == 0 for second in range(MINUTES * 60)]
+    assert loud_s(right) == [second < 60 for second in range(MINUTES * 60)]
+    assert np.abs((left + right) / 2 - both).max() < 0.01
+    assert not decoded(call, 2).any()
+
+
+async def chunks_of(batch: Batch, path: Path, done: Sequence[Chunk] = ()) -> list[Chunk]:
+    options = BatchOptions(tenant="test", separate=True)
+    return [chunk async for chunk in batch.transcribe(path, options, done=done)]
+
+
+def transcript(chunks: Sequence[Chunk]) -> Transcript:
+    return assemble(chunks, duration=MINUTES * 60 * RATE, engine="scripted", model="scripted")
+
+
+def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(call: Path) -> None:
+    async def main() -> None:
+        scheduler = Scheduler(ScriptedEngine())
+        with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
+            voice: object = Loudness()
+            batch = Batch(
+                engine=ScriptedEngine(),
+                recognition=scheduler,
+                voice=voice,  # type: ignore[arg-type]  # it only needs the method that it has
+                isolation=isolation,
+                threads=threads,
+            )
+            made = await chunks_of(batch, call)
+            whole = transcript(made)
+            assert [chunk.index for chunk in made] == list(range(len(made)))
+            assert {segment.channel for segment in whole.segments} == {0, 1}
+            assert max(word.end for segment in whole.segments if segment.channel == 1 for word in segment.words) <= (
+                62 * RATE
+            )
+            for count in range(len(made) + 1):
+                kept = [restored(stored(chunk)) for chunk in made[:count]]
+                assert kept == made[:count]
+                assert transcript([*kept, *await chunks_of(batch, call, kept)]) == whole
+        scheduler.close()
+
+    asyncio.run(main())
+
+
+def test_no_channel_runs_far_ahead_of_another(call: Path) -> None:
+    async def main() -> None:
+        scheduler = Scheduler(ScriptedEngine())
+        with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
+            batch = Batch(
+                engine=ScriptedEngine(), recognition=scheduler, voice=None, isolation=isolation, threads=threads
+            )
+            reached = {0: 0, 1: 0}
+            for chunk in await chunks_of(batch, call):
+                assert chunk.channel is not None
+                assert chunk.start == reached[chunk.channel] == min(reached.values())
+                reached[chunk.channel] = chunk.end
+                assert max(reached.values()) - min(reached.values()) < CHUNK + 30 * RATE
+        scheduler.close()
+
+    asyncio.run(main())
+
+
+def test_a_channel_that_ends_early_is_no_whole_recording() -> None:
+    def chunk(index: int, channel: int, end: int) -> Chunk:
+        return Chunk(
+            index=index,
+            jobs_done=1,
+            start=0,
+            end=end,
+            segments=(),
+            language=None,
+            language_probability=None,
+            channel=channel,
+        )
+
+    with pytest.raises(BrokenSequence):
+        transcript([chunk(0, 0, MINUTES * 60 * RATE), chunk(1, 1, RATE)])

@@ -1,0 +1,65 @@
+"""Tests of channels on the page: made, copied and deleted with the account, and spoken into."""
+
+import re
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from tests.server.running import Server
+from tests.web.browsing import SAID, Page
+
+
+@pytest.fixture(autouse=True)
+def none(server: Server, key: str) -> None:
+    """Delete the channels that another test has made."""
+    with server.client(key) as client:
+        for channel in client.get("/v1/channels").json()["data"]:
+            client.delete(f"/v1/channels/{channel['channel_id']}")
+
+
+def copied(page: Page, said: str) -> str:
+    """Press the button that copies *said*, and return what was copied."""
+    page.script("navigator.clipboard.writeText = async (text) => { window.copied = text }; window.copied = null")
+    page.click(f"button[aria-label='{said}']" if ":" in said else said)
+    return str(page.until(lambda: page.script("return window.copied"), "a copy"))
+
+
+def test_a_channel_is_made_copied_and_deleted_with_the_keyboard(page: Page, key: str) -> None:
+    page.open("#account", key=key)
+    page.element("#usage dd")
+    page.tab_to("#channel-name")
+    page.press(*"main stage", Keys.ENTER)
+    page.until_text("#channels", "main stage")
+    link = copied(page, "Copy link: main stage")
+    assert re.fullmatch(re.escape(page.base) + r"/live/chn_\w{26}#token=ct_[\w-]+", link)
+    assert copied(page, "Copy overlay link: main stage") == link.replace("#", "?overlay=1#")
+    assert page.nameless() == []
+    page.tab_to("button[aria-label='Delete: main stage']")
+    page.press(Keys.ENTER)
+    page.driver.switch_to.alert.accept()
+    page.until(lambda: page.all("#channels li") == [], "no channel")
+
+
+def test_what_is_spoken_into_a_channel_is_read_at_its_link(page: Page, server: Server, key: str) -> None:
+    with server.client(key) as client:
+        link = client.post("/v1/channels", json={"name": "stage"}).json()["page_url"]
+    page.open("#speak", key=key)
+    page.click("#speak-view summary")
+    page.element("#speak-channel").send_keys("stage")
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Listening")
+    page.click("#speak-share")
+    assert page.element("#speak-link").get_attribute("value") == link
+    assert "channel stage" in page.text("#speak-link-label")
+    assert copied(page, "#speak-overlay") == link.replace("#", "?overlay=1#")
+    driver, speaker = page.driver, page.driver.current_window_handle
+    driver.switch_to.new_window("tab")
+    try:
+        driver.get(link)
+        page.until_text("#captions", re.escape(SAID), max_s=40)
+        page.until_text("#standing", "Live")
+    finally:
+        driver.close()
+        driver.switch_to.window(speaker)
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Done", max_s=40)
