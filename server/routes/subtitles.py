@@ -6,7 +6,7 @@ Channels show the same file of their newest session.
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,12 +22,13 @@ from server.http.problems import Problem
 from server.http.schemas import SUBTITLES
 from server.jobs.members import Members
 from server.jobs.orders import subtitle_shape
-from server.model.jobs import Job
+from server.model.jobs import Job, State
 from server.routes.asking import JOB_ID, admitted
 from server.routes.door import Door
 from server.routes.events import Seats
 from server.storage.ports import JobStore
 
+SHARED_S = 2.0  # rendering takes 0.2 s of a core for three quarters of an hour, and many players ask every few seconds
 MEDIA_TYPE = OUTPUT_FORMATS["vtt"].media_type
 SHAPE_PARAMETERS = tuple(
     Parameter(name=name, place="query", schema=schema, description=schema["description"])
@@ -46,6 +47,7 @@ class Subtitles:
     door: Door
     jobs: JobStore
     seats: Seats
+    _made: dict[tuple[str, State, SubtitleShape], "asyncio.Task[bytes]"] = field(default_factory=dict, init=False)
 
     def operations(self) -> list[Operation]:
         return [
@@ -97,9 +99,19 @@ class Subtitles:
         if job.terminal and not job.order.kept:
             raise Problem("output_not_found", "the results of this job are not kept")
         with self.seats.downloading(job):
-            chunks = await self.jobs.chunks(job.id)
-            body = await asyncio.to_thread(_rendered, chunks, job.order.subtitles if shape is None else shape)
+            body = await self._shared(job, job.order.subtitles if shape is None else shape)
         return _vtt(request, body)
+
+    async def _shared(self, job: Job, shape: SubtitleShape) -> bytes:
+        """The subtitles of the job, made at most once in SHARED_S for all who ask."""
+        key = (job.id, job.state, shape)
+        if key not in self._made:
+            self._made[key] = asyncio.create_task(self._render(job.id, shape))
+            asyncio.get_running_loop().call_later(SHARED_S, self._made.pop, key)
+        return await asyncio.shield(self._made[key])  # the next reader needs it, even if this one leaves
+
+    async def _render(self, job_id: str, shape: SubtitleShape) -> bytes:
+        return await asyncio.to_thread(_rendered, await self.jobs.chunks(job_id), shape)
 
 
 def _asked_shape(request: Request) -> SubtitleShape | None:

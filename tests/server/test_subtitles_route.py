@@ -1,9 +1,20 @@
 """Tests of live.vtt: the subtitles of a job so far, in the shape that a player asks for."""
 
+import asyncio
+from collections.abc import Sequence
+
 import httpx
 import pytest
+from starlette.requests import Request
 
+import server.routes.subtitles as module
+from pipeline.documents.cues import SubtitleShape
+from server.accounts.limits import Limits
+from server.accounts.limits_file import BUILT_IN
+from server.routes.events import Seats
+from server.routes.subtitles import Subtitles
 from tests.server.running import CLIP, Server
+from tests.server.storing import in_a_loop, stored, submit
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +55,30 @@ def test_results_that_are_not_kept_are_not_shown_again(client: httpx.Client) -> 
     job = client.post("/v1/transcribe", files={"file": CLIP.read_bytes()}, data={"retention": "none"}).json()["job_id"]
     answer = client.get(f"/v1/jobs/{job}/live.vtt")
     assert (answer.status_code, answer.json()["code"]) == (404, "output_not_found")
+
+
+@in_a_loop
+async def test_players_that_ask_together_share_one_rendering(tmp_path, monkeypatch):
+    rendered: list[SubtitleShape] = []
+
+    def count(bodies: Sequence[bytes], shape: SubtitleShape) -> bytes:
+        rendered.append(shape)
+        return render(bodies, shape)
+
+    def asking(query: str = "") -> Request:
+        return Request({"type": "http", "method": "GET", "headers": [], "query_string": query.encode()})
+
+    render = module._rendered  # what is counted is how often it is called
+    monkeypatch.setattr(module, "_rendered", count)
+    monkeypatch.setattr(module, "SHARED_S", 0.5)
+    seats = Seats(Limits.from_toml(BUILT_IN.read_text()).streams)
+    async with stored(tmp_path) as storage:
+        job = await storage.jobs.get(await submit(storage))
+        subtitles = Subtitles(door=None, jobs=storage.jobs, seats=seats)
+        answers = await asyncio.gather(*(subtitles.answer(asking(), job) for _ in range(10)))
+        assert {bytes(answer.body) for answer in answers} == {b"WEBVTT\n\n"}
+        await subtitles.answer(asking("max_lines=1"), job)
+        assert rendered == [SubtitleShape(), SubtitleShape(max_lines=1)]
+        await asyncio.sleep(0.6)
+        await subtitles.answer(asking(), job)
+        assert len(rendered) == 3
