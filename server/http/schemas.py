@@ -512,6 +512,14 @@ SCHEMAS: Mapping[str, Any] = {
     "OpenAIError": _object(
         {"error": _object({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
     ),
+    "ClientSecretRequest": _object(
+        {},
+        {
+            "expires_after": _object({}, {"anchor": {"const": "created_at"}, "seconds": _between(10, 7200, 600)}),
+            "session": {"type": "object", "description": "As in session.update; the configuration to begin with"},
+        },
+    ),
+    "ClientSecret": _object({"value": TEXT, "expires_at": WHOLE, "session": {"type": "object"}}),
     "Model": _object(
         {"id": TEXT, "object": {"const": "model"}, "created": WHOLE, "owned_by": TEXT, "languages": TEXTS}
     ),
