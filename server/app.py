@@ -33,6 +33,8 @@ from server.records.links import Links
 from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
 from server.routes.channels import Channels
+from server.routes.deepgram.files import FileListening
+from server.routes.deepgram.live import LiveListening
 from server.routes.door import Door, origin_of
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams, Seats
@@ -172,6 +174,13 @@ class _Routes:
             self._audio_files(transcriptions),
             Models(self._accepting.offers),
             self._secrets,
+            FileListening(
+                transcriptions=transcriptions,
+                waiter=self._waiter,
+                jobs=self._storage.jobs,
+                eraser=self._domain.eraser,
+                offers=self._accepting.offers,
+            ),
             ops,
             Pages(index=ops.index, base_url=self._domain.links.public_base_url),
         ]
@@ -184,7 +193,13 @@ class _Routes:
             offers=self._accepting.offers,
             metrics=self._domain.metrics,
         )
-        return [*self._live_sockets().routes(), *realtime.routes()]
+        listening = LiveListening(
+            door=self.door,
+            switchboard=self._switchboard,
+            offers=self._accepting.offers,
+            metrics=self._domain.metrics,
+        )
+        return [*self._live_sockets().routes(), *realtime.routes(), *listening.routes()]
 
     def _live_sockets(self) -> LiveSockets:
         return LiveSockets(

@@ -512,6 +512,26 @@ SCHEMAS: Mapping[str, Any] = {
     "OpenAIError": _object(
         {"error": _object({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
     ),
+    "DeepgramUrl": _object({"url": URI}),
+    "DeepgramError": _object({"err_code": TEXT, "err_msg": TEXT, "request_id": TEXT}),
+    "DeepgramAnswer": _object(
+        {
+            "metadata": _object(
+                {
+                    "request_id": {"type": "string", "description": "The job's id"},
+                    "sha256": {"type": "string", "description": "Of a file; empty for an address"},
+                    "created": INSTANT,
+                    "duration": MAYBE_NUMBER,
+                    "channels": WHOLE,
+                    "models": TEXTS,
+                    "model_info": {"type": "object"},
+                }
+            ),
+            "results": _object(
+                {"channels": {"type": "array", "items": {"type": "object"}}}, {"utterances": {"type": "array"}}
+            ),
+        }
+    ),
     "ClientSecretRequest": _object(
         {},
         {

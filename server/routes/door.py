@@ -206,7 +206,7 @@ def _is_own(origin: str, host: str | None) -> bool:
     return page.netloc == host
 
 
-def _tell_rate(request: Request, window: WindowUse | None) -> None:
+def _tell_rate(request: HTTPConnection, window: WindowUse | None) -> None:
     """Let a refusal that comes before the handler say how many requests are left. The others are told after it."""
     if window is not None:
         request.state.limit_headers = limit_headers([window], now=now_ms())
@@ -219,9 +219,9 @@ def _check_rate(window: WindowUse) -> None:
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:
-    """The credential of an Authorization header with the scheme Bearer; None without such a header."""
+    """The credential of an Authorization header with the scheme Bearer, or Token as Deepgram's clients say; or None."""
     scheme, _, credential = headers.get("authorization", "").partition(" ")
-    return credential.strip() if scheme.lower() == "bearer" and credential.strip() else None
+    return credential.strip() if scheme.lower() in ("bearer", "token") and credential.strip() else None
 
 
 def _used_up(refusal: QuotaExceeded) -> WindowUse:

@@ -66,6 +66,11 @@ class Line:
         """Whether it takes no more audio."""
         return self._live.ending
 
+    @property
+    def heard_s(self) -> float:
+        """Seconds of audio that came, as far as they are decoded."""
+        return self._live.progress().received_s or 0.0
+
     async def take(self, data: bytes) -> bool:
         """Take the next bytes of audio, as fast as they are heard. Returns False when it takes no more."""
         return await self._seat.take(data)

@@ -31,7 +31,7 @@ from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.routes.door import Door, bearer
 from server.routes.lines import Frame, Line, Switchboard
-from server.routes.openai.errors import SERVER_ERROR, error_body, unknown_model
+from server.routes.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
 from server.routes.openai.items import ItemNames, Items, ServerEvent
 from server.routes.openai.secrets import ClientSecrets
 from server.routes.openai.transcribing import Transcribing
@@ -65,7 +65,7 @@ def error_event(problem: Problem, event_id: str | None = None) -> ServerEvent:
 
 
 MANNERS = Manners(
-    denial=lambda connection, error: problem_response(connection, error, shape=error_body),
+    denial=lambda connection, error: problem_response(connection, error, shape=SHAPE),
     error_frame=lambda problem, _path, request_id: orjson.dumps(
         {**error_event(problem), "event_id": f"event_{request_id}"}
     ),

@@ -22,7 +22,7 @@ from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.routes.asking import JSON_CODES
 from server.routes.door import Door
-from server.routes.openai.errors import error_body
+from server.routes.openai.errors import SHAPE
 from server.routes.openai.transcribing import Transcribing
 
 MAX_BODY = 16 * 1024
@@ -55,7 +55,7 @@ class ClientSecrets:
                 body_examples={JSON: {"session": {"type": "transcription"}}},
                 answers={200: Answer(description="The credential", schema=ref("ClientSecret"))},
                 codes=(*JSON_CODES, "model_not_found"),
-                body_of_problem=error_body,
+                errors_as=SHAPE,
             )
         ]
 
