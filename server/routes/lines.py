@@ -82,6 +82,10 @@ class Line:
     def keep_alive(self) -> None:
         self._seat.keep_alive()
 
+    async def over(self) -> None:
+        """Wait until the session has ended, and no longer counts among those that the account may have."""
+        await self._live.over.wait()
+
     def end(self) -> None:
         """Take no more audio. What came is still heard, and told to those who follow."""
         self._live.end()

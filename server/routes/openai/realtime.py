@@ -279,9 +279,11 @@ class _Conversation:
         return call
 
     async def _hang_up(self, call: _Call) -> None:
+        """End the line, and wait until an account that may have one session may have another."""
         self._before_s += call.seconds
         self._call = None
         await self._stack.aclose()
+        await call.line.over()
 
 
 class _Misunderstood(Exception):
