@@ -59,7 +59,10 @@ class SegmentClosed:
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """Everything that was said before this position is decided, as finalize() asked: later words end after it."""
+    """Everything that was said before this position is decided: later words end after it.
+
+    It answers finalize(), and also comes after a sound like speech in which there was no word.
+    """
 
     at: int
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from starlette.routing import Router
+from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp
 
 from estimator import Estimator
@@ -33,16 +33,22 @@ from server.records.links import Links
 from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
 from server.routes.channels import Channels
+from server.routes.deepgram.files import FileListening
+from server.routes.deepgram.live import LiveListening
 from server.routes.door import Door, origin_of
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams, Seats
 from server.routes.jobs import Jobs
+from server.routes.lines import Switchboard
 from server.routes.live_http import LiveRequests
 from server.routes.live_sockets import LiveSockets
 from server.routes.openai.files import AudioFiles
 from server.routes.openai.models import Models
+from server.routes.openai.realtime import Realtime
+from server.routes.openai.secrets import ClientSecrets
 from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
+from server.routes.starting import LiveStarts
 from server.routes.subtitles import Subtitles
 from server.routes.transcriptions import Transcriptions, WaitLimits
 from server.routes.webhooks import Webhooks
@@ -123,7 +129,7 @@ def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: E
     routes = _Routes(config=config, domain=domain, limits=limits, estimator=estimator)
     operations = [operation for group in routes.groups() for operation in group.operations()]
     operations += Description(operations, base_url=domain.links.public_base_url).operations()
-    sockets = Router(routes.sockets().routes(), redirect_slashes=False, default=not_found)
+    sockets = Router(routes.sockets(), redirect_slashes=False, default=not_found)
     return Paths(_resources(operations, routes.door), sockets)
 
 
@@ -146,6 +152,11 @@ class _Routes:
         )
         offers = {environment: engine.offer for environment, engine in domain.engines.items()}
         self._accepting = Accepting(storage.jobs, storage.outbox, domain.egress, offers)
+        self._starts = LiveStarts(jobs=storage.jobs, desk=domain.desk, accepting=self._accepting)
+        self._secrets = ClientSecrets(door=self.door, keys=storage.signing_keys, offers=offers)
+        self._switchboard = Switchboard(
+            door=self.door, starts=self._starts, following=domain.following, quiet_s=limits.streams.keep_alive_s
+        )
 
     def groups(self) -> list[HasOperations]:
         transcriptions, ops = self._transcriptions(), self._ops()
@@ -162,11 +173,35 @@ class _Routes:
             self._estimates(),
             self._audio_files(transcriptions),
             Models(self._accepting.offers),
+            self._secrets,
+            FileListening(
+                transcriptions=transcriptions,
+                waiter=self._waiter,
+                jobs=self._storage.jobs,
+                eraser=self._domain.eraser,
+                offers=self._accepting.offers,
+            ),
             ops,
             Pages(index=ops.index, base_url=self._domain.links.public_base_url),
         ]
 
-    def sockets(self) -> LiveSockets:
+    def sockets(self) -> list[BaseRoute]:
+        realtime = Realtime(
+            door=self.door,
+            secrets=self._secrets,
+            switchboard=self._switchboard,
+            offers=self._accepting.offers,
+            metrics=self._domain.metrics,
+        )
+        listening = LiveListening(
+            door=self.door,
+            switchboard=self._switchboard,
+            offers=self._accepting.offers,
+            metrics=self._domain.metrics,
+        )
+        return [*self._live_sockets().routes(), *realtime.routes(), *listening.routes()]
+
+    def _live_sockets(self) -> LiveSockets:
         return LiveSockets(
             door=self.door,
             jobs=self._storage.jobs,
@@ -221,6 +256,7 @@ class _Routes:
             desk=self._domain.desk,
             channels=self._storage.channels,
             accepting=self._accepting,
+            starts=self._starts,
             waiter=self._waiter,
             records=self._domain.records,
             links=self._domain.links,

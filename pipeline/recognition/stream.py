@@ -300,6 +300,7 @@ class StreamCore:
         if turn is None or turn.open or ask is None or heard is None or ask.voiced < turn.voiced:
             return False
         self._commit(self._agreement.conclude(heard.words, until=self._audio_end(ask)))
+        wordless = not self._segment
         self._close(heard, forced=False)
         self._agreement.settle(ask.end)
         self._agreement.part()
@@ -307,6 +308,8 @@ class StreamCore:
         self._turns.done()
         if self._turns.first is not None:
             self._begin(self._turns.first)
+        if wordless and turn.ended is not None and turn.ended not in self._finalizing:
+            self._events.append(Finalized(turn.ended))  # no segment tells that this turn is decided
         self._report_finalized()
         return True
 

@@ -101,6 +101,29 @@ def check_channel_token(keys: SigningKeys, token: str, *, channel_id: str) -> No
         raise MalformedToken("this is no token of this channel")
 
 
+# --- client secrets ----------------------------------------------------------------------------------------------
+
+
+CLIENT_SECRET = "ek_"  # noqa: S105  what all of them begin with
+"""What the credential begins with that OpenAI's clients get for a browser."""
+
+
+def make_client_secret(keys: SigningKeys, *, key_hash: bytes, said: str, expires_s: int) -> str:
+    """A credential in place of the API key with this hash, until the second *expires_s*. It carries the text *said*."""
+    return CLIENT_SECRET + _seal(keys, "client secret", f"{key_hash.hex()}\n{expires_s}\n{said}")
+
+
+def read_client_secret(keys: SigningKeys, secret: str, *, now_s: float) -> tuple[bytes, str]:
+    """The hash of the API key and the text that make_client_secret() was given. Raises MalformedToken, TokenExpired."""
+    content = _unseal(keys, "client secret", secret.removeprefix(CLIENT_SECRET))
+    if content is None:
+        raise MalformedToken("this is no client secret of this server")
+    key_hash, expires_s, said = content.split("\n", 2)
+    if now_s >= int(expires_s):
+        raise TokenExpired("this client secret has expired")
+    return bytes.fromhex(key_hash), said
+
+
 # --- download links ----------------------------------------------------------------------------------------------
 
 

@@ -72,11 +72,12 @@ class Uploads:
 
     @asynccontextmanager
     async def receive(
-        self, request: Request, *, prefix: str, most: int, hashed: bool = False
+        self, request: Request, *, prefix: str, most: int, hashed: bool = False, raw: bool = False
     ) -> AsyncIterator[Received]:
         """Read the whole body of *request*. A file of at most *most* bytes is stored durably under *prefix*.
 
-        *hashed*: its SHA-256 is wanted, which costs about as much CPU time as receiving it.
+        *hashed*: its SHA-256 is wanted, which costs about as much CPU time as receiving it. A *raw* body
+        is the file itself, unless it is JSON.
 
         Raises Problem: invalid_json, invalid_multipart, payload_too_large, invalid_parameter, request_timeout,
         disk_full.
@@ -84,7 +85,9 @@ class Uploads:
         received = Received()
         try:
             media_type, options = parse_options_header(request.headers.get("content-type", ""))
-            if media_type == MULTIPART.encode():
+            if raw and media_type != JSON.encode():
+                await self._raw(request, received, f"{prefix}/source", most, hashed=hashed)
+            elif media_type == MULTIPART.encode():
                 await self._multipart(
                     request, received, options.get(b"boundary", b""), f"{prefix}/source", most, hashed=hashed
                 )
@@ -96,6 +99,15 @@ class Uploads:
         finally:
             if received.begun and not received.keep:
                 await self.blobs.delete(prefix)
+
+    async def _raw(self, request: Request, received: Received, blob: str, most: int, *, hashed: bool) -> None:
+        received.begun = True
+        async with self.blobs.create(blob, leave_reserve=True) as sink:
+            file = _Incoming(sink, most, hashed=hashed)
+            async for data in _arriving(request):
+                await file.write([memoryview(data)])
+            await file.flush()
+        received.file = ReceivedFile(blob, file.bytes, file.digest(), None)
 
     async def _multipart(
         self, request: Request, received: Received, boundary: bytes, blob: str, most: int, *, hashed: bool

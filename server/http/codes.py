@@ -10,6 +10,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "invalid_last_event_id": (400, "Invalid Last-Event-ID"),
     "invalid_idempotency_key": (400, "Invalid Idempotency-Key"),
     "invalid_message": (400, "Invalid message"),
+    "input_audio_buffer_commit_empty": (400, "Nothing to commit"),
     # authentication and permission
     "missing_credentials": (401, "Missing credentials"),
     "invalid_key": (401, "Invalid API key"),

@@ -28,6 +28,7 @@ TAGS = {
     "account": "Keys, usage, tokens",
     "estimates": "What a prompt will cost, before it is run",
     "openai": "The same service for OpenAI's clients",
+    "deepgram": "The same service for Deepgram's clients",
     "service": "Health, formats, descriptions",
 }
 
@@ -108,8 +109,8 @@ def _responses(operation: Operation) -> dict[str, Any]:
     for code in dict.fromkeys((*BY_AUTH[operation.auth], *operation.codes, *more, *ALWAYS)):
         by_status.setdefault(CODES[code][0], []).append(code)
     body = {PROBLEM: {"schema": ref("Problem")}}
-    if operation.body_of_problem is not None:
-        body = {"application/json": {"schema": ref("OpenAIError")}}
+    if operation.errors_as is not None:
+        body = {"application/json": {"schema": ref(operation.errors_as.schema)}}
     for status, codes in sorted(by_status.items()):
         shown[str(status)] = {"description": ", ".join(codes), "content": body}
     return shown

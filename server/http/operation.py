@@ -29,6 +29,19 @@ Schema: TypeAlias = Mapping[str, Any]
 Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 
 
+def _no_headers(_problem: Problem, _request_id: str) -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorShape:
+    """Errors as clients of another service read them."""
+
+    schema: str  # the name of the body among the components of /openapi.json
+    body: Callable[[Problem, str], Mapping[str, Any]]  # of a problem and the request's id
+    headers: Callable[[Problem, str], Mapping[str, str]] = _no_headers
+
+
 class Auth(StrEnum):
     """Which credentials an operation takes."""
 
@@ -102,7 +115,7 @@ class Operation:
     codes: tuple[str, ...] = ()  # error codes beside those that every operation of its kind has
     hidden: bool = False  # not in /openapi.json: pages for people
     deprecation: Deprecation | None = None
-    body_of_problem: Callable[[Problem], Mapping[str, Any]] | None = None  # for clients that expect another error shape
+    errors_as: "ErrorShape | None" = None  # for clients that expect another error shape than ours
 
 
 class Admission(Protocol):
@@ -122,7 +135,7 @@ class Resource:
         self._admission = admission
         methods = {*self._operations, "OPTIONS"} | ({"HEAD"} if "GET" in self._operations else set())
         self._allow = ", ".join(sorted(methods))
-        self._shape = next((op.body_of_problem for op in self._operations.values() if op.body_of_problem), None)
+        self._shape = next((op.errors_as for op in self._operations.values() if op.errors_as), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -169,9 +182,7 @@ async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
     await problem(scope, receive, send)
 
 
-def problem_response(
-    request: HTTPConnection, error: Exception, *, shape: Callable[[Problem], Mapping[str, Any]] | None = None
-) -> Response:
+def problem_response(request: HTTPConnection, error: Exception, *, shape: ErrorShape | None = None) -> Response:
     """*error* as application/problem+json, or as JSON of another *shape*.
 
     An unexpected error is logged and answered with 500, without details.
@@ -183,7 +194,9 @@ def problem_response(
         problem = Problem("internal", "the server failed to answer this request; it has been logged")
     request.state.code = problem.code
     if shape is not None:
-        return json_response(shape(problem), problem.status, headers=problem.headers)
+        request_id = request.state.request_id
+        headers = {**problem.headers, **shape.headers(problem, request_id)}
+        return json_response(shape.body(problem, request_id), problem.status, headers=headers)
     body = problem.to_json(instance=quote(path), request_id=request.state.request_id)
     return Response(orjson.dumps(body), problem.status, headers=problem.headers, media_type="application/problem+json")
 

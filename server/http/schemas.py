@@ -512,6 +512,34 @@ SCHEMAS: Mapping[str, Any] = {
     "OpenAIError": _object(
         {"error": _object({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
     ),
+    "DeepgramUrl": _object({"url": URI}),
+    "DeepgramError": _object({"err_code": TEXT, "err_msg": TEXT, "request_id": TEXT}),
+    "DeepgramAnswer": _object(
+        {
+            "metadata": _object(
+                {
+                    "request_id": {"type": "string", "description": "The job's id"},
+                    "sha256": {"type": "string", "description": "Of a file; empty for an address"},
+                    "created": INSTANT,
+                    "duration": MAYBE_NUMBER,
+                    "channels": WHOLE,
+                    "models": TEXTS,
+                    "model_info": {"type": "object"},
+                }
+            ),
+            "results": _object(
+                {"channels": {"type": "array", "items": {"type": "object"}}}, {"utterances": {"type": "array"}}
+            ),
+        }
+    ),
+    "ClientSecretRequest": _object(
+        {},
+        {
+            "expires_after": _object({}, {"anchor": {"const": "created_at"}, "seconds": _between(10, 7200, 600)}),
+            "session": {"type": "object", "description": "As in session.update; the configuration to begin with"},
+        },
+    ),
+    "ClientSecret": _object({"value": TEXT, "expires_at": WHOLE, "session": {"type": "object"}}),
     "Model": _object(
         {"id": TEXT, "object": {"const": "model"}, "created": WHOLE, "owned_by": TEXT, "languages": TEXTS}
     ),

@@ -5,10 +5,13 @@ token is let in, gets an error frame, and is closed.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 import orjson
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from server.http.operation import problem_response
@@ -52,11 +55,29 @@ class MessageTooBig(Exception):
     """A message is larger than allowed. Send smaller ones."""
 
 
+def own_error_frame(problem: Problem, path: str, request_id: str) -> bytes:
+    """An error as clients of our own API read it."""
+    return orjson.dumps({"type": "error", "error": problem.to_json(instance=path, request_id=request_id)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manners:
+    """How a socket tells of errors. By default as our own API does."""
+
+    denial: Callable[[HTTPConnection, Exception], Response] = problem_response  # before the WebSocket opens
+    error_frame: Callable[[Problem, str, str], bytes] = own_error_frame  # of a problem, a path and a request id
+    close_code: Callable[[Problem], int] = close_code
+
+
+OWN_MANNERS = Manners()
+
+
 class Socket:
     """One WebSocket. send() may be called from several tasks."""
 
-    def __init__(self, websocket: WebSocket, *, route: str, metrics: Metrics) -> None:
+    def __init__(self, websocket: WebSocket, *, route: str, metrics: Metrics, manners: Manners = OWN_MANNERS) -> None:
         self.websocket = websocket
+        self._manners = manners
         self._route = route
         self._metrics = metrics
         self._code: int | None = None
@@ -84,9 +105,10 @@ class Socket:
             },
         )
 
-    async def accept(self) -> None:
+    async def accept(self, *, subprotocol: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         if self._connecting:
-            await self.websocket.accept()
+            shown = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
+            await self.websocket.accept(subprotocol, shown)
 
     async def send(self, *bodies: bytes) -> None:
         """Send JSON texts, in one write if the server knows "more", as ours does (commands/websocket.py).
@@ -109,7 +131,7 @@ class Socket:
 
     async def _refuse(self, error: Exception) -> None:
         if self._connecting and "token" not in self.websocket.query_params:
-            response = problem_response(self.websocket, error)
+            response = self._manners.denial(self.websocket, error)
             response.headers["X-Request-Id"] = self.websocket.state.request_id
             self._code = response.status_code
             await self.websocket.send_denial_response(response)
@@ -118,7 +140,7 @@ class Socket:
         if problem is None:
             log.error("websocket broke", exc_info=error, extra={"request_id": self.websocket.state.request_id})
             problem = Problem("internal", "the server failed; it has been logged")
-        code = close_code(problem)
+        code = self._manners.close_code(problem)
         with suppress(TimeoutError, WebSocketDisconnect):
             async with asyncio.timeout(CLOSING_S):
                 await self.accept()
@@ -129,8 +151,7 @@ class Socket:
     async def _tell(self, problem: Problem) -> None:
         if not self._gone:
             path, request_id = self.websocket.scope["path"], self.websocket.state.request_id
-            shown = problem.to_json(instance=path, request_id=request_id)
-            await self.send(orjson.dumps({"type": "error", "error": shown}))
+            await self.send(self._manners.error_frame(problem, path, request_id))
 
     @property
     def _connecting(self) -> bool:

@@ -19,6 +19,7 @@ class Prefix(StrEnum):
     KEY = "key"
     ACCOUNT = "acct"
     CHANNEL = "chn"
+    SESSION = "sess"  # of a client of another service
 
 
 def new_id(prefix: Prefix, *, ms: int, chance: bytes) -> str:

@@ -54,9 +54,9 @@ class Door:
     async def admit(self, request: Request, operation: Operation) -> Caller:
         """The caller, after every check that needs no body. Raises RequestError."""
         if operation.auth is Auth.KEY:
-            caller = self._count_request(request, await self.identify(request))
+            caller = self.count(request, await self.identify(request))
         elif operation.auth is Auth.OPEN:
-            caller = self._count_request(request, self._anonymous(request))
+            caller = self.count(request, self._anonymous(request))
         else:
             caller = self._anonymous(request)
             if operation.auth is Auth.FREE:
@@ -71,13 +71,22 @@ class Door:
             raise
         return caller
 
-    async def identify(self, request: HTTPConnection) -> Caller:
-        """The owner of the request's API key. Raises RequestError."""
-        secret = bearer(request.headers)
+    async def identify(self, request: HTTPConnection, *, secret: str | None = None) -> Caller:
+        """The owner of the request's API key. *secret* is the key, where it was sent elsewhere than as Bearer.
+
+        Raises RequestError.
+        """
+        secret = secret or bearer(request.headers)
         if secret is None:
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
-        address = self._address(request)
-        key, account = await self._look_up(secret, address)
+        return await self._known(request, *await self._look_up(secret, self._address(request)))
+
+    async def identify_hash(self, request: HTTPConnection, hashed: bytes) -> Caller:
+        """The owner of the API key with this hash, which stands in text that we have signed. Raises RequestError."""
+        return await self._known(request, *await self._found(hashed))
+
+    async def _known(self, request: HTTPConnection, key: ApiKey, account: Account) -> Caller:
+        """The owner of a working key. Raises Problem environment_mismatch."""
         environment = request.state.environment
         request.state.account = account.id
         if key.environment != environment:
@@ -86,7 +95,7 @@ class Door:
             )
         await self._touch(key)
         plan = self.limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
-        return Caller(environment, address, account, key, plan)
+        return Caller(environment, self._address(request), account, key, plan)
 
     async def _look_up(self, secret: str, address: str) -> tuple[ApiKey, Account]:
         """The working key and its account. Raises MalformedKey, Problem invalid_key.
@@ -110,6 +119,9 @@ class Door:
     async def _working(self, secret: str, hashed: bytes) -> tuple[ApiKey, Account]:
         if hashed not in self._familiar:
             environment_of(secret)
+        return await self._found(hashed)
+
+    async def _found(self, hashed: bytes) -> tuple[ApiKey, Account]:
         found = await self.accounts.by_hash(hashed)
         if found is None or not _alive(found[0], now_ms()):
             raise Problem("invalid_key", "this API key is unknown, revoked or expired")
@@ -147,7 +159,8 @@ class Door:
             windows.append(WindowUse("transcriptions", limit, used, month.window_s, month.resets_at))
         return limit_headers(windows, now=now_ms())
 
-    def _count_request(self, request: Request, caller: Caller) -> Caller:
+    def count(self, request: HTTPConnection, caller: Caller) -> Caller:
+        """Count a request of the caller within its minute. Raises RateLimited."""
         now = now_ms()
         if caller.key is not None and caller.plan is not None:
             subject = f"{caller.key.account} in {caller.environment}"
@@ -193,7 +206,7 @@ def _is_own(origin: str, host: str | None) -> bool:
     return page.netloc == host
 
 
-def _tell_rate(request: Request, window: WindowUse | None) -> None:
+def _tell_rate(request: HTTPConnection, window: WindowUse | None) -> None:
     """Let a refusal that comes before the handler say how many requests are left. The others are told after it."""
     if window is not None:
         request.state.limit_headers = limit_headers([window], now=now_ms())
@@ -206,9 +219,9 @@ def _check_rate(window: WindowUse) -> None:
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:
-    """The credential of an Authorization header with the scheme Bearer; None without such a header."""
+    """The credential of an Authorization header with the scheme Bearer, or Token as Deepgram's clients say; or None."""
     scheme, _, credential = headers.get("authorization", "").partition(" ")
-    return credential.strip() if scheme.lower() == "bearer" and credential.strip() else None
+    return credential.strip() if scheme.lower() in ("bearer", "token") and credential.strip() else None
 
 
 def _used_up(refusal: QuotaExceeded) -> WindowUse:

@@ -6,39 +6,30 @@ A session is a job: its record, events, outputs, cancel and delete are those of 
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from server.accounts.issuing import fresh_id
 from server.clock import now_ms
 from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.schemas import ref
 from server.jobs.erasing import Eraser
-from server.jobs.orders import parse_live_order, with_retention
+from server.jobs.orders import parse_live_order
 from server.jobs.waiter import JobWaiter
 from server.live.desk import Desk
 from server.live.session import LiveSession, Seat
 from server.model.channels import Channel
 from server.model.errors import FieldError, invalid
-from server.model.ids import Prefix
 from server.model.instants import iso
 from server.model.jobs import Job
-from server.model.orders import Order, Source
+from server.model.orders import Order
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.accepting import (
-    ACCEPTING_CODES,
-    IDEMPOTENCY_KEY,
-    MIN_AUDIO_S,
-    Accepting,
-    new_job,
-    with_fingerprint,
-)
+from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting
 from server.routes.asking import JOB, JOB_ID, handing_over, live_job, no_such_job, query_switch
 from server.routes.door import Door
+from server.routes.starting import LiveStarts
 from server.storage.ports import ChannelStore, JobStore
 from server.waiting import racing
 
@@ -72,6 +63,7 @@ class LiveRequests:
     desk: Desk
     channels: ChannelStore
     accepting: Accepting
+    starts: LiveStarts
     waiter: JobWaiter
     records: Records
     links: Links
@@ -174,24 +166,10 @@ class LiveRequests:
         fields = {name: [value] for name, value in members.items()}
         offer = self.accepting.offers[caller.environment]
         order, warnings = parse_live_order(fields, offer=offer)
-        order = with_retention(order, caller.require_account()[1].retention)
         channel = await self._channel(caller, order)
         key = self.accepting.key(request, caller)
         async with self.accepting.reserved(key):
-            warnings = await self.accepting.warnings(caller, order, warnings)
-            said = orjson.dumps(order, option=orjson.OPT_SORT_KEYS)
-            new = new_job(
-                fresh_id(Prefix.JOB),
-                caller,
-                order,
-                Source(type="live"),
-                counted_s=MIN_AUDIO_S,
-                audio_s=None,
-                blob=None,
-                max_active=plan.live_sessions,
-                warnings=tuple(warnings),
-            )
-            submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said))
+            submitted = await self.starts.submit(caller, order, warnings, key=key)
         job = submitted.job
         if channel is not None:
             await self.channels.show(channel.id, job.id)

@@ -131,9 +131,12 @@ class Transcriptions:
         return await self._answer(request, submitted, self._choose_wait(request, asked, wish))
 
     async def accept(
-        self, request: Request, caller: Caller, parse: Callable[[Received], Asked]
+        self, request: Request, caller: Caller, parse: Callable[[Received], Asked], *, raw: bool = False
     ) -> tuple[Asked, Submitted]:
-        """Make a job of the request. Returns what it asks for, as *parse* reads its members, and the job."""
+        """Make a job of the request. Returns what it asks for, as *parse* reads its members, and the job.
+
+        *raw*: the body is the audio itself, unless it is JSON.
+        """
         if self.closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
         _, _, plan = caller.require_account()
@@ -143,7 +146,9 @@ class Transcriptions:
             if earlier is None:
                 self.prober.admit(caller.account_id, plan)
                 await self.accepting.check_room(caller)
-            body = self.uploads.receive(request, prefix=job_id, most=plan.upload_bytes, hashed=key is not None)
+            body = self.uploads.receive(
+                request, prefix=job_id, most=plan.upload_bytes, hashed=raw or key is not None, raw=raw
+            )
             async with body as received:
                 asked = parse(received)
                 asked = replace(asked, order=with_retention(asked.order, caller.require_account()[1].retention))

@@ -240,7 +240,9 @@ def test_finalize_at_any_moment_loses_no_word_but_the_one_it_splits(words, final
     split = sum(word.start < (at + 1) * WINDOW < word.end for word in words for at in finalize_at)
     assert abs(len(run.committed) - len(words)) <= split
     asked = [(at + 1) * WINDOW for at in sorted(finalize_at) if at < len(speech)]
-    assert [event.at for event in run.only(Finalized)] == asked
+    told = [event.at for event in run.only(Finalized)]
+    assert set(asked) <= set(told)
+    assert told == sorted(set(told))
     for number, event in enumerate(run.events):
         if isinstance(event, Finalized):
             later = [one for one in run.events[number:] if isinstance(one, WordsCommitted)]

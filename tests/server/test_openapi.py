@@ -45,6 +45,8 @@ PROMISED = {
     "/v1/audio/translations": {"post"},
     "/v1/models": {"get"},
     "/v1/models/{model}": {"get"},
+    "/v1/listen": {"post"},
+    "/v1/realtime/client_secrets": {"post"},
     "/healthz": {"get"},
     "/readyz": {"get"},
     "/openapi.json": {"get"},

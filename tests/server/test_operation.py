@@ -10,7 +10,7 @@ from starlette.routing import Route, Router
 
 from server.http.middleware import with_middleware
 from server.http.openapi import document
-from server.http.operation import Answer, Deprecation, Operation, Resource, json_response, not_found
+from server.http.operation import Answer, Deprecation, ErrorShape, Operation, Resource, json_response, not_found
 from server.http.problems import Problem
 from server.metrics import Metrics
 
@@ -79,11 +79,19 @@ def test_the_door_is_told_how_it_ended():
     )
 
 
+OTHER = ErrorShape(
+    schema="Other",
+    body=lambda problem, _request_id: {"error": problem.code},
+    headers=lambda problem, _request_id: {"x-why": problem.detail},
+)
+
+
 def test_errors_can_have_the_shape_that_a_client_knows():
-    shaped = ask(replace(THING, handle=refused, body_of_problem=lambda problem: {"error": problem.code}))
+    shaped = ask(replace(THING, handle=refused, errors_as=OTHER))
     assert (shaped.status_code, shaped.headers["content-type"], shaped.json()) == (
         409, "application/json", {"error": "job_active"},
     )  # fmt: skip
+    assert shaped.headers["x-why"]
 
 
 def test_a_route_that_is_given_up_says_since_when_until_when_and_where_to_go():

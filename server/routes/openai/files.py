@@ -20,7 +20,6 @@ from pipeline.words import Segment
 from server.clock import now_ms
 from server.http.bodies import MULTIPART
 from server.http.caller import Caller
-from server.http.codes import CODES
 from server.http.operation import Answer, Handler, Operation, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
@@ -31,13 +30,12 @@ from server.model.events import Event
 from server.model.jobs import Job, State
 from server.model.offers import Offer
 from server.routes.asking import handing_over
-from server.routes.openai.errors import error_body
+from server.routes.finished import HOLD_S, check_shown, unsuccessful
+from server.routes.openai.errors import SHAPE, error_body
 from server.routes.openai.wishes import FILE_FORMATS, Wish
 from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.ports import BlobStore, JobStore
 from server.streams.following import Following
-
-HOLD_S = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +90,7 @@ class AudioFiles:
         asked_at = now_ms()
         with self.eraser.holding(submitted.job.id):
             job = await self.waiter.until_over(submitted.job, wait_s=HOLD_S)
-            if job.state is not State.COMPLETED:
-                raise _unsuccessful(job)
-            if not job.shows_results(asked_at):
-                raise Problem("output_not_found", "the result was handed over before, and then erased")
+            check_shown(job, asked_at)
             response = await self._whole(job, wish)
         return await handing_over(response, request, job, eraser=self.eraser, asked_at=asked_at)
 
@@ -136,7 +131,7 @@ class AudioFiles:
                     first = False
         over = await self.jobs.get(job.id)
         if over is None or over.state is not State.COMPLETED:
-            problem = Problem("job_not_completed", "the job was deleted") if over is None else _unsuccessful(over)
+            problem = Problem("job_not_completed", "the job was deleted") if over is None else unsuccessful(over)
             yield _event("error", **error_body(problem))
             return
         yield _event("transcript.text.done", text=over.text, usage=_usage(over))
@@ -161,19 +156,9 @@ def _operation(handle: Handler, *, form: str, **shown: Any) -> Operation:
             "job_not_completed",
             "output_not_found",
         ),
-        body_of_problem=error_body,
+        errors_as=SHAPE,
         **shown,
     )
-
-
-def _unsuccessful(job: Job) -> Problem:
-    """Why there is no transcript."""
-    if not job.terminal:
-        return Problem("unfinished", f"the job goes on; look at /v1/jobs/{job.id}")
-    if job.error is None:
-        return Problem("job_not_completed", f"the job is {job.state}")
-    code = job.error.code if job.error.code in CODES else "internal"
-    return Problem(code, job.error.message)
 
 
 def _verbose(job: Job, chunks: Sequence[bytes], *, task: str, words: bool) -> bytes:

@@ -11,7 +11,7 @@ from server.http.caller import Caller
 from server.http.operation import Answer, Operation, Parameter, json_response
 from server.http.schemas import ref
 from server.model.offers import Offer
-from server.routes.openai.errors import error_body, unknown_model
+from server.routes.openai.errors import SHAPE, unknown_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Models:
                 id="listModels",
                 tag="openai",
                 summary="The recogniser's models",
-                body_of_problem=error_body,
+                errors_as=SHAPE,
                 answers={200: Answer(description="The models", schema=ref("ModelList"))},
             ),
             Operation(
@@ -39,7 +39,7 @@ class Models:
                 id="retrieveModel",
                 tag="openai",
                 summary="Whether a model may be asked for by this name",
-                body_of_problem=error_body,
+                errors_as=SHAPE,
                 parameters=(
                     Parameter(
                         name="model",

@@ -1,0 +1,51 @@
+"""Errors as Deepgram's clients read them: in headers too, because a refused WebSocket shows them nothing else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from server.http.operation import ErrorShape, problem_response
+from server.http.problems import Problem
+from server.http.sockets import GOING_AWAY, Manners
+
+REQUEST_ID = "dg-request-id"
+UNPROCESSABLE, BAD_REQUEST = 422, 400
+UNDECODABLE = frozenset({"unsupported_audio_format", "invalid_audio", "no_audio_stream", "decode_timeout"})
+
+
+def error_body(problem: Problem, request_id: str) -> Mapping[str, Any]:
+    code = "INVALID_AUTH" if problem.code in ("invalid_key", "missing_credentials") else problem.code.upper()
+    return {"err_code": code, "err_msg": problem.detail, "request_id": request_id}
+
+
+def error_headers(problem: Problem, request_id: str) -> Mapping[str, str]:
+    said = problem.detail.encode("ascii", "replace").decode().replace("\n", " ").replace("\r", " ")
+    return {REQUEST_ID: request_id, "dg-error": said}
+
+
+SHAPE = ErrorShape(schema="DeepgramError", body=error_body, headers=error_headers)
+
+
+def close_code(problem: Problem) -> int:
+    if problem.code == "shutting_down":
+        return GOING_AWAY
+    return 1008 if problem.code in UNDECODABLE else 1011
+
+
+def _denial(connection: HTTPConnection, error: Exception) -> Response:
+    """The answer in place of a WebSocket. Deepgram has no 422, so a wrong parameter is 400."""
+    response = problem_response(connection, error, shape=SHAPE)
+    if response.status_code == UNPROCESSABLE:
+        response.status_code = BAD_REQUEST
+    return response
+
+
+def _error_frame(problem: Problem, _path: str, request_id: str) -> bytes:
+    said = {"type": "Error", "variant": problem.code, "description": problem.detail, "request_id": request_id}
+    return orjson.dumps(said)
+
+
+MANNERS = Manners(denial=_denial, error_frame=_error_frame, close_code=close_code)

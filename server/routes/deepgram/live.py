@@ -1,0 +1,160 @@
+"""WS /v1/listen: live transcription as Deepgram's clients ask for it, over a live session of our own.
+
+Audio comes in binary frames. Text frames are KeepAlive, Finalize and CloseStream.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import orjson
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from server.clock import now_ms
+from server.http.problems import Problem
+from server.http.sockets import MessageTooBig, Socket
+from server.metrics import Metrics
+from server.model.errors import Refused
+from server.model.instants import iso
+from server.model.offers import Offer
+from server.routes.deepgram.errors import MANNERS, REQUEST_ID
+from server.routes.deepgram.parameters import live_listening
+from server.routes.deepgram.results import Message, Results
+from server.routes.door import Door, bearer
+from server.routes.lines import Frame, Line, Switchboard
+from server.routes.live_sockets import MAX_MESSAGE_BYTES
+from server.waiting import racing
+
+ROUTE = "/v1/listen"
+KEY_SUBPROTOCOLS = ("token", "bearer")
+"""A browser offers one of these and, next to it, its key: the only place that it can write to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveListening:
+    """The WebSocket of Deepgram's clients."""
+
+    door: Door
+    switchboard: Switchboard
+    offers: Mapping[str, Offer]  # by environment
+    metrics: Metrics
+
+    def routes(self) -> list[BaseRoute]:
+        return [WebSocketRoute(ROUTE, self.listen)]
+
+    async def listen(self, websocket: WebSocket) -> None:
+        socket = Socket(websocket, route=ROUTE, metrics=self.metrics, manners=MANNERS)
+        await socket.serve(self._serve(socket))
+
+    async def _serve(self, socket: Socket) -> None:
+        websocket = socket.websocket
+        self.door.check_page(websocket)
+        scheme, secret = _offered_key(websocket.scope["subprotocols"])
+        caller = await self.door.identify(websocket, secret=bearer(websocket.headers) or secret)
+        offer = self.offers[caller.environment]
+        listening = live_listening(websocket.query_params, offer)
+        async with self.switchboard.line(websocket, caller, listening.order) as line:
+            await socket.accept(subprotocol=scheme, headers={REQUEST_ID: line.job_id})
+            results = Results(listening, line.job_id, offer.model)
+            await _Conversation(socket, line, results).talk()
+
+
+def _offered_key(subprotocols: Sequence[str]) -> tuple[str | None, str | None]:
+    """The sub-protocol that names a key, and the key."""
+    for scheme, secret in pairwise(subprotocols):
+        if scheme in KEY_SUBPROTOCOLS:
+            return scheme, secret
+    return None, None
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """What one socket says and is told."""
+
+    socket: Socket
+    line: Line
+    results: Results
+    _sha256: Any = field(default_factory=hashlib.sha256)
+    _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def talk(self) -> None:
+        """Converse until the client leaves or everything was told. Raises what ends the conversation otherwise."""
+        async with racing(self._read(), self._listen()) as tasks:
+            ended = [task for task in tasks if task.done()]
+        for task in ended:
+            task.result()
+
+    async def _read(self) -> None:
+        """Take what the client says until it leaves."""
+        while (message := await self.socket.websocket.receive())["type"] == "websocket.receive":
+            data = message.get("bytes")
+            if data is None:
+                await self._do(message.get("text") or "")
+            elif data and not self.line.ending:
+                await self._take(data)
+
+    async def _take(self, data: bytes) -> None:
+        if len(data) > MAX_MESSAGE_BYTES:
+            raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
+        self._sha256.update(data)
+        await self.line.take(data)
+        await self._tell(self.results.passed(self.line.heard_s))
+
+    async def _do(self, text: str) -> None:
+        try:
+            said = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            said = None
+        match said.get("type") if isinstance(said, dict) else None:
+            case "KeepAlive":
+                self.line.keep_alive()
+            case "Finalize":
+                await self._tell(self.results.finalize(self.line.finalize()))
+            case "CloseStream":
+                self.line.end()
+            case "Configure":
+                await self._tell([self._not_configured()])
+            case _:
+                text = "text frames are KeepAlive, Finalize and CloseStream"
+                await self._tell([{"type": "Error", "variant": "invalid_message", "description": text}])
+
+    async def _listen(self) -> None:
+        """Tell what is heard until everything was, then sum up. Raises Refused if the session ended badly."""
+        try:
+            await self.line.follow(self._pass)
+        except Refused as error:
+            if error.code == "ingest_idle":
+                raise Problem("ingest_idle", f"NET-0001: {error.detail}") from None
+            raise
+        await self._tell([self._summary()])
+
+    async def _pass(self, frames: Sequence[Frame]) -> None:
+        messages = [message for frame in frames for message in self.results.hear(frame)]
+        await self._tell(messages + self.results.passed(self.line.heard_s))
+
+    async def _tell(self, messages: Sequence[Message]) -> None:
+        async with self._sending:
+            await self.socket.send(*map(orjson.dumps, messages))
+
+    def _summary(self) -> Message:
+        return {
+            "type": "Metadata",
+            "transaction_key": "deprecated",
+            "request_id": self.line.job_id,
+            "sha256": self._sha256.hexdigest(),
+            "created": iso(now_ms()),
+            "duration": self.line.heard_s,
+            "channels": 1,
+        }
+
+    def _not_configured(self) -> Message:
+        return {
+            "type": "ConfigureFailure",
+            "request_id": self.line.job_id,
+            "code": "CONFIGURE_KEYTERMS_NOT_SUPPORTED",
+            "description": "a session keeps what it was ordered with; open another one",
+        }

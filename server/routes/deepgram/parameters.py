@@ -1,0 +1,175 @@
+"""What Deepgram's clients ask for in the query of /v1/listen, live and for files, and how it becomes an order.
+
+Members that make no difference here are taken and not looked at, as Deepgram takes what it does not know.
+(developers.deepgram.com/reference)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.datastructures import QueryParams
+
+from pipeline.ingest.encodings import CHANNELS, RATES
+from server.jobs.members import Members, Wrong, boolean, keywords
+from server.jobs.orders import language_among
+from server.model import bounds
+from server.model.errors import FieldError, Refused, invalid
+from server.model.offers import Offer
+from server.model.orders import CONTAINER, LiveOptions, Order
+
+RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw": "alaw"}
+FILES = ("ogg-opus", "flac")  # they describe themselves, like everything without an encoding
+MIN_UTTERANCE_END_MS = 1000
+ANY_LANGUAGE = "multi"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """What is asked for beside the order."""
+
+    order: Order
+    punctuated: bool = False
+    interim: bool = False
+    speech_events: bool = False
+    ends_speech: bool = True  # whether a pause is told as the end of speech
+    utterance_end_ms: int | None = None  # None: the ends of utterances are not told
+    paragraphs: bool = False
+    utterances: bool = False
+    detects_language: bool = False
+
+
+def live_listening(query: QueryParams, offer: Offer) -> Listening:
+    """Parse the query of a live request. Raises Refused invalid_parameter."""
+    members = _members(query)
+    interim = members.take("interim_results", boolean, False)
+    utterance_end_ms = members.take("utterance_end_ms", _number, None)
+    _check_utterance_end(utterance_end_ms, members, interim=interim)
+    ends_speech, endpointing_ms = members.take("endpointing", _endpointing, (True, LiveOptions().endpointing_ms))
+    if members.has("callback"):
+        members.errors.append(FieldError("callback", "not_offered", "results come on the WebSocket"))
+    live = _live(members, endpointing_ms, interim=interim)
+    return Listening(
+        order=_order(members, offer, live=live),
+        punctuated=_punctuated(members),
+        interim=interim,
+        speech_events=members.take("vad_events", boolean, False),
+        ends_speech=ends_speech,
+        utterance_end_ms=utterance_end_ms,
+    )
+
+
+def file_listening(query: QueryParams, offer: Offer) -> Listening:
+    """Parse the query of a request with a file or an address. Raises Refused invalid_parameter."""
+    members = _members(query)
+    if members.has("callback"):
+        members.errors.append(FieldError("callback", "not_offered", "use webhook_url of /v1/transcribe"))
+    return Listening(
+        order=_order(members, offer, live=None),
+        punctuated=_punctuated(members),
+        paragraphs=members.take("paragraphs", boolean, False) or members.take("smart_format", boolean, False),
+        utterances=members.take("utterances", boolean, False),
+        detects_language=members.take("detect_language", _switch, False),
+    )
+
+
+def _members(query: QueryParams) -> Members:
+    return Members({name: [value for value in query.getlist(name) if value] for name in query})
+
+
+def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order:
+    """The order. Every model is the one that is here, because the names that clients must give are Deepgram's."""
+    if members.has("language") and members.fields["language"][0] != ANY_LANGUAGE:
+        language = members.take("language", language_among(offer), None)
+    else:
+        language = None
+    terms = members.take("keyterm", _terms, ()) + members.take("keywords", _boosted, ())
+    members.check()
+    return Order(language=language, keywords=terms, word_timestamps=True, live=live)
+
+
+def _live(members: Members, endpointing_ms: int, *, interim: bool) -> LiveOptions:
+    encoding = members.take("encoding", _encoding, CONTAINER)
+    channels = members.take("channels", _number, 1) or 1
+    if channels not in CHANNELS:
+        members.errors.append(FieldError("channels", "out_of_range", f"from {CHANNELS[0]} to {CHANNELS[-1]}"))
+    if channels > 1 and members.take("multichannel", boolean, False):
+        members.errors.append(FieldError("multichannel", "not_offered", "channels are mixed; send one in each request"))
+    rate = members.take("sample_rate", _number, None)
+    if encoding != CONTAINER and (rate is None or rate not in RATES):
+        takes = f"{encoding} needs a rate from {RATES[0]} to {RATES[-1]}"
+        members.errors.append(FieldError("sample_rate", "out_of_range", takes))
+    members.check()
+    return LiveOptions(
+        encoding=encoding,
+        sample_rate=LiveOptions().sample_rate if rate is None or encoding == CONTAINER else rate,
+        channels=channels,
+        interim_results=interim,
+        endpointing_ms=endpointing_ms,
+    )
+
+
+def _punctuated(members: Members) -> bool:
+    return members.take("punctuate", boolean, False) or members.take("smart_format", boolean, False)
+
+
+def _check_utterance_end(value: int | None, members: Members, *, interim: bool) -> None:
+    if value is None:
+        return
+    if value < MIN_UTTERANCE_END_MS:
+        members.errors.append(FieldError("utterance_end_ms", "out_of_range", f"Invalid value of '{value}'."))
+    elif not interim:
+        members.errors.append(FieldError("utterance_end_ms", "missing_companion", "needs interim_results=true"))
+
+
+# --- parsers, as those of server/jobs/members.py ---------------------------------------------------------------------
+
+
+def _number(values: Sequence[object]) -> int:
+    text = str(values[0])
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):  # noqa: PLR2004  a day in milliseconds has eight
+        raise Wrong("invalid_type", "must be a whole number")
+    return int(text)
+
+
+def _switch(values: Sequence[object]) -> bool:
+    """A switch that may also name what it switches on: detect_language=en&detect_language=de."""
+    return str(values[0]).lower() not in ("false", "0")
+
+
+def _endpointing(values: Sequence[object]) -> tuple[bool, int]:
+    """Whether pauses are told, and how long they are: within our bounds, also where Deepgram takes less."""
+    said = str(values[0]).lower()
+    if said == "false":
+        return False, bounds.ENDPOINTING_MS[-1]
+    asked_ms = LiveOptions().endpointing_ms if said == "true" else _number(values)
+    return True, max(bounds.ENDPOINTING_MS[0], min(bounds.ENDPOINTING_MS[-1], asked_ms))
+
+
+def _encoding(values: Sequence[object]) -> str:
+    name = str(values[0])
+    if name in FILES:
+        return CONTAINER
+    if name not in RAW:
+        raise Wrong("unknown_value", f"must be one of {', '.join((*RAW, *FILES))}, or left out for files")
+    return RAW[name]
+
+
+def _terms(values: Sequence[object]) -> tuple[str, ...]:
+    return keywords([list(values)])
+
+
+def _boosted(values: Sequence[object]) -> tuple[str, ...]:
+    """Keywords with a weight behind a colon, which has no effect."""
+    return keywords([[str(value).partition(":")[0] for value in values]])
+
+
+def url_of(fields: Mapping[str, Sequence[object]]) -> str | None:
+    """The address in the JSON body of a request without a file. Raises Refused missing_input, invalid_parameter."""
+    if not fields:
+        return None
+    url = fields.get("url", [None])[0]
+    if url is None:
+        raise Refused("missing_input", 'send the audio itself, or {"url": "https://..."} as application/json')
+    if not isinstance(url, str) or len(url) > bounds.MAX_URL_CHARS:
+        raise invalid([FieldError("url", "invalid_type", "must be an address")])
+    return url

@@ -1,0 +1,156 @@
+"""Words, and what is told of a live session, as Deepgram's clients read it."""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from uuid import NAMESPACE_URL, uuid5
+
+from server.routes.deepgram.parameters import Listening
+from server.routes.lines import Frame
+
+Message: TypeAlias = dict[str, Any]
+CHANNEL = [0, 1]  # number and count; channels are mixed
+FINAL_AFTER_S = 3.0  # final words are told without waiting for a pause
+
+_MARKS = re.compile(r"^\W+|\W+$")
+
+
+def model_uuid(model: str) -> str:
+    return str(uuid5(NAMESPACE_URL, f"https://scribewire.dev/models/{model}"))
+
+
+def model_info(model: str) -> Mapping[str, str]:
+    return {"name": f"scribewire-{model}", "version": "1", "arch": "whisper"}
+
+
+def shown_word(word: Mapping[str, Any], *, punctuated: bool) -> Message:
+    """A word of ours, which has its marks and capitals, as Deepgram shows one."""
+    shown = {
+        "word": _MARKS.sub("", word["word"]).lower() or word["word"],
+        "start": word["start"],
+        "end": word["end"],
+        "confidence": word["probability"],
+    }
+    return {**shown, "punctuated_word": word["word"]} if punctuated else shown
+
+
+def transcript_of(words: Iterable[Mapping[str, Any]], *, punctuated: bool) -> str:
+    parts = (
+        (" " if word.get("spaced", True) else "", word["word"] if punctuated else plain(word["word"])) for word in words
+    )
+    return "".join(space + text for space, text in parts).strip()
+
+
+def plain(text: str) -> str:
+    """Text without marks around its words and without capitals."""
+    return " ".join(bare for part in text.split() if (bare := _MARKS.sub("", part).lower()))
+
+
+def alternative(words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: str = "") -> Message:
+    """What was said in a stretch of audio. *more* is text behind its words that may still change."""
+    said = transcript_of(words, punctuated=punctuated)
+    rest = more if punctuated else plain(more)
+    sure = [word["probability"] for word in words]
+    return {
+        "transcript": f"{said} {rest}".strip(),
+        "confidence": round(sum(sure) / len(sure), 4) if sure else 0.0,
+        "words": [shown_word(word, punctuated=punctuated) for word in words],
+    }
+
+
+@dataclass(slots=True)
+class Results:
+    """Makes messages of the events of one live session. Times are seconds from its beginning."""
+
+    listening: Listening
+    request_id: str
+    model: str
+    _words: list[Frame] = field(default_factory=list)  # final ones that were not told as such
+    _reached: float = 0.0  # where the last final message ended
+    _held: Message | None = None  # the last message before the answer to Finalize, which may be that answer
+    _asked: deque[float] = field(default_factory=deque)  # places of Finalize that are not decided
+    _decided: float = 0.0
+    _last_word_end: float | None = None  # of an utterance that may be over
+
+    def hear(self, frame: Frame) -> list[Message]:
+        """Take an event of the live session."""
+        match frame["type"]:
+            case "speech.started":
+                self._last_word_end = None
+                shown = {"type": "SpeechStarted", "channel": CHANNEL, "timestamp": frame["at"]}
+                return [shown] if self.listening.speech_events else []
+            case "word":
+                self._words.append(frame)
+                early = frame["end"] - self._words[0]["start"] >= FINAL_AFTER_S
+                return self._final(frame["end"], speech_final=False) if early else []
+            case "partial" if self.listening.interim and frame["end"] is not None:
+                return [self._interim(frame)]
+            case "segment":
+                ends = not frame["forced"] and self.listening.ends_speech
+                self._last_word_end = None if frame["forced"] else frame["end"]
+                return self._final(frame["end"], speech_final=ends)
+            case "finalized":
+                return self._finalized(frame["at"])
+        return []
+
+    def finalize(self, at: float) -> list[Message]:
+        """Answer Finalize, which asks for everything up to *at*: now if that is decided, or else when it is."""
+        self._asked.append(at)
+        return self._answer()
+
+    def passed(self, heard_s: float) -> list[Message]:
+        """Tell the end of the utterance if there was no word for long enough in *heard_s* seconds of audio."""
+        end, wait_ms = self._last_word_end, self.listening.utterance_end_ms
+        if end is None or wait_ms is None or heard_s < end + wait_ms / 1000:
+            return []
+        self._last_word_end = None
+        return [{"type": "UtteranceEnd", "channel": CHANNEL, "last_word_end": end}]
+
+    def _finalized(self, at: float) -> list[Message]:
+        self._decided = at
+        if self._asked:
+            return self._answer()
+        return [self._results([], at, is_final=True, speech_final=self.listening.ends_speech)]
+
+    def _answer(self) -> list[Message]:
+        """The answers to each Finalize that is decided. The last words before one are its answer, else it is empty."""
+        answers: list[Message] = []
+        while self._asked and self._asked[0] <= self._decided:
+            at = self._asked.popleft()
+            held, self._held = self._held, None
+            answers.append({**(held or self._results([], at, is_final=True, speech_final=True)), "from_finalize": True})
+        return answers
+
+    def _final(self, end: float, *, speech_final: bool) -> list[Message]:
+        words, self._words = self._words, []
+        told = self._results(words, end, is_final=True, speech_final=speech_final)
+        self._reached = max(self._reached, end)
+        if not self._asked:
+            return [told]
+        before, self._held = self._held, told
+        return [before] if before is not None else []
+
+    def _interim(self, partial: Frame) -> Message:
+        return self._results(self._words, partial["end"], more=partial["text"])
+
+    def _results(
+        self, words: Sequence[Frame], end: float, *, is_final: bool = False, speech_final: bool = False, more: str = ""
+    ) -> Message:
+        punctuated = self.listening.punctuated
+        return {
+            "type": "Results",
+            "channel_index": CHANNEL,
+            "start": round(self._reached, 3),
+            "duration": round(max(0.0, end - self._reached), 3),
+            "is_final": is_final,
+            "speech_final": speech_final,
+            "from_finalize": False,
+            "channel": {"alternatives": [alternative(words, punctuated=punctuated, more=more)]},
+            "metadata": {
+                "request_id": self.request_id,
+                "model_info": model_info(self.model),
+                "model_uuid": model_uuid(self.model),
+            },
+        }

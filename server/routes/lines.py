@@ -1,0 +1,101 @@
+"""Live sessions behind one socket, for the doors to clients of other services.
+
+Such a client opens a socket first and says later what it will send. So a session, called a line here, is made when its
+first audio comes. It ends with the socket, or earlier; audio that comes then makes another one.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import orjson
+from starlette.requests import HTTPConnection
+
+from server.http.caller import Caller
+from server.live.session import LiveSession, Seat
+from server.model.orders import Order
+from server.routes.door import Door
+from server.routes.starting import LiveStarts
+from server.streams.following import Following
+from server.streams.rendering import typed
+
+Frame: TypeAlias = Mapping[str, Any]
+"""An event or partial as our own WebSockets send it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switchboard:
+    """Opens lines."""
+
+    door: Door
+    starts: LiveStarts
+    following: Following
+    quiet_s: float
+
+    @asynccontextmanager
+    async def line(self, connection: HTTPConnection, caller: Caller, order: Order) -> AsyncIterator["Line"]:
+        """A new live session of the caller. It takes no more audio after the block, and ends by itself.
+
+        It counts as a request. Raises what LiveStarts.submit() and Desk.open() raise, and RateLimited.
+        """
+        self.door.count(connection, caller)
+        submitted = await self.starts.submit(caller, order)
+        live = await self.starts.desk.open(submitted.job)
+        try:
+            async with live.seat() as seat:
+                yield Line(self, live, seat)
+        finally:
+            live.end()
+
+
+class Line:
+    """One live session: a task of its socket writes to it, another follows its events."""
+
+    def __init__(self, switchboard: Switchboard, live: LiveSession, seat: Seat) -> None:
+        self._switchboard = switchboard
+        self._live = live
+        self._seat = seat
+
+    @property
+    def job_id(self) -> str:
+        return self._live.job.id
+
+    @property
+    def ending(self) -> bool:
+        """Whether it takes no more audio."""
+        return self._live.ending
+
+    @property
+    def heard_s(self) -> float:
+        """Seconds of audio that came, as far as they are decoded."""
+        return self._live.progress().received_s or 0.0
+
+    async def take(self, data: bytes) -> bool:
+        """Take the next bytes of audio, as fast as they are heard. Returns False when it takes no more."""
+        return await self._seat.take(data)
+
+    def finalize(self) -> float:
+        """See LiveSession.finalize()."""
+        return self._seat.finalize()
+
+    def keep_alive(self) -> None:
+        self._seat.keep_alive()
+
+    async def over(self) -> None:
+        """Wait until the session has ended, and no longer counts among those that the account may have."""
+        await self._live.over.wait()
+
+    def end(self) -> None:
+        """Take no more audio. What came is still heard, and told to those who follow."""
+        self._live.end()
+
+    async def follow(self, tell: Callable[[Sequence[Frame]], Awaitable[None]]) -> None:
+        """Pass every event and partial on until the session is over. Raises Refused if its writer did not end it."""
+        following = self._switchboard.following
+        with following.reading(self.job_id, after=0, quiet_s=self._switchboard.quiet_s) as reader:
+            async for batch in reader:
+                if batch is not None:
+                    async with reader.handing_over(batch):
+                        await tell([orjson.loads(item.form(typed)) for item in batch.items])
+        await self._switchboard.starts.desk.check_end(self._live)

@@ -1,0 +1,177 @@
+"""The items of a realtime transcription session: what was said between two ends, and which events tell of it.
+
+An item begins with speech and ends with its pause, or, if the client commits, at the client's word. Its words are those
+that were said before its end. OpenAI's clients add up deltas, so a delta is only sent for words that are final.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, TypeAlias
+
+from server.routes.lines import Frame
+
+ServerEvent: TypeAlias = dict[str, Any]
+"""An event of OpenAI's realtime API, still without its id."""
+
+
+@dataclass(slots=True)
+class ItemNames:
+    """Names the items of a socket."""
+
+    committed: str | None = None  # the item that was committed last
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def next(self) -> str:
+        return f"item_{next(self._numbers)}"
+
+
+@dataclass(slots=True)
+class Item:
+    """One item. Times are seconds from the beginning of its line."""
+
+    id: str
+    start: float
+    end: float | None = None  # None: it goes on
+    text: str = ""
+    dropped: bool = False  # the client cleared it, and is not told of it any more
+
+
+class Items:
+    """The items of one line. Each method returns the events that the client is told, in order."""
+
+    def __init__(self, names: ItemNames, *, manual: bool, language: str | None = None, offset_s: float = 0.0) -> None:
+        """*manual*: items end at the client's word alone. *offset_s*: audio of the socket before this line."""
+        self._names = names
+        self._manual = manual
+        self._language = language
+        self._offset_s = offset_s
+        self._items: deque[Item] = deque()  # those that are not completed, oldest first
+        self._reached = 0.0  # where the last item ended
+        self._decided = 0.0  # everything said before this is known
+
+    def hear(self, frame: Frame) -> list[ServerEvent]:
+        """Take an event of the live session."""
+        match frame["type"]:
+            case "speech.started" if not self._manual:
+                return self._begin(frame["at"])
+            case "speech.ended" if not self._manual and self._open:
+                return self._end(frame["at"])
+            case "word":
+                return self._say(frame)
+            case "segment" if not self._manual and not frame["forced"]:
+                return self._complete_while(lambda item: item.start <= frame["end"])
+            case "finalized":
+                self._decided = frame["at"]
+                return self._complete_decided()
+            case "language":
+                self._language = frame["language"]
+        return []
+
+    def commit(self, at: float) -> list[ServerEvent]:
+        """End an item at *at*, the place that finalize() named. In speech that also ends the turn, and so the item."""
+        if self._open and not self._manual:
+            return []
+        begun = [] if self._open else self._begin(self._reached if self._manual else at, told=False)
+        return begun + self._end(at) + self._complete_decided()
+
+    def switch(self, at: float, *, manual: bool) -> list[ServerEvent]:
+        """Let items end at the client's word alone, or with pauses from *at* on."""
+        ended = self._end(at) + self._complete_decided() if self._open and self._manual and not manual else []
+        self._manual = manual
+        return ended
+
+    def clear(self, at: float) -> list[ServerEvent]:
+        """Tell nothing more of what the client has not committed; it was sent up to *at*."""
+        if self._manual and not self._open:
+            self._begin(self._reached, told=False)
+        if self._open:
+            self._items[-1].dropped = True
+        if self._manual:
+            self._end(at)
+        return [{"type": "input_audio_buffer.cleared"}]
+
+    def finish(self, at: float) -> list[ServerEvent]:
+        """Complete every item, because the line ended at *at*."""
+        return (self._end(at) if self._open else []) + self._complete_while(lambda _: True)
+
+    @property
+    def _open(self) -> bool:
+        """Whether the newest item goes on."""
+        return bool(self._items) and self._items[-1].end is None
+
+    def _begin(self, at: float, *, told: bool = True) -> list[ServerEvent]:
+        item = Item(self._names.next(), at)
+        self._items.append(item)
+        started = {"type": "input_audio_buffer.speech_started", "item_id": item.id, "audio_start_ms": self._ms(at)}
+        return [started] if told and not self._manual else []
+
+    def _end(self, at: float) -> list[ServerEvent]:
+        item = self._items[-1]
+        item.end = self._reached = max(at, item.start)
+        if item.dropped:
+            return []
+        place = {"previous_item_id": self._names.committed}
+        self._names.committed = item.id
+        stopped = {"type": "input_audio_buffer.speech_stopped", "item_id": item.id, "audio_end_ms": self._ms(item.end)}
+        return [
+            *([] if self._manual else [stopped]),
+            {"type": "input_audio_buffer.committed", "item_id": item.id, **place},
+            {"type": "conversation.item.added", "item": _message(item), **place},
+            {"type": "conversation.item.done", "item": _message(item), **place},
+        ]
+
+    def _say(self, word: Frame) -> list[ServerEvent]:
+        middle = (word["start"] + word["end"]) / 2
+        events: list[ServerEvent] = []
+        while self._items and self._is_behind(self._items[0], middle):
+            events += self._completed(self._items.popleft())
+        if not self._items:
+            events += self._begin(self._reached if self._manual else word["start"])
+        item = self._items[0]
+        space = " " if item.text and word.get("spaced", True) else ""
+        item.text += space + word["word"]
+        return events if item.dropped else [*events, _transcription("delta", item, delta=space + word["word"])]
+
+    def _is_behind(self, first: Item, middle: float) -> bool:
+        """Whether the oldest item has all its words, because one with its *middle* here belongs to a later item."""
+        if self._manual:
+            return first.end is not None and first.end < middle
+        return len(self._items) > 1 and self._items[1].start <= middle
+
+    def _complete_decided(self) -> list[ServerEvent]:
+        return self._complete_while(lambda item: item.end is not None and item.end <= self._decided)
+
+    def _complete_while(self, holds: Callable[[Item], bool]) -> list[ServerEvent]:
+        """Complete the oldest items for as long as this *holds*. One that goes on is never completed."""
+        events: list[ServerEvent] = []
+        while self._items and self._items[0].end is not None and holds(self._items[0]):
+            events += self._completed(self._items.popleft())
+        return events
+
+    def _completed(self, item: Item) -> list[ServerEvent]:
+        if item.dropped:
+            return []
+        length_s = round((item.end or item.start) - item.start, 3)
+        told = _transcription("completed", item, transcript=item.text, usage={"type": "duration", "seconds": length_s})
+        return [told if self._language is None else {**told, "languages": [{"code": self._language}]}]
+
+    def _ms(self, at: float) -> int:
+        return round((self._offset_s + at) * 1000)
+
+
+def _message(item: Item) -> Mapping[str, Any]:
+    return {
+        "id": item.id,
+        "object": "realtime.item",
+        "type": "message",
+        "role": "user",
+        "status": "completed",
+        "content": [{"type": "input_audio", "transcript": None}],
+    }
+
+
+def _transcription(kind: str, item: Item, **members: Any) -> ServerEvent:
+    name = f"conversation.item.input_audio_transcription.{kind}"
+    return {"type": name, "item_id": item.id, "content_index": 0, **members}

@@ -1,0 +1,311 @@
+"""WS /v1/realtime: transcription sessions as clients of OpenAI's realtime API ask for them.
+
+The client sends audio in JSON messages, the server tells when somebody speaks and what was said. Behind it stands a
+live session as our own API has it. (platform.openai.com/docs/guides/realtime-transcription)
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any
+
+import orjson
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from server.accounts.issuing import fresh_id
+from server.accounts.signed import CLIENT_SECRET
+from server.clock import now_ms
+from server.http.caller import Caller
+from server.http.operation import problem_response
+from server.http.problems import Problem
+from server.http.sockets import GOING_AWAY, Manners, Socket
+from server.metrics import Metrics
+from server.model.errors import Refused
+from server.model.ids import Prefix
+from server.model.offers import Offer
+from server.routes.door import Door, bearer
+from server.routes.lines import Frame, Line, Switchboard
+from server.routes.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
+from server.routes.openai.items import ItemNames, Items, ServerEvent
+from server.routes.openai.secrets import ClientSecrets
+from server.routes.openai.transcribing import Transcribing
+from server.waiting import racing
+
+ROUTE = "/v1/realtime"
+SUBPROTOCOL = "realtime"
+KEY_SUBPROTOCOL = "openai-insecure-api-key."
+IDLE_S = 3600.0  # a socket that says nothing for this long is closed
+EMPTY = (
+    "Error committing input audio buffer: buffer too small. Expected at least 100ms of audio, but buffer only has "
+    "0.00ms of audio."
+)
+TRY_LATER, NOT_ALLOWED = 1013, 1008
+RETRIED = frozenset({"rate_limited", "concurrency_limited", "too_many_connections"})
+
+
+def close_code(problem: Problem) -> int:
+    """The code that makes OpenAI's clients connect again where that may help, and give up where it cannot."""
+    if problem.code == "shutting_down":
+        return GOING_AWAY
+    if problem.status > SERVER_ERROR or problem.code in RETRIED:
+        return TRY_LATER
+    return 1011 if problem.status == SERVER_ERROR else NOT_ALLOWED
+
+
+def error_event(problem: Problem, event_id: str | None = None) -> ServerEvent:
+    shown = error_body(problem)["error"]
+    kind = "insufficient_quota" if problem.code == "quota_exceeded" else shown["type"]
+    return {"type": "error", "error": {**shown, "type": kind, "event_id": event_id}}
+
+
+MANNERS = Manners(
+    denial=lambda connection, error: problem_response(connection, error, shape=SHAPE),
+    error_frame=lambda problem, _path, request_id: orjson.dumps(
+        {**error_event(problem), "event_id": f"event_{request_id}"}
+    ),
+    close_code=close_code,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Realtime:
+    """The WebSocket of OpenAI's realtime clients."""
+
+    door: Door
+    secrets: ClientSecrets
+    switchboard: Switchboard
+    offers: Mapping[str, Offer]  # by environment
+    metrics: Metrics
+
+    def routes(self) -> list[BaseRoute]:
+        return [WebSocketRoute(ROUTE, self.transcribe)]
+
+    async def transcribe(self, websocket: WebSocket) -> None:
+        socket = Socket(websocket, route=ROUTE, metrics=self.metrics, manners=MANNERS)
+        await socket.serve(self._serve(socket))
+
+    async def _serve(self, socket: Socket) -> None:
+        websocket = socket.websocket
+        self.door.check_page(websocket)
+        caller, wanted = await self._identify(websocket)
+        offer = self.offers[caller.environment]
+        _check_query(websocket, offer)
+        asked: Sequence[str] = websocket.scope["subprotocols"]
+        await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in asked else None)
+        model = websocket.query_params.get("model", offer.names[0])
+        start = wanted or Transcribing(transcription={"model": model})
+        async with _Conversation(socket, self.switchboard, caller, offer, start).running() as conversation:
+            await conversation.talk()
+
+    async def _identify(self, websocket: WebSocket) -> tuple[Caller, Transcribing | None]:
+        """The caller, by its key or by a client secret, which may bring a configuration. Raises RequestError."""
+        offered = [name for name in websocket.scope["subprotocols"] if name.startswith(KEY_SUBPROTOCOL)]
+        secret = bearer(websocket.headers) or (offered[0].removeprefix(KEY_SUBPROTOCOL) if offered else None)
+        if secret is not None and secret.startswith(CLIENT_SECRET):
+            return await self.secrets.identify(websocket, secret)
+        return await self.door.identify(websocket, secret=secret), None
+
+
+def _check_query(websocket: WebSocket, offer: Offer) -> None:
+    """Raises Problem for a dialect, an intent or a model that is not offered."""
+    if "realtime=v1" in websocket.headers.get("openai-beta", ""):
+        raise Problem(
+            "invalid_parameter", "the beta of the realtime API is not offered; leave the OpenAI-Beta header out"
+        )
+    if websocket.query_params.get("intent", "transcription") != "transcription":
+        raise Problem("invalid_parameter", "only intent=transcription is offered")
+    model = websocket.query_params.get("model")
+    if model is not None and not offer.has(model):
+        raise unknown_model(model, offer.model)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A line of this socket, and the items that are heard on it."""
+
+    line: Line
+    items: Items
+    rate: int  # bytes a second
+    taken: int = 0  # bytes
+
+    @property
+    def seconds(self) -> float:
+        return self.taken / self.rate
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """What one socket says and is told. One task reads it, another tells what is heard, line by line."""
+
+    socket: Socket
+    switchboard: Switchboard
+    caller: Caller
+    offer: Offer
+    wanted: Transcribing
+    _id: str = field(default_factory=lambda: fresh_id(Prefix.SESSION))
+    _names: ItemNames = field(default_factory=ItemNames)
+    _events: "count[int]" = field(default_factory=lambda: count(1))
+    _calls: "asyncio.Queue[_Call]" = field(default_factory=asyncio.Queue)
+    _call: _Call | None = None  # the one that takes audio
+    _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _before_s: float = 0.0  # audio of earlier lines
+    _uncommitted: int = 0  # bytes
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["_Conversation"]:
+        """End the last line with the block."""
+        try:
+            yield self
+        finally:
+            await self._stack.aclose()
+
+    async def talk(self) -> None:
+        """Converse until the client leaves. Raises what ends the conversation otherwise."""
+        await self._tell([{"type": "session.created", "session": self._shown()}])
+        async with racing(self._read(), self._listen()) as tasks:
+            ended = [task for task in tasks if task.done()]
+        for task in ended:
+            task.result()
+
+    # --- what is heard -----------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Tell what is heard on each line, one after the other. Raises Refused if one ended badly."""
+        while True:
+            call = await self._calls.get()
+            try:
+                await call.line.follow(partial(self._pass, call.items))
+            except Refused as error:
+                if error.code != "ingest_idle":  # it was silent for long: the next audio opens another line
+                    raise
+            await self._tell(call.items.finish(call.seconds))
+
+    async def _pass(self, items: Items, frames: Sequence[Frame]) -> None:
+        await self._tell([event for frame in frames for event in items.hear(frame)])
+
+    async def _tell(self, events: Sequence[ServerEvent]) -> None:
+        async with self._sending:
+            bodies = [orjson.dumps({"event_id": f"event_{next(self._events)}", **event}) for event in events]
+            await self.socket.send(*bodies)
+
+    def _shown(self) -> Mapping[str, Any]:
+        return self.wanted.shown(self._id, expires_s=now_ms() // 1000 + round(IDLE_S))
+
+    # --- what the client says ----------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(IDLE_S):
+                    message = await self.socket.websocket.receive()
+            except TimeoutError:
+                return
+            if message["type"] != "websocket.receive":
+                return
+            event_id: str | None = None
+            try:
+                said = _parsed(message.get("text"))
+                event_id = said.get("event_id") if isinstance(said.get("event_id"), str) else None
+                await self._do(said)
+            except _Misunderstood as wrong:
+                await self._tell([error_event(wrong.problem, event_id)])
+
+    async def _do(self, said: Mapping[str, Any]) -> None:
+        """Do what one message says. Raises _Misunderstood if the client can go on, RequestError if it cannot."""
+        match said.get("type"):
+            case "session.update":
+                await self._update(said.get("session"))
+            case "input_audio_buffer.append":
+                await self._append(_audio(said.get("audio")))
+            case "input_audio_buffer.commit":
+                await self._commit()
+            case "input_audio_buffer.clear":
+                await self._clear()
+            case kind:
+                raise _Misunderstood("invalid_message", f"a transcription session takes no event {str(kind)[:100]!r}")
+
+    async def _update(self, session: object) -> None:
+        """Change the configuration. What was sent before is still heard as it was ordered."""
+        if not isinstance(session, dict):
+            raise _Misunderstood("invalid_parameter", "session must be an object")
+        try:
+            wanted = self.wanted.updated(session, self.offer)
+        except Refused as error:
+            raise _Misunderstood(error.code, error.detail) from None
+        if self._call is not None and wanted.order() != self.wanted.order():
+            await self._hang_up(self._call)
+        elif self._call is not None and wanted.manual != self.wanted.manual:
+            at = 0.0 if wanted.manual else self._call.line.finalize()
+            await self._tell(self._call.items.switch(at, manual=wanted.manual))
+        self.wanted = wanted
+        await self._tell([{"type": "session.updated", "session": self._shown()}])
+
+    async def _append(self, data: bytes) -> None:
+        self._uncommitted += len(data)
+        if self._call is not None and self._call.line.ending:
+            await self._hang_up(self._call)
+        call = self._call or await self._dial()
+        call.taken += len(data)
+        await call.line.take(data)
+
+    async def _commit(self) -> None:
+        if self._call is not None:
+            await self._tell(self._call.items.commit(self._call.line.finalize()))
+        elif not self._uncommitted and self.wanted.manual:
+            raise _Misunderstood("input_audio_buffer_commit_empty", EMPTY)
+        self._uncommitted = 0
+
+    async def _clear(self) -> None:
+        self._uncommitted = 0
+        cleared: list[ServerEvent] = [{"type": "input_audio_buffer.cleared"}]
+        await self._tell(self._call.items.clear(self._call.line.finalize()) if self._call else cleared)
+
+    # --- lines -------------------------------------------------------------------------------------------------------
+
+    async def _dial(self) -> _Call:
+        wanted = self.wanted
+        opened = self.switchboard.line(self.socket.websocket, self.caller, wanted.order())
+        line = await self._stack.enter_async_context(opened)
+        items = Items(self._names, manual=wanted.manual, language=wanted.language, offset_s=self._before_s)
+        call = self._call = _Call(line, items, wanted.rate)
+        self._calls.put_nowait(call)
+        return call
+
+    async def _hang_up(self, call: _Call) -> None:
+        """End the line, and wait until an account that may have one session may have another."""
+        self._before_s += call.seconds
+        self._call = None
+        await self._stack.aclose()
+        await call.line.over()
+
+
+class _Misunderstood(Exception):
+    """A message that cannot be understood. Its client is told, and may go on."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.problem = Problem(code, detail)
+
+
+def _parsed(text: str | None) -> Mapping[str, Any]:
+    try:
+        said = orjson.loads(text or "")
+    except orjson.JSONDecodeError:
+        said = None
+    if not isinstance(said, dict):
+        raise _Misunderstood("invalid_json", "messages are JSON objects")
+    return said
+
+
+def _audio(text: object) -> bytes:
+    try:
+        return base64.b64decode(text if isinstance(text, str) else b"-", validate=True)
+    except (binascii.Error, ValueError):
+        raise _Misunderstood("invalid_parameter", "audio must be base64") from None

@@ -1,0 +1,93 @@
+"""POST /v1/realtime/client_secrets: a credential for a browser, which must not know an API key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from server.accounts.issuing import fresh_id
+from server.accounts.signed import make_client_secret, read_client_secret
+from server.clock import now_ms
+from server.http.bodies import JSON, body_of, json_object
+from server.http.caller import Caller
+from server.http.operation import Answer, Operation, json_response
+from server.http.schemas import ref
+from server.jobs.members import members_of, whole_in
+from server.model.accounts import SigningKeys
+from server.model.errors import FieldError, invalid
+from server.model.ids import Prefix
+from server.model.offers import Offer
+from server.routes.asking import JSON_CODES
+from server.routes.door import Door
+from server.routes.openai.errors import SHAPE
+from server.routes.openai.transcribing import Transcribing
+
+MAX_BODY = 16 * 1024
+MAX_SESSION_BYTES = 4096  # it travels in a header, with the credential
+TTL_S = range(10, 7201)
+USUAL_TTL_S = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSecrets:
+    """Gives out and recognises the credentials that OpenAI's clients call client secrets."""
+
+    door: Door
+    keys: SigningKeys
+    offers: Mapping[str, Offer]  # by environment
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                method="POST",
+                path="/v1/realtime/client_secrets",
+                handle=self.create,
+                id="createClientSecret",
+                tag="openai",
+                summary="Make a short-lived credential for /v1/realtime",
+                description="It is good in place of the API key there and nowhere else, as long as that key is.",
+                media_types=(JSON,),
+                max_body=MAX_BODY,
+                bodies={JSON: ref("ClientSecretRequest")},
+                body_examples={JSON: {"session": {"type": "transcription"}}},
+                answers={200: Answer(description="The credential", schema=ref("ClientSecret"))},
+                codes=(*JSON_CODES, "model_not_found"),
+                errors_as=SHAPE,
+            )
+        ]
+
+    async def create(self, request: Request, caller: Caller) -> Response:
+        body = json_object(await body_of(request, most=MAX_BODY))
+        session = _object(body, "session")
+        wanted = Transcribing().updated(session, self.offers[caller.environment])
+        members = members_of(_object(body, "expires_after"))
+        ttl_s = members.take("seconds", whole_in(TTL_S), USUAL_TTL_S)
+        members.check()
+        said = orjson.dumps(session)
+        if len(said) > MAX_SESSION_BYTES:
+            raise _wrong("session", f"must have at most {MAX_SESSION_BYTES} bytes")
+        _, key, _ = caller.require_account()
+        expires_s = now_ms() // 1000 + ttl_s
+        secret = make_client_secret(self.keys, key_hash=key.hash, said=said.decode(), expires_s=expires_s)
+        shown = wanted.shown(fresh_id(Prefix.SESSION), expires_s=expires_s)
+        return json_response({"value": secret, "expires_at": expires_s, "session": shown})
+
+    async def identify(self, connection: HTTPConnection, secret: str) -> tuple[Caller, Transcribing]:
+        """Whose *secret* it is, and the session that it was made for. Raises RequestError."""
+        key_hash, said = read_client_secret(self.keys, secret, now_s=now_ms() / 1000)
+        caller = await self.door.identify_hash(connection, key_hash)
+        return caller, Transcribing().updated(orjson.loads(said), self.offers[caller.environment])
+
+
+def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = body.get(name) or {}
+    if not isinstance(value, dict):
+        raise _wrong(name, "must be an object")
+    return value
+
+
+def _wrong(param: str, message: str) -> Exception:
+    return invalid([FieldError(param, "unknown_value", message)])

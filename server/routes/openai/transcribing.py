@@ -1,0 +1,164 @@
+"""What a client of OpenAI's realtime API wants of its transcription session, as its messages say it.
+
+The object is kept as it is shown to the client: the openai package recognises a transcription session only if every
+member has a value that OpenAI's own server could have sent. (platform.openai.com/docs/api-reference/realtime)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from server.jobs.members import Members, keywords, string, text_up_to
+from server.jobs.orders import language_among
+from server.model import bounds
+from server.model.errors import FieldError, Refused, invalid
+from server.model.offers import Offer
+from server.model.orders import LiveOptions, Order
+
+TYPE = "transcription"
+FORMATS = {
+    "audio/pcm": ("pcm_s16le", 24_000),
+    "audio/pcmu": ("mulaw", bounds.TELEPHONE_RATE),
+    "audio/pcma": ("alaw", bounds.TELEPHONE_RATE),
+}
+"""Format -> our encoding and its rate. OpenAI's API has no other rates."""
+VAD_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "server_vad": {"threshold": 0.5, "prefix_padding_ms": 300, "silence_duration_ms": 500},
+    "semantic_vad": {"eagerness": "auto"},
+}
+EAGERNESS_MS = {"low": 1200, "medium": 600, "auto": 600, "high": 300}
+"""Silence that ends what is said, in place of OpenAI's judgement whether a sentence is finished."""
+LOGPROBS = "item.input_audio_transcription.logprobs"
+
+
+@dataclass(frozen=True, slots=True)
+class Transcribing:
+    """The configuration of a session. The mappings are as clients see them."""
+
+    format: str = "audio/pcm"
+    noise_reduction: Mapping[str, Any] | None = None  # has no effect
+    transcription: Mapping[str, Any] = field(default_factory=dict)
+    turn_detection: Mapping[str, Any] | None = field(
+        default_factory=lambda: {"type": "server_vad", **VAD_DEFAULTS["server_vad"]}
+    )  # None: the client says where an item ends
+    language: str | None = None
+    terms: tuple[str, ...] = ()
+
+    @property
+    def manual(self) -> bool:
+        """Whether the client commits what it sent, and nobody else."""
+        return self.turn_detection is None
+
+    @property
+    def rate(self) -> int:
+        """Bytes of audio a second."""
+        encoding, rate = FORMATS[self.format]
+        return 2 * rate if encoding == "pcm_s16le" else rate
+
+    def updated(self, session: Mapping[str, Any], offer: Offer) -> "Transcribing":
+        """The configuration after *session*, in which a member left out stays and null clears.
+
+        Raises Refused model_not_found, invalid_parameter.
+        """
+        if session.get("type", TYPE) != TYPE:
+            raise _wrong("session.type", "only transcription sessions are offered here")
+        given = _inner(_inner(session, "audio"), "input")
+        made = self
+        if given.get("format") is not None:
+            made = replace(made, format=_format(_inner(given, "format")))
+        if "noise_reduction" in given:
+            made = replace(made, noise_reduction=given["noise_reduction"] and dict(_inner(given, "noise_reduction")))
+        if "turn_detection" in given:
+            made = replace(made, turn_detection=_turn_detection(given["turn_detection"]))
+        if given.get("transcription") is not None:
+            made = _asked(made, _inner(given, "transcription"), offer)
+        return made
+
+    def order(self) -> Order:
+        """The order of a live session that hears audio of this configuration."""
+        encoding, rate = FORMATS[self.format]
+        live = LiveOptions(
+            encoding=encoding, sample_rate=rate, interim_results=False, endpointing_ms=_silence_ms(self.turn_detection)
+        )
+        prompt = str(self.transcription.get("prompt") or "")
+        return Order(word_timestamps=True, language=self.language, prompt=prompt, keywords=self.terms, live=live)
+
+    def shown(self, session_id: str, *, expires_s: int) -> Mapping[str, Any]:
+        """The session object that clients are told."""
+        shape = {"type": self.format, "rate": FORMATS[self.format][1]} if self.format == "audio/pcm" else None
+        return {
+            "id": session_id,
+            "object": "realtime.transcription_session",
+            "type": TYPE,
+            "expires_at": expires_s,
+            "include": [],
+            "audio": {
+                "input": {
+                    "format": shape or {"type": self.format},
+                    "noise_reduction": self.noise_reduction,
+                    "transcription": {"prompt": "", **self.transcription},
+                    "turn_detection": self.turn_detection,
+                }
+            },
+        }
+
+
+def _asked(before: Transcribing, given: Mapping[str, Any], offer: Offer) -> Transcribing:
+    asked = {**before.transcription, **given}
+    members = Members({name: [value] for name, value in asked.items()})
+    name = members.take("model", string, offer.model)
+    members.take("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "")
+    spoken = "language" if members.has("language") and asked["language"] else "languages"
+    language = members.take(spoken, language_among(offer), None)
+    terms = members.take("keywords", keywords, ())
+    members.check()
+    if not offer.has(name):
+        raise Refused("model_not_found", f"there is no model {name[:100]!r} here; {offer.model} is")
+    return replace(before, transcription=asked, language=language, terms=terms)
+
+
+def _inner(outer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = outer.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _wrong(name, "must be an object")
+    return value
+
+
+def _format(given: Mapping[str, Any]) -> str:
+    name = given.get("type")
+    if name not in FORMATS:
+        raise _wrong("session.audio.input.format", f"must be one of {', '.join(FORMATS)}")
+    if given.get("rate", FORMATS[name][1]) != FORMATS[name][1]:
+        raise _wrong("session.audio.input.format.rate", f"must be {FORMATS[name][1]} for {name}")
+    return str(name)
+
+
+def _turn_detection(given: object) -> Mapping[str, Any] | None:
+    """What ends an item, with OpenAI's defaults for what was left out; what it does not know is left out."""
+    if given is None:
+        return None
+    kind = str(given.get("type", "server_vad")) if isinstance(given, dict) else ""
+    if kind not in VAD_DEFAULTS or not isinstance(given, dict):
+        raise _wrong("session.audio.input.turn_detection", f"must be null or of type {' or '.join(VAD_DEFAULTS)}")
+    known = {name: usual if given.get(name) is None else given[name] for name, usual in VAD_DEFAULTS[kind].items()}
+    for name, value in known.items():
+        sound = value in EAGERNESS_MS if name == "eagerness" else isinstance(value, int | float) and value >= 0
+        if not sound:
+            raise _wrong(f"session.audio.input.turn_detection.{name}", "has a value that it cannot have")
+    return {"type": kind, **known}
+
+
+def _silence_ms(turn_detection: Mapping[str, Any] | None) -> int:
+    """How long a silence ends what is said, within the bounds of live sessions."""
+    if turn_detection is None:
+        return LiveOptions().endpointing_ms
+    if turn_detection["type"] == "semantic_vad":
+        return EAGERNESS_MS[turn_detection["eagerness"]]
+    asked_ms = round(float(turn_detection["silence_duration_ms"]))
+    return max(bounds.ENDPOINTING_MS[0], min(bounds.ENDPOINTING_MS[-1], asked_ms))
+
+
+def _wrong(param: str, message: str) -> Refused:
+    return invalid([FieldError(param, "unknown_value", message)])

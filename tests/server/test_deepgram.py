@@ -1,0 +1,372 @@
+"""Tests of /v1/listen with the real deepgram-sdk, and with the messages of agent frameworks."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import deepgram
+import httpx
+import numpy as np
+import pytest
+import soundfile
+from deepgram import AsyncDeepgramClient, DeepgramClient
+from deepgram.core.api_error import ApiError
+from deepgram.core.unchecked_base_model import construct_type
+from deepgram.environment import DeepgramClientEnvironment
+from deepgram.listen.v1.socket_client import V1SocketClientResponse
+from deepgram.listen.v1.types.listen_v1metadata import ListenV1Metadata
+from deepgram.listen.v1.types.listen_v1results import ListenV1Results
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from server.model.orders import Order
+from server.routes.deepgram.parameters import Listening
+from server.routes.deepgram.results import Results, plain
+from tests.server.running import SPEECH, Server
+from tests.server.serving import LIMITS, Served, served, wav
+from tests.server.storing import in_a_loop
+from tests.server.talking import HASTY, SECOND, silence
+
+JFK = SPEECH / "human" / "jfk.flac"
+COUNTRY = "what your country can do for you"
+LIVEKIT = {
+    "model": "nova-3",
+    "punctuate": "true",
+    "smart_format": "false",
+    "no_delay": "true",
+    "interim_results": "true",
+    "encoding": "linear16",
+    "vad_events": "true",
+    "sample_rate": "16000",
+    "channels": "1",
+    "endpointing": "25",
+    "filler_words": "true",
+    "profanity_filter": "false",
+    "numerals": "false",
+    "mip_opt_out": "false",
+    "language": "en-US",
+}
+"""What LiveKit 1.8.9 asks for."""
+
+
+def environment(server: Server | Served) -> DeepgramClientEnvironment:
+    socket = "ws" + server.base.removeprefix("http")
+    return DeepgramClientEnvironment(base=server.base, production=socket, agent=socket, agent_rest=server.base)
+
+
+def pcm() -> bytes:
+    samples, rate = soundfile.read(JFK, dtype="int16")
+    assert rate == 16_000
+    return bytes(samples.tobytes())
+
+
+def mulaw() -> bytes:
+    """Return the sentence as a telephone has it, at 8 kHz."""
+    samples, _ = soundfile.read(JFK, dtype="float32")
+    halves = samples[: len(samples) // 2 * 2].reshape(-1, 2).mean(axis=1)
+    levels = np.sign(halves) * np.log1p(255 * np.abs(halves)) / np.log(256)
+    code = np.minimum(np.abs(levels) * 128, 127).astype(np.uint8)
+    return bytes((~(code | np.where(levels < 0, 0x80, 0).astype(np.uint8)) & 0xFF).astype(np.uint8).tobytes())
+
+
+class Talk:
+    """A socket without Deepgram's package, and every message that came over it."""
+
+    def __init__(self, socket: Any) -> None:
+        self.socket = socket
+        self.messages: list[dict[str, Any]] = []
+
+    async def next(self) -> dict[str, Any]:
+        self.messages.append(json.loads(await asyncio.wait_for(self.socket.recv(), 45)))
+        return self.messages[-1]
+
+    async def until(self, kind: str, **members: object) -> dict[str, Any]:
+        while True:
+            message = await self.next()
+            if message["type"] == kind and all(message[name] == value for name, value in members.items()):
+                return message
+
+    async def say(self, kind: str) -> None:
+        await self.socket.send(json.dumps({"type": kind}))
+
+    async def send(self, audio: bytes) -> None:
+        for at in range(0, len(audio), SECOND // 20):  # 50 ms
+            await self.socket.send(audio[at : at + SECOND // 20])
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [message for message in self.messages if message["type"] == kind]
+
+
+def said(message: dict[str, Any]) -> str:
+    return str(message["channel"]["alternatives"][0]["transcript"])
+
+
+@asynccontextmanager
+async def talking(server: Server | Served, key: str, **query: str) -> AsyncIterator[Talk]:
+    asked = {"model": "nova-3", "encoding": "linear16", "sample_rate": "16000", **query}
+    address = httpx.URL(f"ws{server.base.removeprefix('http')}/v1/listen", params=asked)
+    headers = {"Authorization": f"Token {key}"}
+    async with connect(str(address), additional_headers=headers, proxy=None, max_queue=None) as socket:
+        yield Talk(socket)
+
+
+# --- the real package and the real model ------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_the_deepgram_package_hears_a_sentence_and_gets_the_answer_to_finalize(bundled_server):
+    client = AsyncDeepgramClient(api_key=bundled_server.new_key(), environment=environment(bundled_server))
+    final: list[str] = []
+    async with client.listen.v1.connect(
+        model="nova-3", encoding="linear16", sample_rate="16000", punctuate="true", interim_results="true"
+    ) as connection:
+        audio = pcm()
+        for at in range(0, len(audio), 1600):
+            await connection.send_media(audio[at : at + 1600])
+        await connection.send_finalize()
+        async with asyncio.timeout(60):
+            async for message in connection:
+                assert isinstance(message, ListenV1Results)
+                if message.is_final:
+                    final.append(message.channel.alternatives[0].transcript)
+                if message.from_finalize:
+                    break
+            await connection.send_keep_alive()
+            await connection.send_close_stream()
+            async for message in connection:
+                if isinstance(message, ListenV1Metadata):
+                    assert 10.9 < message.duration < 11.1
+                    assert len(message.sha256) == 64
+                    break
+    assert COUNTRY in " ".join(final)
+    assert "Americans" in " ".join(final)
+
+
+@in_a_loop
+async def test_telephone_audio_is_heard(bundled_server):
+    async with talking(bundled_server, bundled_server.new_key(), encoding="mulaw", sample_rate="8000") as talk:
+        audio = mulaw()
+        for at in range(0, len(audio), 400):
+            await talk.socket.send(audio[at : at + 400])
+        await talk.say("CloseStream")
+        await talk.until("Metadata")
+    text = " ".join(said(message) for message in talk.of("Results") if message["is_final"])
+    assert "country" in text
+    assert text == text.lower()  # punctuate was not asked for
+
+
+def test_the_deepgram_package_sends_a_file(bundled_server):
+    with httpx.Client(timeout=60) as http:
+        client = DeepgramClient(
+            api_key=bundled_server.new_key(), environment=environment(bundled_server), httpx_client=http
+        )
+        answer = client.listen.v1.media.transcribe_file(
+            request=JFK.read_bytes(), model="nova-3", smart_format=True, utterances=True, detect_language=True
+        )
+    [channel] = answer.results.channels
+    [alternative] = channel.alternatives
+    assert COUNTRY in alternative.transcript
+    assert alternative.words[0].punctuated_word == "And"
+    assert alternative.words[0].word == "and"
+    assert 0.5 < alternative.confidence <= 1
+    assert alternative.paragraphs.paragraphs[0].sentences[0].text
+    assert channel.detected_language == "en"
+    assert answer.results.utterances[0].transcript
+    assert (answer.metadata.duration, answer.metadata.channels) == (11.0, 1)
+    assert len(answer.metadata.sha256) == 64
+
+
+# --- the shapes of the protocol, with a scripted engine ---------------------------------------------------------------
+
+
+@in_a_loop
+async def test_livekits_query_is_taken_and_its_messages_have_what_it_indexes(live_server):
+    async with talking(live_server, live_server.key(), **LIVEKIT) as talk:
+        assert talk.socket.response.headers["dg-request-id"].startswith("job_")
+        await talk.say("KeepAlive")
+        await talk.send(silence(2))
+        await talk.say("Finalize")
+        last = await talk.until("Results", from_finalize=True)
+        assert (last["is_final"], last["speech_final"]) == (True, True)
+        assert "This is the" in said(last)
+        await talk.say("CloseStream")
+        await talk.until("Metadata")
+        with pytest.raises(ConnectionClosed) as closed:
+            await talk.next()
+    assert closed.value.rcvd.code == 1000
+    assert talk.of("SpeechStarted")
+    for message in talk.messages:
+        assert (
+            type(construct_type(type_=V1SocketClientResponse, object_=message)).__name__ == f"ListenV1{message['type']}"
+        )
+    for message in talk.of("Results"):
+        assert message["metadata"]["request_id"]
+        assert message["channel"]["alternatives"][0].keys() >= {"transcript", "confidence", "words"}
+
+
+@in_a_loop
+async def test_each_finalize_is_answered_once_even_if_nothing_was_said(live_server):
+    async with talking(live_server, live_server.key()) as talk:
+        await talk.say("Finalize")
+        assert said(await talk.until("Results", from_finalize=True)) == ""
+        await talk.send(silence(1))
+        await talk.say("Finalize")
+        await talk.say("Finalize")
+        first = await talk.until("Results", from_finalize=True)
+        second = await talk.until("Results", from_finalize=True)
+        assert (said(first), said(second)) == ("this is", "")
+        await talk.say("CloseStream")
+        await talk.until("Metadata")
+    assert len([message for message in talk.of("Results") if message["from_finalize"]]) == 3
+
+
+@in_a_loop
+async def test_finals_join_to_the_transcript_and_come_before_the_speaker_pauses(live_server):
+    me = live_server.key()
+    async with talking(live_server, me, punctuate="true", interim_results="true") as talk:
+        await talk.send(silence(8))
+        await talk.say("CloseStream")
+        await talk.until("Metadata")
+    finals = [message for message in talk.of("Results") if message["is_final"]]
+    assert not finals[0]["speech_final"]
+    assert finals[-1]["speech_final"]
+    with live_server.client(me) as client:
+        record = client.get("/v1/jobs").json()["data"][0]
+        text = client.get(f"/v1/jobs/{record['job_id']}").json()["text"]
+    assert " ".join(map(said, finals)).strip() == text
+    ends = [round(message["start"] + message["duration"], 3) for message in finals]
+    assert ends == sorted(ends)
+    assert all(message["start"] == before for before, message in zip([0.0, *ends], finals, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ({"utterance_end_ms": "999", "interim_results": "true"}, "utterance_end_ms: Invalid value of '999'."),
+        ({"utterance_end_ms": "1000"}, "needs interim_results=true"),
+        ({"encoding": "g729"}, "encoding"),
+        ({"sample_rate": ""}, "needs a rate"),
+        ({"language": "xx"}, "language"),
+        ({"channels": "2", "multichannel": "true"}, "multichannel"),
+        ({"callback": "https://example.org"}, "callback"),
+    ],
+)
+@in_a_loop
+async def test_a_wrong_parameter_is_told_in_the_handshake(live_server, query, told):
+    with pytest.raises(InvalidStatus) as refused:
+        async with talking(live_server, live_server.key(), **query):
+            pass
+    answer = refused.value.response
+    assert answer.status_code == 400
+    assert told in answer.headers["dg-error"]
+    assert json.loads(answer.body)["request_id"] == answer.headers["dg-request-id"]
+
+
+@in_a_loop
+async def test_credentials_are_taken_from_a_subprotocol_and_wrong_ones_refused(live_server):
+    address = f"ws{live_server.base.removeprefix('http')}/v1/listen?model=nova-3"
+    offered = ["token", live_server.key(), "x-deepgram-session-id", "1"]
+    async with connect(address, subprotocols=offered, proxy=None) as socket:
+        assert socket.subprotocol == "token"
+    client = AsyncDeepgramClient(api_key="sw_live_wrong", environment=environment(live_server))
+    with pytest.raises(ApiError) as refused:
+        async with client.listen.v1.connect(model="nova-3"):
+            pass
+    assert refused.value.status_code == 401
+
+
+@in_a_loop
+async def test_what_is_no_audio_and_what_is_no_message_are_told_apart(live_server):
+    async with talking(live_server, live_server.key()) as talk:
+        await talk.socket.send("no JSON")
+        assert (await talk.until("Error"))["variant"] == "invalid_message"
+        await talk.say("Configure")
+        await talk.until("ConfigureFailure")
+        await talk.socket.send(b"")
+        await talk.send(silence(1))
+        await talk.say("CloseStream")
+        await talk.until("Metadata")
+    address = f"ws{live_server.base.removeprefix('http')}/v1/listen?model=nova-3"
+    headers = {"Authorization": f"Token {live_server.key()}"}
+    async with connect(address, additional_headers=headers, proxy=None) as socket:
+        await socket.send(b"no audio at all " * 4096)
+        await socket.send(json.dumps({"type": "CloseStream"}))
+        assert json.loads(await socket.recv())["type"] == "Error"
+        with pytest.raises(ConnectionClosed) as closed:
+            await socket.recv()
+    assert closed.value.rcvd.code == 1008
+
+
+@in_a_loop
+async def test_a_client_that_falls_silent_is_told_so(tmp_path):
+    with served(tmp_path, live=replace(HASTY, idle_s=0.5)) as server:
+        async with talking(server, server.key()) as talk:
+            with pytest.raises(ConnectionClosed) as closed:
+                await talk.until("never")
+    assert closed.value.rcvd.code == 1011
+    assert "NET-0001" in closed.value.rcvd.reason
+
+
+@in_a_loop
+async def test_a_full_account_is_refused_in_the_handshake(tmp_path):
+    plan = replace(LIMITS.plans["free"], transcriptions_per_month=1)
+    with served(tmp_path, limits=replace(LIMITS, plans={**LIMITS.plans, "free": plan})) as server:
+        me = server.key("free")
+        async with talking(server, me) as talk:
+            await talk.say("CloseStream")
+            await talk.until("Metadata")
+        with pytest.raises(InvalidStatus) as refused:
+            async with talking(server, me):
+                pass
+    assert refused.value.response.status_code == 429
+    assert "transcriptions" in refused.value.response.headers["dg-error"]
+
+
+def test_an_utterance_ends_when_no_word_came_for_long_enough():
+    listening = Listening(order=Order(), interim=True, utterance_end_ms=1000)
+    results = Results(listening, "job", "base")
+    word = {"type": "word", "word": "Hello.", "start": 0.1, "end": 0.5, "probability": 0.9}
+    assert results.hear(word) == []
+    results.hear({"type": "segment", "forced": False, "end": 0.5})
+    assert results.passed(1.4) == []
+    assert results.passed(1.5) == [{"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": 0.5}]
+    assert results.passed(9) == []
+    results.hear({"type": "segment", "forced": False, "end": 9.5})
+    results.hear({"type": "speech.started", "at": 10.0})
+    assert results.passed(20) == []
+
+
+def test_words_are_plain_unless_punctuation_is_asked_for():
+    assert plain("Hello, Mr. O'Neill - it's 5.30!") == "hello mr o'neill it's 5.30"
+    assert plain("¿Qué?") == "qué"
+
+
+def test_files_and_addresses_are_sent_without_a_form(live_server):
+    with httpx.Client(base_url=live_server.base, headers={"Authorization": f"Token {live_server.key()}"}) as client:
+        for media_type in ("audio/wav", "application/octet-stream", "application/x-www-form-urlencoded"):
+            answer = client.post(
+                "/v1/listen?model=nova-3&keyterm=Siobhan&keywords=Kim:2&language=en",
+                content=wav(),
+                headers={"Content-Type": media_type},
+            )
+            assert answer.status_code == 200, answer.text
+            [channel] = answer.json()["results"]["channels"]
+            assert channel["alternatives"][0]["transcript"] == "so my fellow"
+            assert answer.headers["dg-request-id"] == answer.json()["metadata"]["request_id"]
+        assert live_server.batch.options[-1].hint == "Siobhan, Kim."
+        for body, status, code in (
+            ({"url": "ftp://example.org/a"}, 422, "URL_NOT_ALLOWED"),
+            ({"uri": "x"}, 422, "MISSING_INPUT"),
+        ):
+            refused = client.post("/v1/listen?model=nova-3", json=body)
+            assert (refused.status_code, refused.json()["err_code"]) == (status, code)
+            assert refused.headers["dg-error"] == refused.json()["err_msg"]
+        empty = client.post("/v1/listen", content=b"", headers={"Content-Type": "audio/wav"})
+        assert empty.json()["err_code"] in ("EMPTY_FILE", "MISSING_INPUT")
+
+
+def test_the_packages_version_is_the_one_that_the_guide_names():
+    assert deepgram.__version__ == "7.17.0"
