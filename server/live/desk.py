@@ -48,6 +48,7 @@ class DeskParts:
     plans: Plans
     metrics: Metrics
     closing: asyncio.Event
+    takes_writers: bool = True  # False: sessions run on other nodes
     rules: LiveRules
     clock: Callable[[], int]  # milliseconds since 1970 UTC, the storage's
 
@@ -76,6 +77,8 @@ class Desk:
         """Return if there is room for one more session. Raises Refused queue_full, shutting_down."""
         if self.closing or self._tasks is None:
             raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
+        if not self._parts.takes_writers:
+            raise self._full("this node takes no live audio")
         engine = self._parts.engines[environment]
         now = time.monotonic()
         ages_s = [now - live.began for live in self._lives.values() if live.job.environment == environment]
@@ -98,7 +101,8 @@ class Desk:
             self._tasks = tasks
             while not self._parts.closing.is_set():
                 try:
-                    await self._finish_stale()
+                    if self._parts.takes_writers:
+                        await self._finish_stale()
                 except Exception:  # noqa: BLE001  the next round may succeed
                     log.exception("finishing forgotten live sessions failed")
                 await set_within(self._parts.closing, self.rules.stale_s)

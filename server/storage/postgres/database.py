@@ -119,6 +119,10 @@ class Database:
         """PostgreSQL overwrites deleted rows in its own time (autovacuum), so there is nothing to do here."""
         return True
 
+    def hear(self, handle: Callable[[str], None]) -> None:
+        """Call *handle*, in a thread, with the messages that other processes send to all."""
+        self._listener.relayed = handle
+
     def watch(self, topic: str) -> AbstractContextManager[Watch]:
         """Look after entering the block, then wait: no announcement in between is missed."""
         return self._watches.watch(topic)

@@ -1,7 +1,7 @@
 """The tables in PostgreSQL, as sqlite/schema.py has them for SQLite. A change is a new Migration at the end.
 
 Text that is compared or sorted is in collation "C", so that it is sorted by bytes as in SQLite. Only `commits`,
-`nodes`, `secrets` and the columns that are generated exist here alone.
+`nodes`, `rates`, `secrets` and the columns that are generated exist here alone.
 """
 
 from dataclasses import dataclass
@@ -231,6 +231,12 @@ FIRST = """
         name TEXT NOT NULL,
         seen_at BIGINT NOT NULL
     );
+
+    CREATE UNLOGGED TABLE rates (         -- requests of the last minute
+        subject TEXT COLLATE "C" PRIMARY KEY,
+        seconds TEXT NOT NULL,
+        at BIGINT NOT NULL
+    ) WITH (fillfactor = 50);
 
     CREATE TABLE secrets (                -- sign links and tokens
         kid TEXT COLLATE "C" PRIMARY KEY,

@@ -1,0 +1,47 @@
+"""Opening the storage that the settings name: one machine's folder, or the database and the bucket of a cluster."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from server.clock import now_ms
+from server.config import PREFIX, Config, ConfigError
+from server.storage.ports import Storage
+from server.storage.sqlite import open as embedded
+from server.storage.sqlite.folder import make_private
+
+SCRATCH = "scratch"  # folder of a node for copies and recordings without a name
+
+
+def node_name(config: Config) -> str:
+    """The name of this process among those of its cluster; a new one each time unless the settings give one."""
+    return config.node or f"{os.uname().nodename}-{secrets.token_hex(2)}"
+
+
+def open_storage(config: Config, *, node: str) -> Storage:
+    """Open the storage, creating it on first use. It blocks for a moment. Raises StorageError, ConfigError."""
+    if config.database_url is None or config.blobs is None:
+        return embedded.open_storage(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
+    with _cluster_libraries():
+        from server.storage.postgres import open as postgres  # noqa: PLC0415
+        from server.storage.s3.open import open_bucket  # noqa: PLC0415
+    make_private(config.data_dir)
+    blobs = open_bucket(config.blobs, config.data_dir / SCRATCH, env=os.environ)
+    return postgres.open_storage(config.database_url, blobs, name=node, notify=config.database_notify)
+
+
+def update_tables(url: str) -> list[int]:
+    """Bring the tables of a cluster's database forward. Returns the steps taken. Raises StorageError, ConfigError."""
+    with _cluster_libraries():
+        from server.storage.postgres.open import update  # noqa: PLC0415
+    return update(url)
+
+
+@contextmanager
+def _cluster_libraries() -> Iterator[None]:
+    """The block imports what the embedded form is installed without. Raises ConfigError if it is not there."""
+    try:
+        yield
+    except ImportError:
+        raise ConfigError(f"{PREFIX}DATABASE_URL needs more libraries: run scripts/setup cluster") from None
