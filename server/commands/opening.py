@@ -11,7 +11,7 @@ from server.storage.ports import Storage
 from server.storage.sqlite import open as embedded
 from server.storage.sqlite.folder import make_private
 
-SCRATCH = "scratch"  # folder of a node for copies and recordings without a name
+SCRATCH = "incoming"  # folder of a node for copies and recordings without a name
 
 
 def node_name(config: Config) -> str:
