@@ -74,7 +74,7 @@ class PartialRelay:
         try:
             if "want" in told:
                 self._want(told["want"])
-            elif told["job"] in self.partials.watched:
+            elif told.get("job") in self.partials.watched:
                 self._show(told["job"], told.get("body"), told.get("after"))
         finally:
             self._hearing = False

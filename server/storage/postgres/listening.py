@@ -36,7 +36,7 @@ class Listener:
         self._boot = boot
         self._name = name
         self._notify = notify
-        self.relayed: Callable[[str], None] | None = None  # gets the messages of other nodes
+        self.relayed: list[Callable[[str], None]] = []  # each gets the messages of other nodes
         self._closing = threading.Event()
         self._answered_at = 0.0
         self._seen_at = 0.0
@@ -87,8 +87,8 @@ class Listener:
         if sender == self._boot:
             return
         if notice.channel == RELAY_CHANNEL:
-            if self.relayed is not None:
-                self.relayed(topics[0])
+            for handle in self.relayed:
+                handle(topics[0])
         elif EVERYTHING in topics:
             self._watches.wake_all()
         else:
