@@ -97,7 +97,11 @@ class HeldLease:
         blob: str | None = None,
     ) -> None:
         """Record what became known of the job while working."""
-        _require(await self._jobs.note(self.lease, stage=stage, source=source, duration_s=duration_s, blob=blob))
+        _require(
+            await self._patiently(
+                lambda: self._jobs.note(self.lease, stage=stage, source=source, duration_s=duration_s, blob=blob)
+            )
+        )
 
     async def finish(self, outcome: Outcome) -> None:
         """End the job: state, usage, outputs, webhook and last event in one commit."""
@@ -105,7 +109,10 @@ class HeldLease:
 
     async def release(self, *, delay_s: float = 0.0, error: JobError | None = None) -> None:
         """Put the job back into the queue. Only a release with an *error* uses up one of its attempts."""
-        _require(await self._jobs.release(self.lease, delay_s=delay_s, error=error, count=error is not None))
+        counted = error is not None
+        _require(
+            await self._patiently(lambda: self._jobs.release(self.lease, delay_s=delay_s, error=error, count=counted))
+        )
 
     async def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T:
         """What *ask* answers, asked again while the database is away and the lease holds."""
