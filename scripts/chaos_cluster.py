@@ -137,7 +137,7 @@ def start(folder: Path, url: str, balancer: Balancer, database: Cluster, bucket:
     workers = [process("worker", f"worker{number}", WORKERS="2") for number in range(2)]
     for one in (*nodes, *workers):
         one.start()
-        wait_until(lambda: (folder / "node0" / "operator-key").exists(), 120)  # the first node is asked for it
+        wait_until((folder / "node0" / "operator-key").exists, 120)  # the first node is asked for it
     return Machines(nodes, workers, database, bucket)
 
 

@@ -232,12 +232,6 @@ FIRST = """
         seen_at BIGINT NOT NULL
     );
 
-    CREATE UNLOGGED TABLE rates (         -- requests of the last minute
-        subject TEXT COLLATE "C" PRIMARY KEY,
-        seconds TEXT NOT NULL,
-        at BIGINT NOT NULL
-    ) WITH (fillfactor = 50);
-
     CREATE TABLE secrets (                -- sign links and tokens
         kid TEXT COLLATE "C" PRIMARY KEY,
         secret BYTEA NOT NULL,
@@ -258,4 +252,12 @@ CHANNELS = """
     );
 """
 
-MIGRATIONS = (Migration(FIRST), Migration(CHANNELS))
+RATES = """
+    CREATE UNLOGGED TABLE rates (         -- requests of the last minute
+        subject TEXT COLLATE "C" PRIMARY KEY,
+        seconds TEXT NOT NULL,
+        at BIGINT NOT NULL
+    ) WITH (fillfactor = 50);
+"""
+
+MIGRATIONS = (Migration(FIRST), Migration(CHANNELS), Migration(RATES))
