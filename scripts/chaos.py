@@ -59,6 +59,11 @@ class Process:
         assert self.child is not None
         self.child.wait()
 
+    def start_again_if_over(self) -> None:
+        """Do what an operator's supervisor does with a process that ended by itself."""
+        if self.child is not None and self.child.poll() is not None:
+            self.start()
+
 
 @dataclass
 class Seen:

@@ -103,7 +103,9 @@ def run(folder: Path, bucket: BucketService, seconds: int, chance: random.Random
     stop.set()
     for thread in threads:
         thread.join()
-    wait_until(lambda: unfinished(url) == 0, PEACE_S)
+    for process in (*machines.nodes, *machines.workers):
+        process.start_again_if_over()
+    wait_until(lambda: unfinished(url) == 0, 2 * PEACE_S)  # a worker gives half of its places to one account
     wait_until(lambda: set(seen.hooks) >= set(seen.jobs.values()), 60, must=False)
     for process in (*machines.nodes, *machines.workers):
         process.send(signal.SIGTERM)
@@ -134,7 +136,7 @@ def start(folder: Path, url: str, balancer: Balancer, database: Cluster, bucket:
         port = free_port()
         balancer.nodes.append(port)
         nodes.append(process("serve", f"node{number}", PORT=str(port), ROLES="api,live,courier"))
-    workers = [process("worker", f"worker{number}", WORKERS="2") for number in range(2)]
+    workers = [process("worker", f"worker{number}", WORKERS="4") for number in range(2)]
     for one in (*nodes, *workers):
         one.start()
         wait_until((folder / "node0" / "operator-key").exists, 120)  # the first node is asked for it
@@ -149,6 +151,8 @@ def disturb(machines: Machines, seconds: int, chance: random.Random) -> None:
     moments = sorted(time.monotonic() + chance.uniform(0.05, 0.85) * seconds for _ in special)
     while time.monotonic() < until:
         time.sleep(chance.uniform(1, 6))
+        for process in (*machines.nodes, *machines.workers):
+            process.start_again_if_over()
         if moments and time.monotonic() >= moments[0]:
             moments.pop(0)
             if special.pop() == "database":

@@ -16,6 +16,7 @@ from server.accounts.plans import Plans
 from server.jobs.leases import HeldLease
 from server.live.ending import Endings, LiveResult
 from server.live.engine import LiveEngine
+from server.live.holding import SessionLease
 from server.live.intake import bytes_up_to
 from server.live.journal import Journal
 from server.live.resuming import Past, read_past
@@ -227,8 +228,9 @@ class Desk:
 
     async def _claim(self, job: Job) -> HeldLease | None:
         asked, lease_s = time.monotonic(), self.rules.lease_s
-        lease = await self._parts.storage.jobs.claim_live(job.id, self._parts.worker, lease_s=lease_s)
-        return None if lease is None else HeldLease(lease, self._parts.storage.jobs, lease_s=lease_s, asked=asked)
+        jobs, worker = self._parts.storage.jobs, self._parts.worker
+        lease = await jobs.claim_live(job.id, worker, lease_s=lease_s)
+        return None if lease is None else SessionLease(lease, jobs, worker=worker, lease_s=lease_s, asked=asked)
 
     async def _claim_from_elsewhere(self, job: Job) -> HeldLease | None:
         """Ask the other nodes for the session. The one that has it gives it up if its writer has left."""

@@ -185,7 +185,7 @@ def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_b
             await writer.until("word")
             await asyncio.to_thread(postgres.stop, "immediate")
             await writer.send(audio[5 * SECOND : 10 * SECOND], piece_s=0.25)
-            await asyncio.sleep(2)
+            await asyncio.sleep(17)  # longer than the session's lease
             for caller in (here, there):
                 await away(caller)
             await asyncio.to_thread(postgres.start)
