@@ -82,8 +82,11 @@ class Service:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.domain.desk.run(), name="live sessions")
             tasks.create_task(self.domain.workers.run(), name="workers")
-            tasks.create_task(self.domain.deliveries.run(), name="webhooks")
-            tasks.create_task(self.domain.sweeper.run(), name="sweeper")
+            if "courier" in self.domain.roles:
+                tasks.create_task(self.domain.deliveries.run(), name="webhooks")
+                tasks.create_task(self.domain.sweeper.run(), name="sweeper")
+            if self.domain.partial_relay is not None:
+                tasks.create_task(self.domain.partial_relay.run(self.domain.closing), name="partials of other nodes")
             watch = tasks.create_task(self.domain.metrics.watch_loop(), name="loop lag")
             try:
                 yield
@@ -103,6 +106,7 @@ def build(
     estimator: Estimator,
     public_base_url: str,
     live_rules: LiveRules = LIVE_RULES,
+    node: str = "one",
 ) -> Service:
     """Make the service. *engines* has those of the production and of the sandbox environment. Nothing runs yet."""
     domain = build_domain(
@@ -113,6 +117,7 @@ def build(
         isolation=isolation,
         links=Links(public_base_url, storage.signing_keys),
         live_rules=live_rules,
+        node=node,
     )
     app = with_middleware(
         build_routes(config, domain, limits=limits, estimator=estimator),
@@ -146,6 +151,7 @@ class _Routes:
             counters=storage.counters,
             limits=limits,
             keys=storage.signing_keys,
+            shared_rates=storage.rates,
             trusted_proxies=config.trusted_proxies,
             origins=(*config.cors_origins, origin_of(domain.links.public_base_url)),
             signup_origins=(*config.signup_origins, origin_of(domain.links.public_base_url)),
@@ -161,6 +167,8 @@ class _Routes:
     def groups(self) -> list[HasOperations]:
         transcriptions, ops = self._transcriptions(), self._ops()
         subtitles = Subtitles(door=self.door, jobs=self._storage.jobs, seats=self._seats)
+        if "api" not in self._config.roles:
+            return [ops, self._live()] if "live" in self._config.roles else [ops]
         return [
             transcriptions,
             self._jobs(),

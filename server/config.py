@@ -5,7 +5,7 @@ value raises ConfigError with one sentence.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TypeAlias
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 PREFIX = "SCRIBEWIRE_"
 
 Network: TypeAlias = IPv4Network | IPv6Network
+ROLES = ("api", "live", "worker", "courier")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -26,6 +27,11 @@ class Config:
     host: str
     port: int
     data_dir: Path
+    database_url: str | None = field(repr=False)  # None: the embedded database in data_dir
+    database_notify: bool
+    blobs: str | None  # None: files in data_dir
+    roles: frozenset[str]
+    node: str | None  # None: the host's name and a random suffix
     disk_reserve_mib: int
     engine: str
     whisper_model: str
@@ -55,6 +61,11 @@ class Config:
     log_level: str
 
     @property
+    def clustered(self) -> bool:
+        """Whether other nodes share the database and the bucket."""
+        return self.database_url is not None
+
+    @property
     def disk_reserve_bytes(self) -> int:
         return self.disk_reserve_mib * 1024 * 1024
 
@@ -69,6 +80,7 @@ class Config:
         values = {row.name.lower(): row.parse(row.name, env.get(PREFIX + row.name, row.default)) for row in VARIABLES}
         config = cls(**values)  # type: ignore[arg-type]  # each row's parser gives the type of the field of its name
         _check_public_address(config)
+        _check_cluster(config)
         if config.signup == "token" and config.signup_token is None:
             raise ConfigError(f"{PREFIX}SIGNUP_TOKEN must be set when {PREFIX}SIGNUP is 'token', got ''")
         return config
@@ -100,6 +112,15 @@ def _check_public_address(config: Config) -> None:
             f"{PREFIX}PUBLIC_BASE_URL must be https, got {config.public_base_url!r} "
             f"({PREFIX}ALLOW_INSECURE_HTTP=1 lifts this)"
         )
+
+
+def _check_cluster(config: Config) -> None:
+    """A database that other machines see is of no use with audio that they do not see."""
+    if (config.database_url is None) != (config.blobs is None):
+        given, missing = ("DATABASE_URL", "BLOBS") if config.blobs is None else ("BLOBS", "DATABASE_URL")
+        raise ConfigError(f"{PREFIX}{missing} must be set when {PREFIX}{given} is: nodes share both or neither")
+    if config.database_url is None and config.roles != frozenset(ROLES):
+        raise ConfigError(f"{PREFIX}ROLES can only be less than {','.join(ROLES)} when {PREFIX}DATABASE_URL is set")
 
 
 # --- parsers: (variable's name, text) -> value ---------------------------------------------------------------------
@@ -187,6 +208,29 @@ def _names(_name: str, raw: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in raw.split(",") if part.strip())
 
 
+def _database_url(name: str, raw: str) -> str | None:
+    if not raw:
+        return None
+    if not raw.startswith(("postgresql://", "postgres://")):  # what it is instead may be a password
+        raise ConfigError(f"{PREFIX}{name} must begin with postgresql://")
+    return raw
+
+
+def _blobs(name: str, raw: str) -> str | None:
+    if not raw:
+        return None
+    if not raw.startswith("s3://"):
+        raise _refuse(name, "an address such as s3://bucket/prefix", raw)
+    return raw.rstrip("/")
+
+
+def _roles(name: str, raw: str) -> frozenset[str]:
+    roles = frozenset(part.strip() for part in raw.split(",") if part.strip())
+    if not roles or not roles <= set(ROLES):
+        raise _refuse(name, f"a comma-separated list of {', '.join(ROLES)}", raw)
+    return roles
+
+
 def _base_url(name: str, raw: str) -> str | None:
     if not raw:
         return None
@@ -214,6 +258,31 @@ VARIABLES = (
     Variable("HOST", "127.0.0.1", _text, "address to listen on"),
     Variable("PORT", "8000", _whole(0, 65_535), "port to listen on; 0 picks a free one, the ready line tells which"),
     Variable("DATA_DIR", "./data", _folder, "database, audio and outputs; created with mode 0700"),
+    Variable(
+        "DATABASE_URL",
+        "",
+        _database_url,
+        "PostgreSQL that several nodes share, as postgresql://user:password@host/name; needs BLOBS",
+    ),
+    Variable(
+        "DATABASE_NOTIFY",
+        "1",
+        _switch,
+        "0 for databases without LISTEN and NOTIFY: whoever waits looks each second",
+    ),
+    Variable(
+        "BLOBS",
+        "",
+        _blobs,
+        "bucket for audio and outputs, as s3://bucket/prefix; needs DATABASE_URL; AWS_* variables say the rest",
+    ),
+    Variable(
+        "ROLES",
+        "api,live,worker,courier",
+        _roles,
+        "what this node does: api answers requests, live hears writers, worker files, courier webhooks and deletion",
+    ),
+    Variable("NODE", "", _optional_text, "name of this node in leases; empty: the host's with a random suffix"),
     Variable(
         "DISK_RESERVE_MIB",
         "1024",

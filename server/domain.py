@@ -30,6 +30,7 @@ from server.records.records import Records
 from server.storage.ports import Storage
 from server.streams.following import Following
 from server.streams.partials import Partials
+from server.streams.relaying import PartialRelay
 from server.webhooks.courier import Courier
 from server.webhooks.deliveries import Deliveries
 from server.webhooks.seats import SendingSeats
@@ -46,6 +47,7 @@ class Domain:
     engines: Mapping[str, ServedEngine]  # by environment
     metrics: Metrics
     closing: asyncio.Event
+    roles: frozenset[str]  # what this process does
     links: Links
     records: Records
     egress: Egress
@@ -57,6 +59,7 @@ class Domain:
     deliveries: Deliveries
     eraser: Eraser
     sweeper: Sweeper
+    partial_relay: PartialRelay | None  # None: there are no other nodes
 
 
 def build_workers(
@@ -84,7 +87,7 @@ def build_workers(
         batches={environment: engine.batch for environment, engine in engines.items()},
         plans=Plans(storage.accounts, limits),
         metrics=metrics,
-        count=config.workers,
+        count=config.workers if "worker" in config.roles else 0,
     )
 
 
@@ -97,10 +100,11 @@ def build_domain(
     isolation: Isolation,
     links: Links,
     live_rules: LiveRules,
+    node: str,
 ) -> Domain:
     """Make everything below the routes."""
     metrics, closing, partials = _watching(engines), asyncio.Event(), Partials()
-    name = f"{SERVER}{os.uname().nodename}:{os.getpid()}"
+    name = f"{SERVER}{node}:{os.getpid()}"
     desk = Desk(
         DeskParts(
             worker=name,
@@ -111,6 +115,7 @@ def build_domain(
             plans=Plans(storage.accounts, limits),
             metrics=metrics,
             closing=closing,
+            takes_writers="live" in config.roles,
             rules=live_rules,
             clock=now_ms,
         )
@@ -135,6 +140,7 @@ def build_domain(
         engines=engines,
         metrics=metrics,
         closing=closing,
+        roles=config.roles,
         links=links,
         records=records,
         egress=egress,
@@ -145,7 +151,8 @@ def build_domain(
         workers=workers,
         deliveries=deliveries,
         eraser=eraser,
-        sweeper=Sweeper(storage, eraser, alone_since=now_ms()),
+        partial_relay=None if storage.relay is None else PartialRelay(partials, storage.relay),
+        sweeper=Sweeper(storage, eraser, alone_since=None if config.clustered else now_ms()),
     )
 
 

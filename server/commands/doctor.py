@@ -27,15 +27,14 @@ from pipeline.recognition.engines.load import at_once, choose, load
 from pipeline.recognition.engines.windows import bundled_speech
 from pipeline.words import written
 from server.capacity import measure, write
-from server.clock import now_ms
 from server.commands.models import pull_hint
+from server.commands.opening import node_name, open_storage
 from server.commands.serve import SAMPLE
 from server.config import Config
 from server.engines import open_engines, settings
 from server.logs import configure
 from server.model.errors import StorageError
 from server.storage.sqlite.folder import make_private
-from server.storage.sqlite.open import open_storage
 
 MIN_FREE_BYTES = 1 << 30
 MIN_MEMORY_BYTES = 1 << 30
@@ -173,7 +172,7 @@ def _confinement(_config: Config) -> Finding:
 def _data_folder(config: Config) -> Finding:
     """Check that the data folder can be used and has room."""
     try:
-        storage = open_storage(config.data_dir, clock=now_ms)
+        storage = open_storage(config, node=node_name(config))
         asyncio.run(storage.close())
     except (StorageError, OSError) as error:
         return Finding("data folder", well=False, detail=str(error))

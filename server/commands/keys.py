@@ -9,13 +9,13 @@ from typing import Any
 from server.accounts.issuing import issue_key, open_account
 from server.accounts.limits_file import read_limits
 from server.clock import now_ms
+from server.commands.opening import node_name, open_storage
 from server.config import Config, ConfigError
 from server.model import bounds
 from server.model.errors import TooManyKeys
 from server.model.instants import iso_or_none
 from server.routes.accounts import new_key
 from server.storage.ports import Storage
-from server.storage.sqlite.open import open_storage
 
 
 def add(commands: Any) -> None:
@@ -43,8 +43,8 @@ def run(given: argparse.Namespace, config: Config) -> int:
 
 
 async def with_storage(config: Config, act: Callable[[Storage], Awaitable[Any]]) -> Any:
-    """Open the data folder, call *act* with it and return the result."""
-    storage = open_storage(config.data_dir, clock=now_ms)
+    """Open the storage, call *act* with it and return the result."""
+    storage = open_storage(config, node=node_name(config))
     try:
         return await act(storage)
     finally:

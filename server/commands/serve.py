@@ -24,11 +24,11 @@ from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
 from server.app import Service, build
-from server.clock import now_ms
 from server.commands.acceptor import Acceptor, connection_limits, raise_descriptor_limit
 from server.commands.connections import Connections, Place
 from server.commands.http_protocol import PlacedHttp
 from server.commands.models import pull_hint
+from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.commands.websocket import PatientWebSocket
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
@@ -39,7 +39,6 @@ from server.model.offers import Offer
 from server.storage.ports import Storage
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sqlite.folder import claim_folder
-from server.storage.sqlite.open import open_storage
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
 OPERATOR_KEY = "operator-key"  # file in the data folder
@@ -68,7 +67,8 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 async def _serve(config: Config, limits: Limits) -> None:
     rules = connection_limits(config, raise_descriptor_limit())
-    storage = open_storage(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
+    node = node_name(config)
+    storage = open_storage(config, node=node)
     listening = listen(config)
     address = _address(config, listening)
     public = config.public_base_url or address
@@ -87,9 +87,11 @@ async def _serve(config: Config, limits: Limits) -> None:
                 isolation=isolation,
                 estimator=estimator,
                 public_base_url=public,
+                node=node,
             )
             await _tell_operator(storage, config)
-            await _take_over(storage)
+            if not config.clustered:
+                await _take_over(storage)
             gc.collect()
             gc.freeze()  # what exists now stays, and the collector need not look at it again while clients wait
             async with service.running():
@@ -244,9 +246,12 @@ async def _take_over(storage: Storage) -> None:
 
 
 async def _tell_operator(storage: Storage, config: Config) -> None:
-    """On the first start, make a key without limits for the operator and log where it is."""
+    """On the first start, make a key without limits for the operator and log where it is.
+
+    The first node of a cluster does so; on the others, and on new disks, `scribewire keys create` makes further ones.
+    """
     path = config.data_dir / OPERATOR_KEY
-    if path.exists():
+    if path.exists() or (config.clustered and await storage.accounts.accounts()):
         return
     _, issued = await open_account(storage.accounts, plan="enterprise", environment="production", name="operator")
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.ingest.seccomp import close_memory
 from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
-from server.clock import now_ms
+from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.config import PREFIX, Config, ConfigError
 from server.domain import build_workers, open_egress
@@ -17,7 +17,6 @@ from server.engines import open_engines
 from server.jobs.probing import Prober
 from server.logs import configure, log
 from server.metrics import Metrics
-from server.storage.sqlite.open import open_storage
 
 
 def add(commands: Any) -> None:
@@ -35,7 +34,8 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 
 async def _work(config: Config, limits: Limits) -> None:
-    storage = open_storage(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
+    node = node_name(config)
+    storage = open_storage(config, node=node)
     egress = open_egress(config)
     try:
         with (
@@ -43,7 +43,7 @@ async def _work(config: Config, limits: Limits) -> None:
             open_engines(config, threads) as (engines, isolation),
         ):
             workers = build_workers(
-                f"worker {os.uname().nodename}:{os.getpid()}",
+                f"worker {node}:{os.getpid()}",
                 config,
                 limits=limits,
                 storage=storage,

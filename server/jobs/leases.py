@@ -4,18 +4,24 @@ The holder trusts only its lease. It writes nothing once the lease may have ende
 store refuses every write after another worker has taken over.
 """
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pipeline.documents.stored import stored
 from pipeline.words import Chunk
+from server.model.errors import OutcomeUnknown, StorageAway
 from server.model.events import Event, NewEvent
 from server.model.jobs import JobError
 from server.model.leases import Lease, LeaseLost, Renewal, Verdict
 from server.model.orders import Source
 from server.model.outcomes import Outcome
+from server.storage.patience import AGAIN_S, patiently
 from server.storage.ports import JobStore
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +38,10 @@ class WorkerRules:
 
 
 class HeldLease:
-    """Writes for one job. Every method raises LeaseLost, and writes nothing, once another worker may have the job."""
+    """Writes for one job. Every method raises LeaseLost, and writes nothing, once another worker may have the job.
+
+    While the database is away they wait for it, for as long as the lease lasts.
+    """
 
     def __init__(self, lease: Lease, jobs: JobStore, *, lease_s: float, asked: float) -> None:
         """*asked* is the monotonic time at which the store was asked for *lease*, which runs for *lease_s* seconds.
@@ -62,16 +71,19 @@ class HeldLease:
         """Keep *chunk* and its events in one commit, which renews the lease too."""
         self.check()
         asked = time.monotonic()
-        kept = await self._jobs.checkpoint(
-            self.lease, index=chunk.index, body=stored(chunk), events=events, progress=progress, lease_s=self._lease_s
+        body, lease_s = stored(chunk), self._lease_s
+        kept = await self._patiently(
+            lambda: self._jobs.checkpoint(
+                self.lease, index=chunk.index, body=body, events=events, progress=progress, lease_s=lease_s
+            )
         )
         _require(kept)
-        self.until = asked + self._lease_s
+        self.until = asked + lease_s
 
     async def log(self, events: Sequence[NewEvent]) -> list[Event]:
         """Append *events* to the job's log; returns them with their numbers."""
         self.check()
-        logged = await self._jobs.log(self.lease, events)
+        logged = await self._patiently(lambda: self._jobs.log(self.lease, events))
         if logged is None:
             raise LeaseLost
         return logged
@@ -85,15 +97,35 @@ class HeldLease:
         blob: str | None = None,
     ) -> None:
         """Record what became known of the job while working."""
-        _require(await self._jobs.note(self.lease, stage=stage, source=source, duration_s=duration_s, blob=blob))
+        _require(
+            await self._patiently(
+                lambda: self._jobs.note(self.lease, stage=stage, source=source, duration_s=duration_s, blob=blob)
+            )
+        )
 
     async def finish(self, outcome: Outcome) -> None:
         """End the job: state, usage, outputs, webhook and last event in one commit."""
-        _require(await self._jobs.finish(self.lease, outcome))
+        _require(await self._patiently(lambda: self._jobs.finish(self.lease, outcome)))
 
     async def release(self, *, delay_s: float = 0.0, error: JobError | None = None) -> None:
         """Put the job back into the queue. Only a release with an *error* uses up one of its attempts."""
-        _require(await self._jobs.release(self.lease, delay_s=delay_s, error=error, count=error is not None))
+        counted = error is not None
+        _require(
+            await self._patiently(lambda: self._jobs.release(self.lease, delay_s=delay_s, error=error, count=counted))
+        )
+
+    async def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What *ask* answers, asked again while the database is away and the lease holds."""
+        return await patiently(ask, check=self.check)
+
+    async def _patiently(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write as soon as the database is there. Whether a write happened that it did not confirm is for the next
+        holder of the lease to see.
+        """
+        try:
+            return await self.wait_for(write)
+        except OutcomeUnknown as error:
+            raise LeaseLost from error
 
 
 class LeaseKeeper:
@@ -111,6 +143,15 @@ class LeaseKeeper:
 
     async def keep(self) -> Verdict:
         """Renew the lease for as long as the work may go on; returns why it must end early."""
+        while True:
+            try:
+                return await self._keep()
+            except StorageAway:  # the lease runs on meanwhile
+                await asyncio.sleep(AGAIN_S)
+            if time.monotonic() >= self._held.until:
+                return Verdict.LEASE_LOST
+
+    async def _keep(self) -> Verdict:
         rules, seen = self._rules, self._held.job
         while True:
             wait_s = self._held.until - rules.lease_s + rules.renew_s - time.monotonic()

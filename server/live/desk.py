@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+import orjson
+
 from pipeline.audio import seconds
 from pipeline.errors import PipelineError
 from pipeline.ingest.isolation import Isolation
@@ -14,6 +16,7 @@ from server.accounts.plans import Plans
 from server.jobs.leases import HeldLease
 from server.live.ending import Endings, LiveResult
 from server.live.engine import LiveEngine
+from server.live.holding import SessionLease
 from server.live.intake import bytes_up_to
 from server.live.journal import Journal
 from server.live.resuming import Past, read_past
@@ -23,7 +26,7 @@ from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.events import Event
-from server.model.jobs import Job, LiveProgress
+from server.model.jobs import Job, LiveProgress, State
 from server.model.leases import LeaseLost
 from server.model.orders import CONTAINER, LiveOptions
 from server.storage.ports import Storage
@@ -33,6 +36,7 @@ from server.waiting import set_within
 LOG_PAGE = 500  # events of a log that are read at once
 STALE_AT_ONCE = 20
 RETRY_AFTER_S = 10
+GIVING_UP_S = 3.0  # how long a writer waits for another node to give its session up
 WEIGHED_S = 5.0  # after this time a session's load shows in the model's own figures
 
 
@@ -48,6 +52,7 @@ class DeskParts:
     plans: Plans
     metrics: Metrics
     closing: asyncio.Event
+    takes_writers: bool = True  # False: sessions run on other nodes
     rules: LiveRules
     clock: Callable[[], int]  # milliseconds since 1970 UTC, the storage's
 
@@ -76,6 +81,8 @@ class Desk:
         """Return if there is room for one more session. Raises Refused queue_full, shutting_down."""
         if self.closing or self._tasks is None:
             raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
+        if not self._parts.takes_writers:
+            raise self._full("this node takes no live audio")
         engine = self._parts.engines[environment]
         now = time.monotonic()
         ages_s = [now - live.began for live in self._lives.values() if live.job.environment == environment]
@@ -94,11 +101,14 @@ class Desk:
 
     async def run(self) -> None:
         """Run sessions, and finish those whose writer did not come back, until the server stops and all are over."""
+        if (relay := self._parts.storage.relay) is not None:
+            relay.listen(self._hear)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             while not self._parts.closing.is_set():
                 try:
-                    await self._finish_stale()
+                    if self._parts.takes_writers:
+                        await self._finish_stale()
                 except Exception:  # noqa: BLE001  the next round may succeed
                     log.exception("finishing forgotten live sessions failed")
                 await set_within(self._parts.closing, self.rules.stale_s)
@@ -150,7 +160,7 @@ class Desk:
         return LiveProgress(reached, seconds(before.origin.position), settled_bytes=reached)
 
     async def _start(self, job: Job) -> LiveSession:
-        held = await self._claim(job)
+        held = await self._claim(job) or await self._claim_from_elsewhere(job)
         if held is None:
             now = await self._parts.storage.jobs.get(job.id)
             if now is None or now.terminal:
@@ -218,8 +228,27 @@ class Desk:
 
     async def _claim(self, job: Job) -> HeldLease | None:
         asked, lease_s = time.monotonic(), self.rules.lease_s
-        lease = await self._parts.storage.jobs.claim_live(job.id, self._parts.worker, lease_s=lease_s)
-        return None if lease is None else HeldLease(lease, self._parts.storage.jobs, lease_s=lease_s, asked=asked)
+        jobs, worker = self._parts.storage.jobs, self._parts.worker
+        lease = await jobs.claim_live(job.id, worker, lease_s=lease_s)
+        return None if lease is None else SessionLease(lease, jobs, worker=worker, lease_s=lease_s, asked=asked)
+
+    async def _claim_from_elsewhere(self, job: Job) -> HeldLease | None:
+        """Ask the other nodes for the session. The one that has it gives it up if its writer has left."""
+        jobs, relay = self._parts.storage.jobs, self._parts.storage.relay
+        now = await jobs.get(job.id)
+        if relay is None or now is None or now.state is not State.PROCESSING:
+            return None
+        await relay.send(orjson.dumps({"give_up": job.id}))
+        until = time.monotonic() + GIVING_UP_S
+        while now is not None and now.state is State.PROCESSING and (left := until - time.monotonic()) > 0:
+            now = await jobs.changed(now, timeout_s=left)
+        return None if now is None or now.terminal else await self._claim(job)
+
+    def _hear(self, message: bytes) -> None:
+        """Another node has the writer of a session that may run here."""
+        live = self._lives.get(orjson.loads(message).get("give_up", ""))
+        if live is not None:
+            live.give_up()
 
     async def _complete(self, held: HeldLease, before: Past) -> None:
         await self._endings.complete(held, LiveResult(duration=before.end))

@@ -94,7 +94,7 @@ class Journal:
         await self._held.checkpoint(chunk, batch.events)
         self._chunks += 1
         self._closed = chunk.end
-        self._last = await self._events.last(self._job_id)
+        self._last = await self._held.wait_for(lambda: self._events.last(self._job_id))
 
     def _count(self, batch: LogBatch) -> None:
         self._metrics.live_partials.inc(batch.partials)

@@ -72,6 +72,7 @@ class LiveSession:
         self._heard = past.origin.position  # end of the audio taken so far, on the stream's clock
         self._retractions = 0
         self._ending = asyncio.Event()
+        self._given_up = asyncio.Event()
         self._deaf = False  # the rest of the intake's audio is ignored
         self._seat: Seat | None = None
         self._vacant = asyncio.Event()
@@ -162,6 +163,12 @@ class LiveSession:
         if not self.ending:
             self.ended_by = why
             self._ending.set()
+
+    def give_up(self) -> None:
+        """The writer has come to another node. Raw audio continues there, unless somebody is writing here."""
+        left = self._seat is None or (not self._taking and self._silent_s >= self.rules.takeover_s)
+        if left and not self.ending and self.options.encoding != CONTAINER:
+            self._given_up.set()
 
     def progress(self) -> LiveProgress:
         """How much audio has arrived and how much of it is settled."""
@@ -328,6 +335,8 @@ class LiveSession:
         while True:
             if self._closing.is_set() and (verdict := self._close()) is not None:
                 return verdict
+            if self._given_up.is_set():
+                return Verdict.SHUTDOWN
             try:
                 if (verdict := await self._look()) is not None:
                     return verdict

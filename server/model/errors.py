@@ -158,6 +158,10 @@ class StorageAway(StorageBusy):
     retry_after_s = 2
 
 
+class OutcomeUnknown(StorageAway):
+    """The database went away while it was writing. Look whether that happened before you try again."""
+
+
 class BlobExists(StorageError):
     """A blob of that name exists. Blobs never change: choose another name (workers put the epoch into it)."""
 

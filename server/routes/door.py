@@ -24,7 +24,7 @@ from server.http.problems import Problem
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, SigningKeys, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RateLimited, RequestError, StorageBusy
-from server.storage.ports import AccountStore, Counter
+from server.storage.ports import AccountStore, Counter, Rates
 
 MAX_FAMILIAR = 10_000  # keys that were good lately; beyond it all are forgotten and become familiar again
 MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are counted by the month
@@ -33,7 +33,9 @@ FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
 
 @dataclass(slots=True, kw_only=True)
 class Door:
-    """Checks requests and finds their caller. It counts in memory: requests and refused keys, per minute.
+    """Checks requests and finds their caller. Requests and refused keys are counted per minute, in memory.
+
+    Where several nodes answer requests, those with a key and those that need none are counted for all nodes together.
 
     A flood of wrong keys is refused before the database is read. Keys that were good lately are still looked up then,
     because their owners may share the address with the flood.
@@ -46,6 +48,7 @@ class Door:
     trusted_proxies: Sequence[Network]
     origins: Sequence[str]  # whose pages may open WebSockets; "*": any
     signup_origins: Sequence[str]  # whose pages may get a key without having one
+    shared_rates: Rates | None = None  # counts requests for several nodes; None: they are counted here
     _rates: RateTable = field(init=False, default_factory=RateTable)  # by account and environment, or by address
     _free: RateTable = field(init=False, default_factory=RateTable)  # requests of Auth.FREE, by address
     _refused: RateTable = field(init=False, default_factory=RateTable)  # keys, by address
@@ -54,9 +57,9 @@ class Door:
     async def admit(self, request: Request, operation: Operation) -> Caller:
         """The caller, after every check that needs no body. Raises RequestError."""
         if operation.auth is Auth.KEY:
-            caller = self.count(request, await self.identify(request))
+            caller = await self.count(request, await self.identify(request))
         elif operation.auth is Auth.OPEN:
-            caller = self.count(request, self._anonymous(request))
+            caller = await self.count(request, self._anonymous(request))
         else:
             caller = self._anonymous(request)
             if operation.auth is Auth.FREE:
@@ -155,11 +158,14 @@ class Door:
         limit = caller.plan.transcriptions_per_month if caller.plan else None
         if caller.account is not None and limit is not None:
             month = month_of(now_ms())
-            [used] = await self.counters.used(caller.account.id, [("transcriptions", month.name)])
+            try:
+                [used] = await self.counters.used(caller.account.id, [("transcriptions", month.name)])
+            except StorageBusy:  # what the request did is done, and its answer is more important than this header
+                return limit_headers(windows, now=now_ms())
             windows.append(WindowUse("transcriptions", limit, used, month.window_s, month.resets_at))
         return limit_headers(windows, now=now_ms())
 
-    def count(self, request: HTTPConnection, caller: Caller) -> Caller:
+    async def count(self, request: HTTPConnection, caller: Caller) -> Caller:
         """Count a request of the caller within its minute. Raises RateLimited."""
         now = now_ms()
         if caller.key is not None and caller.plan is not None:
@@ -167,7 +173,10 @@ class Door:
             limit = caller.plan.requests_per_minute
         else:
             subject, limit = caller.address, self.limits.keyless.requests_per_minute
-        window = self._rates.hit(subject, now=now, limit=limit)
+        if self.shared_rates is None:
+            window = self._rates.hit(subject, now=now, limit=limit)
+        else:
+            window = await self.shared_rates.hit(subject, limit=limit)
         if not window.allowed:
             _tell_rate(request, window)
         _check_rate(window)

@@ -39,7 +39,7 @@ class Switchboard:
 
         It counts as a request. Raises what LiveStarts.submit() and Desk.open() raise, and RateLimited.
         """
-        self.door.count(connection, caller)
+        await self.door.count(connection, caller)
         submitted = await self.starts.submit(caller, order)
         live = await self.starts.desk.open(submitted.job)
         try:

@@ -7,12 +7,12 @@ store's clock decides about leases.
 Instants are milliseconds since 1970 UTC.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
-from server.model.accounts import Account, ApiKey, Count, Quota, SigningKeys, WebhookSecret
+from server.model.accounts import Account, ApiKey, Count, Quota, SigningKeys, WebhookSecret, WindowUse
 from server.model.channels import Channel
 from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
 from server.model.erasures import Erasure, Why
@@ -418,6 +418,31 @@ class Upkeep(Protocol):
         ...
 
 
+class Rates(Protocol):
+    """Requests of the last minute, counted for all nodes together."""
+
+    async def hit(self, subject: str, *, limit: int) -> WindowUse:
+        """Count a request of *subject* if fewer than *limit* were counted within the last minute, to the second."""
+        ...
+
+
+class Relay(Protocol):
+    """Messages to the other nodes that have this storage open. Any may get lost; none is stored."""
+
+    @property
+    def max_bytes(self) -> int:
+        """A longer message is not sent."""
+        ...
+
+    async def send(self, message: bytes) -> None:
+        """Send *message*. Nothing happens while the database is away."""
+        ...
+
+    def listen(self, handle: Callable[[bytes], None]) -> None:
+        """Call *handle* in the running event loop with each message of another node from now on."""
+        ...
+
+
 class Storage(Protocol):
     """All stores of one backend, open until close(), and the keys that this installation signs with."""
 
@@ -439,6 +464,15 @@ class Storage(Protocol):
     def upkeep(self) -> Upkeep: ...
     @property
     def signing_keys(self) -> SigningKeys: ...
+    @property
+    def rates(self) -> Rates | None:
+        """None if one process serves all requests, and counts them in memory."""
+        ...
+
+    @property
+    def relay(self) -> Relay | None:
+        """None if there are no other nodes."""
+        ...
 
     async def close(self) -> None:
         """Finish what was handed over and release threads and files. No store may be used afterwards."""

@@ -7,9 +7,11 @@ some at a time, and in between the event loop does whatever else waits.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 
 from server.model.events import Event
+from server.storage.patience import patiently
 from server.storage.ports import EventLog
 from server.streams.partials import Partials, ShownPartial
 from server.streams.rendering import Batch, Rendered, partial_body
@@ -119,10 +121,10 @@ class Feed:
             reading.result()
 
     async def _read_log(self) -> None:
-        self._last = await self._events.last(self._job_id)
+        self._last = await patiently(lambda: self._events.last(self._job_id))
         self._change()
-        async for event in self._events.tail(self._job_id, after=self._last):
-            rendered = await self._render(event)
+        async for event in self._tail(self._last):
+            rendered = await patiently(partial(self._render, event))
             if self._all_wait:
                 self._newest.clear()
             elif len(self._newest) >= 2 * KEPT:
@@ -130,6 +132,15 @@ class Feed:
             self._newest.append(rendered)
             self._last = event.seq
             self._change()
+
+    async def _tail(self, after: int) -> AsyncGenerator[Event]:
+        """Yield the log's events as they come. While the database is away none come, and readers stay."""
+        tail = aiter(self._events.tail(self._job_id, after=after))
+        try:
+            while True:
+                yield await patiently(lambda: anext(tail))
+        except StopAsyncIteration:
+            return
 
     @property
     def _all_wait(self) -> bool:

@@ -4,7 +4,7 @@ A partial belongs to one place in its job's log. Readers send it when they are a
 the words that it follows nor after those that replace it. A slow reader misses partials and nothing else.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -24,7 +24,13 @@ class Partials:
     def __init__(self) -> None:
         self._newest: dict[str, ShownPartial] = {}
         self._watches: dict[str, set[Callable[[], None]]] = {}
+        self.on_change: Callable[[str], None] | None = None  # called with each job whose partial changes
         self._number = 0
+
+    @property
+    def watched(self) -> Collection[str]:
+        """The jobs whose partials somebody waits for."""
+        return self._watches.keys()
 
     def newest(self, job_id: str) -> ShownPartial | None:
         return self._newest.get(job_id)
@@ -43,7 +49,8 @@ class Partials:
 
     def end(self, job_id: str) -> None:
         """Forget the partial: its words are in the log now, or were never said."""
-        self._newest.pop(job_id, None)
+        if self._newest.pop(job_id, None) is not None and self.on_change is not None:
+            self.on_change(job_id)
 
     @contextmanager
     def watch(self, job_id: str, wake: Callable[[], None]) -> Iterator[None]:
@@ -57,5 +64,7 @@ class Partials:
                 del self._watches[job_id]
 
     def _wake(self, job_id: str) -> None:
+        if self.on_change is not None:
+            self.on_change(job_id)
         for wake in self._watches.get(job_id, ()):
             wake()

@@ -1,11 +1,13 @@
 """Servers that many tests share. Each is started once, some as processes and some in this process."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.server.buckets import BucketService, bucket_service
+from tests.server.clustering import clustered
 from tests.server.running import ROOT, Server, running
 from tests.server.serving import Served, served
 from tests.server.storing import BACKENDS, Backend
@@ -25,10 +27,31 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketService]:
         yield started
 
 
+FORMS = ("one machine", "cluster")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the black-box tests of the contract against both forms of the server."""
+    if metafunc.module.__name__.rpartition(".")[2].startswith("test_contract_"):
+        for name in {"server", "small_server"} & set(metafunc.fixturenames):
+            metafunc.parametrize(name, FORMS, indirect=True, scope="session")
+
+
+@contextmanager
+def in_form(request: pytest.FixtureRequest, folder: Path, **variables: str) -> Iterator[Server]:
+    """Start a server of the form that the test asks for: one machine, or two nodes behind a balancer."""
+    if getattr(request, "param", FORMS[0]) == FORMS[0]:
+        with running(folder, **variables) as started:
+            yield started
+    else:
+        with clustered(folder, request.getfixturevalue("bucket"), **variables) as cluster:
+            yield cluster
+
+
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield a server with the small real Whisper model."""
-    with running(tmp_path_factory.mktemp("data")) as started:
+    with in_form(request, tmp_path_factory.mktemp("data")) as started:
         yield started
 
 
@@ -40,11 +63,12 @@ def bundled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
 
 
 @pytest.fixture(scope="session")
-def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def small_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield a server with the scripted engine, a free plan that takes one mebibyte, and short waits for webhooks."""
     folder = tmp_path_factory.mktemp("small")
     limits = _changed((ROOT / "server" / "limits.toml").read_text(), folder)
-    with running(folder / "data", ENGINE="scripted", LIMITS_FILE=str(limits), CORS_ORIGINS="*") as started:
+    variables = {"ENGINE": "scripted", "LIMITS_FILE": str(limits), "CORS_ORIGINS": "*"}
+    with in_form(request, folder / "data", **variables) as started:
         yield started
 
 

@@ -89,13 +89,13 @@ def _exists(user: str) -> bool:
     return True
 
 
-def new_cluster(port: int, **members: tuple[str, ...]) -> Cluster:
+def new_cluster(port: int, *, settings: tuple[str, ...] = FAST) -> Cluster:
     """Start a server that is gone at the end of this process. Skips the test where PostgreSQL is not installed."""
     found = programs()
     if found is None:
         pytest.skip("PostgreSQL is not installed (Debian's package postgresql)")
     folder = Path(tempfile.mkdtemp(prefix="pg"))
-    made = Cluster(folder, found, port=port, **members)
+    made = Cluster(folder, found, port=port, settings=settings)
     made.start()
     atexit.register(_remove, made, folder)
     return made

@@ -55,6 +55,7 @@ class Server:
     data_dir: Path
     variables: Mapping[str, str] = field(default_factory=dict)
     before: Sequence[str] = ()  # a command that starts the one behind it
+    beyond: Mapping[str, str] = field(default_factory=dict)  # variables that are not ours
     log: list[str] = field(default_factory=list)
     clients: list[httpx.Client] = field(default_factory=list)
     base: str = ""
@@ -64,7 +65,7 @@ class Server:
         self.process = subprocess.Popen(
             [*self.before, sys.executable, "-m", "server", "serve"],
             cwd=ROOT,
-            env=environment(self.data_dir, **self.variables),
+            env={**environment(self.data_dir, **self.variables), **self.beyond},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -109,7 +110,7 @@ class Server:
         done = subprocess.run(
             [sys.executable, "-m", "server", *words],
             cwd=ROOT,
-            env=environment(self.data_dir, **self.variables),
+            env={**environment(self.data_dir, **self.variables), **self.beyond},
             capture_output=True,
             text=True,
             timeout=60,

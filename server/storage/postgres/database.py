@@ -18,7 +18,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from server.model.errors import StorageAway, StorageError
+from server.model.errors import OutcomeUnknown, StorageAway, StorageError
 from server.storage.postgres import connecting
 from server.storage.postgres.committing import CHANNEL, commit, new_mark, payload, was_committed
 from server.storage.postgres.connecting import Connection, is_lost, is_worth_a_retry, translated
@@ -92,24 +92,24 @@ class Database:
         """Run *function* in a transaction. Its changes are durable when this returns; none are left if it raises.
 
         It may run again if the transaction met another one or lost its connection. Raises what it raises, DiskFull,
-        StorageBusy, StorageAway, StorageError.
+        StorageBusy, StorageAway, OutcomeUnknown, StorageError.
         """
         self._check()
         write = _Write(function)
         self._writers.submit(self._commit, [write])
-        return await _answered(write.future)
+        return await _answered(write.future, OutcomeUnknown)
 
     async def write_together(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* as write() does. It locks no rows but those of one job, so many may share one commit."""
         self._check()
         write = _Write(function)
         self._gathered.put(write)
-        return await _answered(write.future)
+        return await _answered(write.future, OutcomeUnknown)
 
     async def read(self, function: Callable[[Transaction], T]) -> T:
         """Run *function*, whose every statement sees what is committed when it begins. It cannot write."""
         self._check()
-        return await _answered(self._readers.submit(self._read, function))
+        return await _answered(self._readers.submit(self._read, function), StorageAway)
 
     def version(self, topic: str) -> int | None:  # noqa: ARG002  the same for all
         """Never known: a commit of another node is heard of a moment later, and an ended key must end at once."""
@@ -118,6 +118,10 @@ class Database:
     async def scrub(self) -> bool:
         """PostgreSQL overwrites deleted rows in its own time (autovacuum), so there is nothing to do here."""
         return True
+
+    def hear(self, handle: Callable[[str], None]) -> None:
+        """Call *handle*, in a thread, with the messages that other processes send to all."""
+        self._listener.relayed.append(handle)
 
     def watch(self, topic: str) -> AbstractContextManager[Watch]:
         """Look after entering the block, then wait: no announcement in between is missed."""
@@ -246,7 +250,7 @@ class Database:
         return Transaction(connection, int(row["now"]))
 
     def _look_up(self, mark: str) -> bool:
-        """Whether the transaction with *mark* was committed. Raises StorageAway when there is no telling."""
+        """Whether the transaction with *mark* was committed. Raises OutcomeUnknown when there is no telling."""
         until = time.monotonic() + DOUBT_S
         while True:
             try:
@@ -257,7 +261,7 @@ class Database:
             except psycopg.Error as error:
                 self._notice(error)
                 if time.monotonic() >= until:
-                    raise StorageAway("the database went away during a commit, whose outcome is not known") from error
+                    raise OutcomeUnknown("the database went away during a commit; look before you try again") from error
                 time.sleep(0.1)
             else:
                 return committed
@@ -268,10 +272,10 @@ class Database:
             self._pool.check()
 
 
-async def _answered(future: "Future[T]") -> T:
-    """The result of *future*. Raises StorageAway if there is none in time."""
+async def _answered(future: "Future[T]", silent: type[StorageAway]) -> T:
+    """The result of *future*. Raises *silent* if there is none in time."""
     try:
         async with asyncio.timeout(ANSWER_S):
             return await asyncio.wrap_future(future)
     except TimeoutError:
-        raise StorageAway("the database does not answer; try again") from None
+        raise silent("the database does not answer; try again") from None

@@ -5,6 +5,7 @@ Without notifications (switched off, or while the connection is down), everybody
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import psycopg
@@ -16,6 +17,7 @@ from server.storage.postgres.connecting import Connection, connect
 from server.storage.postgres.transaction import NOW
 from server.storage.watching import Watches
 
+RELAY_CHANNEL = "scribewire_relay"
 POLL_S = 1.0  # between two looks where there are no notifications, and between two signs of life
 MISSED_S = 15.0  # notifications may get lost with a dying process: everybody looks again after this at the latest
 SILENT_S = 5.0  # without an answer for this long, the database counts as away
@@ -34,6 +36,7 @@ class Listener:
         self._boot = boot
         self._name = name
         self._notify = notify
+        self.relayed: list[Callable[[str], None]] = []  # each gets the messages of other nodes
         self._closing = threading.Event()
         self._answered_at = 0.0
         self._seen_at = 0.0
@@ -77,13 +80,16 @@ class Listener:
                 self._closing.wait(POLL_S)
                 continue
             for notice in self._connection.notifies(timeout=POLL_S, stop_after=1):
-                self._hear(notice.payload)
+                self._hear(notice)
 
-    def _hear(self, text: str) -> None:
-        sender, topics = read_payload(text)
+    def _hear(self, notice: psycopg.Notify) -> None:
+        sender, topics = read_payload(notice.payload)
         if sender == self._boot:
             return
-        if EVERYTHING in topics:
+        if notice.channel == RELAY_CHANNEL:
+            for handle in self.relayed:
+                handle(topics[0])
+        elif EVERYTHING in topics:
             self._watches.wake_all()
         else:
             self._watches.wake(topics)
@@ -118,7 +124,7 @@ class Listener:
     def _open(self) -> Connection:
         connection = connect(self._conninfo)
         if self._notify:
-            connection.execute(f"LISTEN {CHANNEL}".encode(), prepare=False)
+            connection.execute(f"LISTEN {CHANNEL}; LISTEN {RELAY_CHANNEL}".encode(), prepare=False)
         self._seen_at = 0.0
         self._answered_at = time.monotonic()
         return connection

@@ -6,11 +6,24 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from server.model.accounts import SigningKeys
-from server.storage.ports import AccountStore, BlobStore, ChannelStore, Counter, EventLog, JobStore, Outbox, Upkeep
+from server.storage.ports import (
+    AccountStore,
+    BlobStore,
+    ChannelStore,
+    Counter,
+    EventLog,
+    JobStore,
+    Outbox,
+    Rates,
+    Relay,
+    Upkeep,
+)
 from server.storage.postgres.connecting import Connection, connect, parameters
 from server.storage.postgres.database import Clock, Database
 from server.storage.postgres.listening import DEAD_MS
 from server.storage.postgres.migrating import migrate
+from server.storage.postgres.rates import PostgresRates
+from server.storage.postgres.relaying import PostgresRelay
 from server.storage.sql.accounts import SqlAccounts
 from server.storage.sql.channels import SqlChannels
 from server.storage.sql.counters import SqlCounter
@@ -42,6 +55,8 @@ class PostgresStorage:
     blobs: BlobStore
     upkeep: Upkeep
     signing_keys: SigningKeys
+    rates: Rates
+    relay: Relay | None
     _database: Database = field(repr=False)
     _close_blobs: Callable[[], Awaitable[None]] = field(repr=False)
 
@@ -81,9 +96,17 @@ def open_storage(
         blobs=blobs,
         upkeep=SqlUpkeep(database),
         signing_keys=keys,
+        rates=PostgresRates(database),
+        relay=PostgresRelay(database) if notify else None,
         _database=database,
         _close_blobs=blobs.close,
     )
+
+
+def update(url: str) -> list[int]:
+    """Bring the tables in the database of *url* forward. Returns the numbers of the steps. Raises StorageError."""
+    with connect(parameters(url, name="migrate")) as connection:
+        return migrate(connection)
 
 
 def _is_alive(tx: Transaction, boot: str) -> bool:

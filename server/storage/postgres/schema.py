@@ -1,7 +1,7 @@
 """The tables in PostgreSQL, as sqlite/schema.py has them for SQLite. A change is a new Migration at the end.
 
 Text that is compared or sorted is in collation "C", so that it is sorted by bytes as in SQLite. Only `commits`,
-`nodes`, `secrets` and the columns that are generated exist here alone.
+`nodes`, `rates`, `secrets` and the columns that are generated exist here alone.
 """
 
 from dataclasses import dataclass
@@ -252,4 +252,12 @@ CHANNELS = """
     );
 """
 
-MIGRATIONS = (Migration(FIRST), Migration(CHANNELS))
+RATES = """
+    CREATE UNLOGGED TABLE rates (         -- requests of the last minute
+        subject TEXT COLLATE "C" PRIMARY KEY,
+        seconds TEXT NOT NULL,
+        at BIGINT NOT NULL
+    ) WITH (fillfactor = 50);
+"""
+
+MIGRATIONS = (Migration(FIRST), Migration(CHANNELS), Migration(RATES))

@@ -15,6 +15,7 @@ from server.storage.sql.rows import Row
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now"
 COMMITS_KEPT_MS = 60 * 60 * 1000  # nobody looks for a commit for longer than some seconds
 NODES_KEPT_MS = 10 * 60 * 1000
+RATES_KEPT_MS = 2 * 60 * 1000
 WORDS = re.compile(r"'[^']*'|\?|(?<!:):(\w+)|%")
 
 
@@ -61,9 +62,10 @@ class Transaction:
         self.topics.add(topic)
 
     def tidy(self) -> None:
-        """Forget commits that nobody is in doubt about any more, and processes that are gone."""
+        """Forget commits that nobody is in doubt about any more, and processes and clients that are gone."""
         self.run("DELETE FROM commits WHERE at < ?", (self.now - COMMITS_KEPT_MS,))
         self.run("DELETE FROM nodes WHERE seen_at < ?", (self.now - NODES_KEPT_MS,))
+        self.run("DELETE FROM rates WHERE at < ?", (self.now - RATES_KEPT_MS,))
 
     def _asked(self, sql: str, parameters: Parameters) -> Cursor[DictRow]:
         self.wrote = self.wrote or not sql.lstrip().startswith(("SELECT", "WITH"))

@@ -32,6 +32,8 @@ class SqliteStorage:
     blobs: BlobStore
     upkeep: Upkeep
     signing_keys: SigningKeys
+    rates: None = None
+    relay: None = None
     _database: Database = field(repr=False)
     _files: FileBlobs = field(repr=False)
 

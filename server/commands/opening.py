@@ -1,0 +1,71 @@
+"""Opening the storage that the settings name: one machine's folder, or the database and the bucket of a cluster."""
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from server.clock import now_ms
+from server.config import PREFIX, Config, ConfigError
+from server.logs import log
+from server.model.errors import StorageAway
+from server.storage.ports import Storage
+from server.storage.sqlite import open as embedded
+from server.storage.sqlite.folder import make_private
+
+T = TypeVar("T")
+
+START_S = 20.0  # how long a start waits for a database that does not answer, since it may be starting too
+AGAIN_S = 1.0
+SCRATCH = "incoming"  # folder of a node for copies and recordings without a name
+
+
+def node_name(config: Config) -> str:
+    """The name of this process among those of its cluster; a new one each time unless the settings give one."""
+    return config.node or f"{os.uname().nodename}-{secrets.token_hex(2)}"
+
+
+def open_storage(config: Config, *, node: str) -> Storage:
+    """Open the storage, creating it on first use. It blocks for a moment, or until the database of a cluster answers.
+
+    Raises StorageError, ConfigError.
+    """
+    if config.database_url is None or config.blobs is None:
+        return embedded.open_storage(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
+    with _cluster_libraries():
+        from server.storage.postgres import open as postgres  # noqa: PLC0415
+        from server.storage.s3.open import open_bucket  # noqa: PLC0415
+    make_private(config.data_dir)
+    url, blobs = config.database_url, open_bucket(config.blobs, config.data_dir / SCRATCH, env=os.environ)
+    return _once_it_answers(lambda: postgres.open_storage(url, blobs, name=node, notify=config.database_notify))
+
+
+def _once_it_answers(reach: Callable[[], T]) -> T:
+    """Call *reach* until the database answers. Raises what it raises if that takes longer than START_S."""
+    until = time.monotonic() + START_S
+    while True:
+        try:
+            return reach()
+        except StorageAway:
+            if time.monotonic() >= until:
+                raise
+            log.warning("waiting for the database")
+            time.sleep(AGAIN_S)
+
+
+def update_tables(url: str) -> list[int]:
+    """Bring the tables of a cluster's database forward. Returns the steps taken. Raises StorageError, ConfigError."""
+    with _cluster_libraries():
+        from server.storage.postgres.open import update  # noqa: PLC0415
+    return update(url)
+
+
+@contextmanager
+def _cluster_libraries() -> Iterator[None]:
+    """The block imports what the embedded form is installed without. Raises ConfigError if it is not there."""
+    try:
+        yield
+    except ImportError:
+        raise ConfigError(f"{PREFIX}DATABASE_URL needs more libraries: run scripts/setup cluster") from None

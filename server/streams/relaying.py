@@ -1,0 +1,97 @@
+"""Partials for readers on other nodes than the one that hears the session. Only what somebody reads there is sent.
+
+A node with readers asks for the partials of their jobs every few seconds. The node that hears such a job answers with
+its newest partial, and with each that follows. Whatever gets lost on the way is replaced by the next one.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+import orjson
+
+from server.storage.ports import Relay
+from server.streams.partials import Partials
+from server.waiting import set_within
+
+PAUSE_S = 0.1  # between two rounds: the shortest time between two partials of a job
+ASK_S = 3.0  # how often to ask for the partials that are read here
+WANTED_S = 8.0  # how long an answer is wanted after it was asked for
+ASKED_AT_ONCE = 100  # jobs in one question
+
+
+@dataclass(slots=True)
+class PartialRelay:
+    """The background work that asks, answers and listens; run() it with the server."""
+
+    partials: Partials
+    relay: Relay
+    _wanted: dict[str, float] = field(init=False, default_factory=dict)  # job -> until when others want its partials
+    _changed: set[str] = field(init=False, default_factory=set)
+    _asked: set[str] = field(init=False, default_factory=set)
+    _ask_at: float = field(init=False, default=0.0)
+    _hearing: bool = field(init=False, default=False)
+
+    async def run(self, closing: asyncio.Event) -> None:
+        """Relay until *closing* is set."""
+        self.relay.listen(self._hear)
+        self.partials.on_change = self._note
+        while not await set_within(closing, PAUSE_S):
+            await self._ask()
+            changed, self._changed = self._changed, set()
+            for job_id in changed:
+                await self.relay.send(orjson.dumps(self._told(job_id)))
+
+    async def _ask(self) -> None:
+        """Ask for the partials of jobs that are read here: of all of them now and then, of new ones at once."""
+        watched, now = set(self.partials.watched), time.monotonic()
+        due = now >= self._ask_at
+        if due:
+            self._ask_at = now + ASK_S
+        asking = sorted(watched if due else watched - self._asked)
+        self._asked = watched
+        for first in range(0, len(asking), ASKED_AT_ONCE):
+            await self.relay.send(orjson.dumps({"want": asking[first : first + ASKED_AT_ONCE]}))
+
+    def _told(self, job_id: str) -> dict[str, object]:
+        partial = self.partials.newest(job_id)
+        if partial is None:
+            return {"job": job_id}
+        return {"job": job_id, "after": partial.after, "body": partial.body.decode()}
+
+    def _note(self, job_id: str) -> None:
+        """A partial changed on this node."""
+        if self._hearing or (until := self._wanted.get(job_id)) is None:
+            return
+        if time.monotonic() < until:
+            self._changed.add(job_id)
+        else:
+            del self._wanted[job_id]
+
+    def _hear(self, message: bytes) -> None:
+        told = orjson.loads(message)
+        self._hearing = True
+        try:
+            if "want" in told:
+                self._want(told["want"])
+            elif told.get("job") in self.partials.watched:
+                self._show(told["job"], told.get("body"), told.get("after"))
+        finally:
+            self._hearing = False
+
+    def _want(self, jobs: list[str]) -> None:
+        now = time.monotonic()
+        self._wanted = {job_id: until for job_id, until in self._wanted.items() if until > now}
+        for job_id in jobs:
+            if job_id not in self._wanted and self.partials.newest(job_id) is not None:
+                self._changed.add(job_id)
+            self._wanted[job_id] = now + WANTED_S
+
+    def _show(self, job_id: str, body: str | None, after: int | None) -> None:
+        newest = self.partials.newest(job_id)
+        if body is None or after is None:
+            self.partials.end(job_id)
+        elif newest is not None and newest.body == body.encode():
+            self.partials.move(job_id, after=after)
+        else:
+            self.partials.show(job_id, body.encode(), after=after)

@@ -1,0 +1,259 @@
+"""Two nodes on one database and one bucket: what one of them does, the other shows, and what dies is taken over."""
+
+import asyncio
+import random
+import statistics
+import time
+from contextlib import suppress
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from server.config import Config, ConfigError
+from tests.server.clustering import Cluster, clustered
+from tests.server.postgres import new_cluster
+from tests.server.running import Server, free_port
+from tests.server.storing import in_a_loop
+from tests.server.talking import SECOND, Caller, Frame, Talk, durable, silence, spoken, talking
+
+TAKE_OVER_S = 20
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory, bucket):
+    with clustered(tmp_path_factory.mktemp("nodes"), bucket, ENGINE="scripted") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def key(nodes: Cluster) -> str:
+    return nodes.new_key("enterprise")
+
+
+def callers(nodes: Cluster, key: str) -> list[Caller]:
+    return [Caller(node, key) for node in nodes.nodes]
+
+
+async def resumed(me: Caller, record: Frame, audio: bytes, *, max_s: float = TAKE_OVER_S) -> tuple[Talk, float]:
+    """Connect until the session is taken over, send what is missing of *audio*, and end it. Returns the seconds."""
+    began = time.monotonic()
+    while True:
+        assert time.monotonic() - began < max_s, "nobody took the session over"
+        with suppress(ConnectionClosed, InvalidStatus, OSError):
+            async with talking(me.socket(record), me.headers) as talk:
+                ready = await talk.next()
+                if "received_bytes" in ready:
+                    took_s = time.monotonic() - began
+                    await talk.send(audio[ready["received_bytes"] :], piece_s=0.25)
+                    await talk.say("close")
+                    assert await talk.to_the_end() == (1000, "")
+                    return talk, took_s
+        await asyncio.sleep(0.3)
+
+
+async def read(callers_: list[Caller], record: Frame) -> list[Frame]:
+    """Return every event, of a reader that begins at the first of *callers_* and goes on wherever it can."""
+    frames: list[Frame] = []
+    while True:
+        for me in callers_:
+            last = frames[-1]["seq"] if frames else 0
+            talk = None
+            with suppress(ConnectionClosed, InvalidStatus, OSError, AssertionError):
+                async with talking(f"{me.socket(record, 'stream')}?last_event_id={last}", me.headers) as talk:
+                    await talk.to_the_end()
+            frames += durable(talk.frames) if talk is not None else []
+            if frames and frames[-1]["type"] == "job.completed":
+                return frames
+            await asyncio.sleep(0.3)
+
+
+@in_a_loop
+async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, key):
+    here, there = callers(nodes, key)
+    record = await here.start(max_utterance_s=3)
+    times: dict[str, dict[int, float]] = {"here": {}, "there": {}}
+
+    async def watch(me: Caller, name: str) -> Talk:
+        async with talking(me.socket(record, "stream"), me.headers) as talk:
+            with suppress(ConnectionClosed):
+                while True:
+                    frame = await talk.next()
+                    if frame["type"] == "word":
+                        times[name][frame["index"]] = time.monotonic()
+            return talk
+
+    watching = [asyncio.create_task(watch(here, "here")), asyncio.create_task(watch(there, "there"))]
+    await asyncio.sleep(0.5)
+    async with talking(here.socket(record), here.headers) as talk:
+        for _ in range(80):
+            await talk.send(silence(0.25), piece_s=0.25)
+            await asyncio.sleep(0.1)
+        await talk.say("close")
+        await talk.to_the_end()
+    near, far = [await task for task in watching]
+    assert durable(near.frames) == durable(far.frames)
+    assert far.of("partial"), "a reader elsewhere sees words that may still change"
+    late = sorted(times["there"][index] - times["here"][index] for index in times["here"])
+    assert statistics.median(late) < 0.25
+
+
+@in_a_loop
+async def test_a_writer_that_left_one_node_goes_on_at_the_other(nodes, key):
+    here, there = callers(nodes, key)
+    record = await here.start(max_utterance_s=3)
+    async with talking(here.socket(record), here.headers) as talk:
+        await talk.send(silence(6), piece_s=0.25)
+        await talk.until(lambda frame: frame.get("index") == 8)
+    _, took_s = await resumed(there, record, silence(12))
+    job = await there.job(record["job_id"])
+    assert job["text"] == " ".join(spoken(12))
+    assert took_s < TAKE_OVER_S
+
+
+def test_limits_hold_for_all_nodes_together(nodes):
+    headers = {"Authorization": f"Bearer {nodes.new_key('free')}"}
+    one, other = (httpx.Client(base_url=node.base, headers=headers) for node in nodes.nodes)
+    chance = random.Random(5)
+    with one, other:
+        answers = [chance.choice([one, other]).get("/v1/jobs") for _ in range(31)]
+    assert [answer.status_code for answer in answers] == [200] * 30 + [429]
+    assert answers[-1].json()["code"] == "rate_limited"
+    assert 0 < int(answers[-1].headers["retry-after"]) <= 60
+
+
+def test_keyless_estimates_are_counted_for_all_nodes_together(nodes):
+    ask = {"prompt": "How long is a piece of string?", "models": ["gpt-5-mini"]}
+    asked = [nodes.nodes[number % 2].base + "/v1/estimate/free" for number in range(4)]
+    assert [httpx.post(url, json=ask, timeout=60).status_code for url in asked] == [200, 200, 200, 429]
+
+
+def test_a_file_sent_to_one_node_can_be_read_and_canceled_at_the_other(nodes, key):
+    headers = {"Authorization": f"Bearer {key}"}
+    with (
+        httpx.Client(base_url=nodes.nodes[0].base, headers=headers, timeout=60) as one,
+        httpx.Client(base_url=nodes.nodes[1].base, headers=headers, timeout=60) as two,
+    ):
+        record = one.post("/v1/live", json={}).json()
+        assert two.get(f"/v1/jobs/{record['job_id']}").json()["status"] == "queued"
+        assert two.post(f"/v1/jobs/{record['job_id']}/cancel").is_success
+        assert one.get(f"/v1/jobs/{record['job_id']}").json()["status"] == "canceled"
+
+
+def test_no_password_is_logged(nodes):
+    assert "unsaid" not in "\n".join(nodes.log)
+
+
+def test_a_node_that_dies_is_replaced_and_no_reader_sees_a_word_twice(tmp_path, bucket):
+    audio = silence(15)
+
+    async def main(cluster: Cluster) -> None:
+        here, there = callers(cluster, cluster.new_key("enterprise"))
+        record = await here.start(max_utterance_s=3)
+        readers = [asyncio.create_task(read(order, record)) for order in ([here, there], [there])]
+        async with talking(here.socket(record), here.headers) as talk:
+            await talk.send(audio[: 10 * SECOND], piece_s=0.25)
+            await talk.until(lambda frame: frame.get("index") == 18)
+            cluster.nodes[0].kill()
+            with suppress(ConnectionClosed):
+                while True:
+                    await talk.next()
+        _, took_s = await resumed(there, record, audio)
+        assert took_s < TAKE_OVER_S
+        one, two = [await reader for reader in readers]
+        assert one == two
+        assert [frame["seq"] for frame in one] == list(range(1, len(one) + 1))
+        assert [frame["word"] for frame in one if frame["type"] == "word"] == spoken(15)
+        assert (await there.job(record["job_id"]))["text"] == " ".join(spoken(15))
+
+    with clustered(tmp_path, bucket, ENGINE="scripted") as cluster:
+        asyncio.run(main(cluster))
+
+
+def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_back(tmp_path, bucket):
+    postgres = new_cluster(free_port())
+    audio = silence(20)
+
+    async def main(cluster: Cluster) -> None:
+        here, there = callers(cluster, cluster.new_key("enterprise"))
+        record = await here.start(max_utterance_s=3)
+        async with (
+            talking(here.socket(record), here.headers) as writer,
+            talking(there.socket(record, "stream"), there.headers) as reader,
+        ):
+            await writer.send(audio[: 5 * SECOND], piece_s=0.25)
+            await writer.until("word")
+            await asyncio.to_thread(postgres.stop, "immediate")
+            await writer.send(audio[5 * SECOND : 10 * SECOND], piece_s=0.25)
+            await asyncio.sleep(17)  # longer than the session's lease
+            for caller in (here, there):
+                await away(caller)
+            await asyncio.to_thread(postgres.start)
+            await until_ready(here)
+            await writer.send(audio[10 * SECOND :], piece_s=0.25)
+            await writer.say("close")
+            assert await writer.to_the_end() == (1000, "")
+            assert await reader.to_the_end() == (1000, "")
+        assert reader.words == spoken(20)
+        assert [frame["seq"] for frame in durable(reader.frames)] == list(range(1, len(durable(reader.frames)) + 1))
+
+    with clustered(tmp_path, bucket, postgres=postgres, ENGINE="scripted") as cluster:
+        asyncio.run(main(cluster))
+
+
+async def away(me: Caller) -> None:
+    """Check that requests are refused for now, and that a balancer is told so."""
+    async with me.client() as client:
+        for path in ("/v1/jobs", "/readyz"):
+            answer = await client.get(path)
+            assert (answer.status_code, answer.json()["code"]) == (503, "not_ready"), path
+            assert int(answer.headers["retry-after"]) > 0
+        assert (await client.get("/healthz")).status_code == 200
+
+
+async def until_ready(me: Caller) -> None:
+    async with me.client() as client, asyncio.timeout(20):
+        while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110  over HTTP
+            await asyncio.sleep(0.1)
+
+
+def test_a_node_does_only_what_its_roles_say(tmp_path, bucket):
+    with clustered(tmp_path, bucket, nodes=1, ENGINE="scripted", ROLES="api,courier") as cluster:
+        headers = {"Authorization": f"Bearer {cluster.new_key('enterprise')}"}
+        with httpx.Client(base_url=cluster.base, headers=headers, timeout=60) as client:
+            answer = client.post("/v1/live", json={})
+            assert (answer.status_code, answer.json()["code"]) == (503, "queue_full")
+            assert client.get("/readyz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"DATABASE_URL": "postgresql://me:geheim@db/x"}, "SCRIBEWIRE_BLOBS must be set"),
+        ({"BLOBS": "s3://bucket"}, "SCRIBEWIRE_DATABASE_URL must be set"),
+        ({"DATABASE_URL": "me:geheim@db", "BLOBS": "s3://bucket"}, "must begin with postgresql://"),
+        ({"ROLES": "api,cook"}, "live, worker, courier"),
+        ({"ROLES": "api"}, "SCRIBEWIRE_DATABASE_URL is set"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused_in_one_sentence(given, says):
+    with pytest.raises(ConfigError, match=says) as told:
+        Config.from_env({f"SCRIBEWIRE_{name}": value for name, value in given.items()})
+    assert "geheim" not in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_the_url_of_the_database_is_not_shown_with_the_settings():
+    given = {"SCRIBEWIRE_DATABASE_URL": "postgresql://me:geheim@db/x", "SCRIBEWIRE_BLOBS": "s3://bucket"}
+    assert "geheim" not in repr(Config.from_env(given))
+
+
+def test_a_database_that_is_not_there_stops_the_start_with_a_sentence(tmp_path, bucket):
+    variables = {"DATABASE_URL": f"postgresql://me:geheim@127.0.0.1:{free_port()}/x", "BLOBS": bucket.prefix()}
+    server = Server(tmp_path / "data", variables, beyond=bucket.env)
+    with pytest.raises(AssertionError):
+        server.start()
+    assert server.process is not None
+    assert server.process.wait(10) == 2
+    assert server.log[-1] == "scribewire: the database does not answer; try again"
+    assert "geheim" not in "\n".join(server.log)

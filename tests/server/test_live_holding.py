@@ -1,0 +1,50 @@
+"""The lease of a live session that ran out: taken again if nobody else had the job, and never otherwise."""
+
+import time
+
+import pytest
+
+from server.live.holding import SessionLease
+from server.model.leases import LeaseLost, Renewal
+from server.storage.ports import Storage
+from tests.server.storing import WORD, ManualClock, completed, in_a_loop, submit, types_of
+
+LEASE_S = 15.0
+
+
+async def held(storage: Storage, job_id: str) -> SessionLease:
+    lease = await storage.jobs.claim_live(job_id, "ours", lease_s=LEASE_S)
+    assert lease is not None
+    return SessionLease(lease, storage.jobs, worker="ours", lease_s=LEASE_S, asked=time.monotonic())
+
+
+@in_a_loop
+async def test_a_session_whose_lease_ran_out_goes_on_if_nobody_had_its_job(backend, tmp_path):
+    clock = ManualClock()
+    async with backend.stored(tmp_path, clock) as storage:
+        session = await held(storage, await submit(storage, "job_a", live=True))
+        clock.advance(s=LEASE_S + 5)
+        assert [event.type for event in await session.log([WORD])] == ["word"]
+        clock.advance(s=LEASE_S + 5)
+        assert await storage.jobs.reap(limit=10) == 1
+        assert await session.renew() is Renewal.OK
+        clock.advance(s=LEASE_S + 5)
+        await session.finish(completed())
+        kinds = await types_of(storage, "job_a")
+        assert (kinds.count("word"), kinds[-1]) == (1, "job.completed")
+
+
+@in_a_loop
+async def test_a_session_that_somebody_else_had_meanwhile_is_lost_and_free_for_the_next(backend, tmp_path):
+    clock = ManualClock()
+    async with backend.stored(tmp_path, clock) as storage:
+        session = await held(storage, await submit(storage, "job_a", live=True))
+        clock.advance(s=LEASE_S + 5)
+        other = await held(storage, "job_a")
+        with pytest.raises(LeaseLost):
+            await session.log([WORD])
+        await other.release()
+        with pytest.raises(LeaseLost):
+            await session.log([WORD])
+        assert "word" not in await types_of(storage, "job_a")
+        assert await storage.jobs.claim_live("job_a", "next", lease_s=LEASE_S) is not None
