@@ -184,6 +184,7 @@ def served(
     limits: Limits = LIMITS,
     live: LiveRules = LIVE_RULES,
     headroom: Headroom | None = None,  # None: that of the scheduler
+    storage: Callable[[], Storage] | None = None,  # None: opens the data folder
     **variables: str,
 ) -> Iterator[Served]:
     """Run a server with its storage in *folder*; *variables* are as in config()."""
@@ -193,7 +194,7 @@ def served(
     stop = threading.Event()
 
     async def main() -> None:
-        async with _serving(folder, limits, live, headroom, variables) as server:
+        async with _serving(folder, limits, live, headroom, storage=storage, variables=variables) as server:
             out.append(server)
             started.set()
             await asyncio.to_thread(stop.wait)
@@ -222,7 +223,13 @@ def served(
 
 @asynccontextmanager
 async def _serving(
-    folder: Path, limits: Limits, live: LiveRules, headroom: Headroom | None, variables: Mapping[str, str]
+    folder: Path,
+    limits: Limits,
+    live: LiveRules,
+    headroom: Headroom | None,
+    *,
+    storage: Callable[[], Storage] | None,
+    variables: Mapping[str, str],
 ) -> AsyncIterator[Served]:
     usual = {
         "PORT": "0",
@@ -233,7 +240,8 @@ async def _serving(
     }
     settings = config(**{**usual, **variables})
     batch, engine = ScriptedBatch(), ScriptedEngine()
-    storage = open_storage(folder / "data", clock=now_ms, reserve_bytes=settings.disk_reserve_bytes)
+    reserve_bytes = settings.disk_reserve_bytes
+    stores = storage() if storage else open_storage(folder / "data", clock=now_ms, reserve_bytes=reserve_bytes)
     with (
         listen(settings) as listening,
         ThreadPoolExecutor(4) as threads,
@@ -251,7 +259,7 @@ async def _serving(
         service = build(
             settings,
             limits=limits,
-            storage=storage,
+            storage=stores,
             engines={
                 "production": ServedEngine(
                     batch=batch,
@@ -277,12 +285,12 @@ async def _serving(
                 serving = asyncio.create_task(answering.serve())
                 while not answering.started:  # noqa: ASYNC110  uvicorn has no event for it
                     await asyncio.sleep(0.005)
-                yield Served(base, storage, service, batch, answering, asyncio.get_running_loop())
+                yield Served(base, stores, service, batch, answering, asyncio.get_running_loop())
                 service.close_doors()
                 answering.should_exit = True
                 await serving
         finally:
-            await storage.close()
+            await stores.close()
 
 
 def _connections(settings: Config, service: Service) -> Connections:
