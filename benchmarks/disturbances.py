@@ -7,6 +7,7 @@ benchmarks/results/disturbances.json.
 """
 
 import argparse
+import re
 import socket
 import subprocess
 import sys
@@ -66,15 +67,8 @@ def slow(place: Place) -> Iterator[None]:
 @contextmanager
 def passing(place: Place, number: int) -> Iterator[None]:
     """So many readers that come and go, in a process of their own."""
-    command = [sys.executable, "-m", "benchmarks.disturbances", "--pass", str(number)]
-    process = subprocess.Popen([*command, *here(place)], cwd=ROOT, stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with another(place, "--pass", number):
         yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextmanager
@@ -111,18 +105,23 @@ def elsewhere(place: Place, number: int) -> Iterator[None]:
 @contextmanager
 def joining(place: Place, number: int) -> Iterator[None]:
     """So many readers that join within JOIN_S, beginning now, in a process of their own which reads what they get."""
-    command = [sys.executable, "-m", "benchmarks.disturbances", "--join", str(number)]
-    process = subprocess.Popen([*command, *here(place)], cwd=ROOT)
+    with another(place, "--join", number):
+        yield
+
+
+@contextmanager
+def another(place: Place, act: str, number: int) -> Iterator[None]:
+    """Another process of this program, which has begun to *act* for so many readers, while the block lasts."""
+    where = ("--base", place.server.base, "--job", place.job, "--key", place.server.key)
+    command = [sys.executable, "-m", "benchmarks.disturbances", act, str(number), *where]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     try:
+        assert process.stdout is not None
+        process.stdout.readline()
         yield
     finally:
         process.kill()
         process.wait()
-
-
-def here(place: Place) -> tuple[str, ...]:
-    """What tells another process of this program where to read."""
-    return "--base", place.server.base, "--job", place.job, "--key", place.server.key
 
 
 def come_and_go(place: Place, number: int) -> None:
@@ -137,6 +136,7 @@ def come_and_go(place: Place, number: int) -> None:
 def join(place: Place, number: int) -> None:
     """Join in steps, and take what comes until killed."""
     held: list[socket.socket] = []
+    print("begun", flush=True)
     begin = time.monotonic()
     while True:
         share = min(1.0, (time.monotonic() - begin) / JOIN_S)
@@ -149,6 +149,12 @@ def join(place: Place, number: int) -> None:
             except BlockingIOError:
                 continue
         time.sleep(JOIN_S / JOIN_STEPS)
+
+
+def subscribers(server: Serving) -> int:
+    """How many readers the server has just now."""
+    found = re.search(r"^scribewire_subscribers (\S+)", server.metrics(), re.MULTILINE)
+    return int(float(found[1])) if found else 0
 
 
 def report(given: argparse.Namespace) -> dict[str, Any]:
@@ -169,6 +175,7 @@ def report(given: argparse.Namespace) -> dict[str, Any]:
                 disturbance(Place(server, job)),
             ):
                 row = {"name": name, **measured(server.pid, calm, given.seconds)}
+                row["readers"] = subscribers(server)
             late_s = row["late_s"]["p95"] - (rows[0]["late_s"]["p95"] if rows else row["late_s"]["p95"])
             rows.append({**row, "later_p95_s": round(late_s, 3)})
             print(rows[-1], flush=True)

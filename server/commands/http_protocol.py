@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from server.commands.connections import Place, Placed
 
-MAX_HEAD_BYTES = 16 * 1024
+MAX_HEAD_BYTES = 32 * 1024
 """Of the head of a request and the trailers of its body together."""
 
 MAX_IDLE_BYTES = 64 * 1024
