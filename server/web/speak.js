@@ -139,7 +139,7 @@ async function sessionLink() {
   return new URL(`live/${session.jobId}#token=${token}`, base()).href;
 }
 
-/** Let the user choose one of the account's channels, if there are any. */
+/** Let the user choose one of the account's channels. */
 async function offerChannels() {
   const chosen = find("#speak-channel").value;
   known.clear();
@@ -147,7 +147,6 @@ async function offerChannels() {
   const names = ["", ...known.keys()];
   const options = names.map((name) => make("option", { value: name, selected: name === chosen }, name || "none"));
   find("#speak-channel").replaceChildren(...options);
-  find("#speak-channel-field").hidden = known.size === 0;
 }
 
 async function share() {
