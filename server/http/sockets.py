@@ -25,6 +25,8 @@ ABNORMAL = 1006  # never sent: the connection ended without a close frame
 TOO_BIG = 1009
 MAX_REASON_BYTES = 123  # the room in a close frame; a longer reason never reaches the peer
 CLOSING_S = 10.0  # how long a peer may take to read the last message
+ORDER_S = 0.01  # between two messages of a peer that bring no audio, on average ...
+ORDERS_AHEAD_S = 0.5  # ... of this time
 
 _CODES = {
     "ingest_finished": 4410,
@@ -81,6 +83,7 @@ class Socket:
         self._route = route
         self._metrics = metrics
         self._code: int | None = None
+        self._orders_paid = 0.0  # until when the orders so far use up their time
 
     async def serve(self, work: Awaitable[None]) -> None:
         """Await *work*, report its error to the peer if it raises one, and close the WebSocket."""
@@ -119,6 +122,13 @@ class Socket:
             if self._gone:
                 raise WebSocketDisconnect(ABNORMAL)
             await self.websocket.send({"type": "websocket.send", "text": body.decode(), "more": left > 0})
+
+    async def take_order(self) -> None:
+        """Wait until the peer may give another order: a message without audio costs it nothing, and us an answer."""
+        now = asyncio.get_running_loop().time()
+        self._orders_paid = max(self._orders_paid, now - ORDERS_AHEAD_S) + ORDER_S
+        if self._orders_paid > now:
+            await asyncio.sleep(self._orders_paid - now)
 
     async def close(self, code: int, reason: str = "") -> None:
         """Close the WebSocket, waiting at most CLOSING_S for the peer to read."""

@@ -100,6 +100,7 @@ class LiveSockets:
         while (message := await socket.websocket.receive())["type"] == "websocket.receive":
             data = message.get("bytes")
             if data is None:
+                await socket.take_order()
                 kind = _control(message.get("text") or "", seat)
                 ended |= kind == "close"
                 if kind == "finalize" and seat.finalize() <= live.finalized:

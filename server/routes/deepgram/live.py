@@ -93,6 +93,7 @@ class _Conversation:
         while (message := await self.socket.websocket.receive())["type"] == "websocket.receive":
             data = message.get("bytes")
             if data is None:
+                await self.socket.take_order()
                 await self._do(message.get("text") or "")
             elif data and not self.line.ending:
                 await self._take(data)

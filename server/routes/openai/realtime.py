@@ -215,6 +215,7 @@ class _Conversation:
                 event_id = said.get("event_id") if isinstance(said.get("event_id"), str) else None
                 await self._do(said)
             except _Misunderstood as wrong:
+                await self.socket.take_order()
                 await self._tell([error_event(wrong.problem, event_id)])
 
     async def _do(self, said: Mapping[str, Any]) -> None:
@@ -233,6 +234,7 @@ class _Conversation:
 
     async def _update(self, session: object) -> None:
         """Change the configuration. What was sent before is still heard as it was ordered."""
+        await self.socket.take_order()
         if not isinstance(session, dict):
             raise _Misunderstood("invalid_parameter", "session must be an object")
         try:
@@ -256,6 +258,7 @@ class _Conversation:
         await call.line.take(data)
 
     async def _commit(self) -> None:
+        await self.socket.take_order()
         if self._call is not None:
             await self._tell(self._call.items.commit(self._call.line.finalize()))
         elif not self._uncommitted and self.wanted.manual:
@@ -263,6 +266,7 @@ class _Conversation:
         self._uncommitted = 0
 
     async def _clear(self) -> None:
+        await self.socket.take_order()
         self._uncommitted = 0
         cleared: list[ServerEvent] = [{"type": "input_audio_buffer.cleared"}]
         await self._tell(self._call.items.clear(self._call.line.finalize()) if self._call else cleared)
