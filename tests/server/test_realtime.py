@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -411,6 +411,21 @@ async def test_over_quota_the_client_is_told_and_not_invited_to_come_back(tmp_pa
             with pytest.raises(ConnectionClosed) as closed:
                 await talk.until("never")
     assert closed.value.rcvd.code in (1008, 1013)
+
+
+@in_a_loop
+async def test_sockets_of_an_account_are_bounded_also_while_they_are_idle(live_server):
+    me = live_server.key("free")  # one session: 20 + 2 sockets
+    async with AsyncExitStack() as open_sockets:
+        for _ in range(22):
+            await open_sockets.enter_async_context(talking(live_server, me))
+        with pytest.raises(InvalidStatus) as refused:
+            async with talking(live_server, me):
+                pass
+        assert refused.value.response.status_code == 429
+        assert json.loads(refused.value.response.body)["error"]["code"] == "too_many_connections"
+        async with talking(live_server, live_server.key("free")) as other:
+            await other.until("session.created")
 
 
 def test_close_codes_say_whether_to_come_back():
