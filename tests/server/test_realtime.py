@@ -294,6 +294,8 @@ async def test_an_idle_socket_costs_no_session_and_takes_audio_after_its_session
                 while client.get("/v1/jobs").json()["data"][0]["status"] != "completed":
                     assert asyncio.get_running_loop().time() < until_ended
                     await asyncio.sleep(0.1)
+                await talk.say("input_audio_buffer.commit")
+                assert (await talk.until(COMPLETED))["transcript"] == ""
                 await talk.send(SILENCE)
                 await talk.say("input_audio_buffer.commit")
                 assert (await talk.until(COMPLETED))["transcript"] == "This is"
