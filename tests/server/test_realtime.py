@@ -21,6 +21,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server.http.problems import Problem
+from server.routes.openai.items import ItemNames, Items
 from server.routes.openai.realtime import close_code
 from tests.server.running import SPEECH, Server
 from tests.server.serving import LIMITS, Served, served
@@ -294,8 +295,6 @@ async def test_an_idle_socket_costs_no_session_and_takes_audio_after_its_session
                 while client.get("/v1/jobs").json()["data"][0]["status"] != "completed":
                     assert asyncio.get_running_loop().time() < until_ended
                     await asyncio.sleep(0.1)
-                await talk.say("input_audio_buffer.commit")
-                assert (await talk.until(COMPLETED))["transcript"] == ""
                 await talk.send(SILENCE)
                 await talk.say("input_audio_buffer.commit")
                 assert (await talk.until(COMPLETED))["transcript"] == "This is"
@@ -428,6 +427,14 @@ async def test_sockets_of_an_account_are_bounded_also_while_they_are_idle(live_s
         assert json.loads(refused.value.response.body)["error"]["code"] == "too_many_connections"
         async with talking(live_server, live_server.key("free")) as other:
             await other.until("session.created")
+
+
+def test_a_commit_after_the_end_of_its_session_is_answered():
+    items = Items(ItemNames(), manual=True)
+    items.hear({"type": "word", "word": "so", "start": 0.1, "end": 0.4})
+    assert items.finish(1.0)[-1]["transcript"] == "so"
+    last = items.commit(0.0)[-1]
+    assert (last["type"], last["transcript"]) == (COMPLETED, "")
 
 
 def test_close_codes_say_whether_to_come_back():
