@@ -197,6 +197,7 @@ class _Routes:
         realtime = Realtime(
             door=self.door,
             secrets=self._secrets,
+            seats=self._seats,
             switchboard=self._switchboard,
             offers=self._accepting.offers,
             metrics=self._domain.metrics,

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -65,6 +65,18 @@ class Seats:
         """A seat for one reader of *channel* while the block lasts. Raises Problem too_many_connections."""
         most = self.rules.per_session
         return self._taken({channel.id: most}, f"{most} streams of a channel")
+
+    def conversing(self, caller: Caller) -> AbstractContextManager[None]:
+        """A seat for a socket on which *caller* may hold live sessions, now or later.
+
+        There are twice as many as it may have sessions, and as many as it may have streams. Raises Problem
+        too_many_connections.
+        """
+        account, _, plan = caller.require_account()
+        if plan.live_sessions is None:
+            return nullcontext()
+        most = self.rules.per_account + 2 * plan.live_sessions
+        return self._taken({f"sockets of {account.id} in {caller.environment}": most}, f"{most} sockets of an account")
 
     @contextmanager
     def _taken(self, most: Mapping[str, int], said: str) -> Iterator[None]:

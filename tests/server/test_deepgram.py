@@ -1,6 +1,7 @@
 """Tests of /v1/listen with the real deepgram-sdk, and with the messages of agent frameworks."""
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -366,6 +367,17 @@ def test_files_and_addresses_are_sent_without_a_form(live_server):
             assert refused.headers["dg-error"] == refused.json()["err_msg"]
         empty = client.post("/v1/listen", content=b"", headers={"Content-Type": "audio/wav"})
         assert empty.json()["err_code"] in ("EMPTY_FILE", "MISSING_INPUT")
+
+
+def test_each_channel_of_a_file_is_heard_by_itself_if_that_is_asked_for(live_server):
+    stereo = io.BytesIO()
+    soundfile.write(stereo, np.zeros((16_000, 2), np.int16), 16_000, format="WAV")
+    with live_server.client(live_server.key(environment="sandbox"), sandbox=True) as client:
+        for query, count in (("multichannel=true&utterances=true", 2), ("multichannel=false&utterances=true", 1)):
+            answer = client.post(f"/v1/listen?{query}", content=stereo.getvalue()).json()
+            texts = [channel["alternatives"][0]["transcript"] for channel in answer["results"]["channels"]]
+            assert (texts, answer["metadata"]["channels"]) == (["this is"] * count, count)
+            assert [utterance["channel"] for utterance in answer["results"]["utterances"]] == list(range(count))
 
 
 def test_the_packages_version_is_the_one_that_the_guide_names():

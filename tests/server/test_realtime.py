@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server.http.problems import Problem
+from server.routes.openai.items import ItemNames, Items
 from server.routes.openai.realtime import close_code
 from tests.server.running import SPEECH, Server
 from tests.server.serving import LIMITS, Served, served
@@ -411,6 +412,29 @@ async def test_over_quota_the_client_is_told_and_not_invited_to_come_back(tmp_pa
             with pytest.raises(ConnectionClosed) as closed:
                 await talk.until("never")
     assert closed.value.rcvd.code in (1008, 1013)
+
+
+@in_a_loop
+async def test_sockets_of_an_account_are_bounded_also_while_they_are_idle(live_server):
+    me = live_server.key("free")  # one session: 20 + 2 sockets
+    async with AsyncExitStack() as open_sockets:
+        for _ in range(22):
+            await open_sockets.enter_async_context(talking(live_server, me))
+        with pytest.raises(InvalidStatus) as refused:
+            async with talking(live_server, me):
+                pass
+        assert refused.value.response.status_code == 429
+        assert json.loads(refused.value.response.body)["error"]["code"] == "too_many_connections"
+        async with talking(live_server, live_server.key("free")) as other:
+            await other.until("session.created")
+
+
+def test_a_commit_after_the_end_of_its_session_is_answered():
+    items = Items(ItemNames(), manual=True)
+    items.hear({"type": "word", "word": "so", "start": 0.1, "end": 0.4})
+    assert items.finish(1.0)[-1]["transcript"] == "so"
+    last = items.commit(0.0)[-1]
+    assert (last["type"], last["transcript"]) == (COMPLETED, "")
 
 
 def test_close_codes_say_whether_to_come_back():

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,6 +30,8 @@ from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.ports import JobStore
 
 RAW = "application/octet-stream"
+Phrase: TypeAlias = Sequence[Mapping[str, Any]]
+"""The words of a segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,18 +99,35 @@ class FileListening:
         return await handing_over(response, request, job, eraser=self.eraser, asked_at=asked_at)
 
 
-def _answer(job: Job, chunks: Sequence[bytes], listening: Listening, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    segments = [[word_object(word) for word in segment.words] for body in chunks for segment in restored(body).segments]
-    said = alternative([word for words in segments for word in words], punctuated=listening.punctuated)
-    channel: dict[str, Any] = {"alternatives": [said]}
-    if listening.paragraphs:
-        said["paragraphs"] = _paragraphs(segments, listening)
-    if listening.detects_language:
-        channel |= {"detected_language": job.language, "language_confidence": job.language_probability}
-    results: dict[str, Any] = {"channels": [channel]}
+def _answer(job: Job, bodies: Sequence[bytes], listening: Listening, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    chunks = [restored(body) for body in bodies]
+    spoken: dict[int, list[Phrase]] = {chunk.channel or 0: [] for chunk in chunks}
+    for chunk in chunks:
+        spoken[chunk.channel or 0] += [[word_object(word) for word in segment.words] for segment in chunk.segments]
+    results: dict[str, Any] = {"channels": [_channel(job, spoken[number], listening) for number in sorted(spoken)]}
     if listening.utterances:
-        results["utterances"] = [_utterance(job.id, number, words, listening) for number, words in enumerate(segments)]
-    return {"metadata": metadata, "results": results}
+        told = sorted(
+            ((phrase, number) for number, phrases in spoken.items() for phrase in phrases),
+            key=lambda one: float(one[0][0]["start"]),
+        )
+        results["utterances"] = [
+            {"id": f"{job.id}-{count}", "channel": number, **_utterance(phrase, listening)}
+            for count, (phrase, number) in enumerate(told)
+        ]
+    return {"metadata": {**metadata, "channels": len(spoken)}, "results": results}
+
+
+def _channel(job: Job, phrases: Sequence[Phrase], listening: Listening) -> Mapping[str, Any]:
+    said = alternative([word for phrase in phrases for word in phrase], punctuated=listening.punctuated)
+    if listening.paragraphs:
+        said["paragraphs"] = _paragraphs(phrases, listening)
+    if not listening.detects_language:
+        return {"alternatives": [said]}
+    return {
+        "alternatives": [said],
+        "detected_language": job.language,
+        "language_confidence": job.language_probability,
+    }
 
 
 def _metadata(job: Job, offer: Offer, sha256: str) -> Mapping[str, Any]:
@@ -119,23 +138,21 @@ def _metadata(job: Job, offer: Offer, sha256: str) -> Mapping[str, Any]:
         "sha256": sha256,
         "created": iso(job.created_at),
         "duration": job.duration_s,
-        "channels": 1,
         "models": [model],
         "model_info": {model: model_info(offer.model)},
     }
 
 
-def _utterance(job_id: str, number: int, words: Sequence[Mapping[str, Any]], listening: Listening) -> Mapping[str, Any]:
-    times = {"start": words[0]["start"], "end": words[-1]["end"]}
-    said = alternative(words, punctuated=listening.punctuated)
-    return {"id": f"{job_id}-{number}", **times, "channel": 0, **said}
+def _utterance(phrase: Phrase, listening: Listening) -> Mapping[str, Any]:
+    times = {"start": phrase[0]["start"], "end": phrase[-1]["end"]}
+    return {**times, **alternative(phrase, punctuated=listening.punctuated)}
 
 
-def _paragraphs(segments: Sequence[Sequence[Mapping[str, Any]]], listening: Listening) -> Mapping[str, Any]:
-    """Each segment as a paragraph with one sentence: sentences are not looked for."""
-    texts = [transcript_of(words, punctuated=listening.punctuated) for words in segments]
+def _paragraphs(phrases: Sequence[Phrase], listening: Listening) -> Mapping[str, Any]:
+    """Each phrase as a paragraph with one sentence: sentences are not looked for."""
+    texts = [transcript_of(words, punctuated=listening.punctuated) for words in phrases]
     shown = []
-    for text, words in zip(texts, segments, strict=True):
+    for text, words in zip(texts, phrases, strict=True):
         times = {"start": words[0]["start"], "end": words[-1]["end"]}
         shown.append({"sentences": [{"text": text, **times}], "num_words": len(words), **times})
     return {"transcript": "\n\n".join(["", *texts]).removeprefix("\n"), "paragraphs": shown}

@@ -5,7 +5,7 @@ Members that make no difference here are taken and not looked at, as Deepgram ta
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.datastructures import QueryParams
 
@@ -63,8 +63,9 @@ def file_listening(query: QueryParams, offer: Offer) -> Listening:
     members = _members(query)
     if members.has("callback"):
         members.errors.append(FieldError("callback", "not_offered", "use webhook_url of /v1/transcribe"))
+    separate = members.take("multichannel", boolean, False)
     return Listening(
-        order=_order(members, offer, live=None),
+        order=replace(_order(members, offer, live=None), separate=separate),
         punctuated=_punctuated(members),
         paragraphs=members.take("paragraphs", boolean, False) or members.take("smart_format", boolean, False),
         utterances=members.take("utterances", boolean, False),

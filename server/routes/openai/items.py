@@ -4,6 +4,7 @@ An item begins with speech and ends with its pause, or, if the client commits, a
 that were said before its end. OpenAI's clients add up deltas, so a delta is only sent for words that are final.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -93,7 +94,8 @@ class Items:
         return [{"type": "input_audio_buffer.cleared"}]
 
     def finish(self, at: float) -> list[ServerEvent]:
-        """Complete every item, because the line ended at *at*."""
+        """Complete every item, because the line ended at *at*, and nothing is undecided any more."""
+        self._decided = math.inf
         return (self._end(at) if self._open else []) + self._complete_while(lambda _: True)
 
     @property

@@ -30,6 +30,7 @@ from server.model.errors import Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.routes.door import Door, bearer
+from server.routes.events import Seats
 from server.routes.lines import Frame, Line, Switchboard
 from server.routes.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
 from server.routes.openai.items import ItemNames, Items, ServerEvent
@@ -79,6 +80,7 @@ class Realtime:
 
     door: Door
     secrets: ClientSecrets
+    seats: Seats
     switchboard: Switchboard
     offers: Mapping[str, Offer]  # by environment
     metrics: Metrics
@@ -97,11 +99,12 @@ class Realtime:
         offer = self.offers[caller.environment]
         _check_query(websocket, offer)
         asked: Sequence[str] = websocket.scope["subprotocols"]
-        await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in asked else None)
         model = websocket.query_params.get("model", offer.names[0])
         start = wanted or Transcribing(transcription={"model": model})
-        async with _Conversation(socket, self.switchboard, caller, offer, start).running() as conversation:
-            await conversation.talk()
+        with self.seats.conversing(caller):
+            await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in asked else None)
+            async with _Conversation(socket, self.switchboard, caller, offer, start).running() as conversation:
+                await conversation.talk()
 
     async def _identify(self, websocket: WebSocket) -> tuple[Caller, Transcribing | None]:
         """The caller, by its key or by a client secret, which may bring a configuration. Raises RequestError."""
