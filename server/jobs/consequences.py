@@ -6,12 +6,13 @@ from server.jobs.leases import WorkerRules
 from server.jobs.running import Stopped
 from server.jobs.sandbox import Canceled
 from server.logs import log
-from server.model.errors import DiskFull
+from server.model.errors import BlobsAway, DiskFull
 from server.model.jobs import Job, JobError, State, returns_quota
 from server.model.leases import HandBack, LeaseLost, Verdict
 from server.model.outcomes import Outcome
 
 DISK_FULL_DELAY_S = 30.0
+BLOBS_AWAY_DELAY_S = 5.0
 
 
 def after_verdict(verdict: Verdict) -> Outcome | HandBack:
@@ -40,6 +41,9 @@ def after_error(error: BaseException | None, rules: WorkerRules, job: Job) -> Ou
         case DiskFull():
             log.error("disk full", extra={"job": job.id})
             return HandBack("disk_full", delay_s=DISK_FULL_DELAY_S)
+        case BlobsAway():
+            log.error("bucket away", extra={"job": job.id})
+            return HandBack("bucket_away", delay_s=BLOBS_AWAY_DELAY_S)
         case PipelineError() | FetchError():
             failure = JobError(code=error.code, message=str(error), retryable=error.retryable)
             if error.retryable:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from server.clock import now_ms
 from server.logs import log
 from server.model.erasures import What, Why
+from server.model.errors import BlobsAway
 from server.storage.ports import Storage
 from server.waiting import set_within
 
@@ -82,13 +83,13 @@ class Eraser:
         for job in await self.storage.jobs.passing(limit=AT_ONCE):
             if not self._holders[job.id] or now_ms() - (job.answered_at or 0) > HELD_MS:
                 await self._erase_outputs(job.id)
-        erased, self._erased = self._erased, []
-        for prefix in erased:
-            await self.storage.blobs.delete(prefix)
         began = time.monotonic()
         if began >= self._next_scrub and await self.storage.upkeep.scrub():
             now = time.monotonic()
             self._next_scrub = now + (now - began) / SCRUB_SHARE
+        for prefix in self._erased[:]:
+            await self.storage.blobs.delete(prefix)
+            self._erased.remove(prefix)
 
     async def _erase_outputs(self, job_id: str) -> None:
         prefix = await self.storage.jobs.erase_outputs(job_id)
@@ -96,6 +97,9 @@ class Eraser:
             await self._finish(prefix, What.OUTPUTS, Why.NOT_KEPT)
 
     async def _finish(self, prefix: str, what: What, why: Why) -> None:
-        await self.storage.blobs.delete(prefix)
-        self._erased.append(prefix)
+        self._erased.append(prefix)  # tidy() deletes its bytes if that cannot be done now
+        try:
+            await self.storage.blobs.delete(prefix)
+        except BlobsAway:
+            log.warning("bytes of an erased job wait for the bucket", extra={"job": prefix})
         log.info("erased", extra={"job": prefix, "what": what.value, "why": why.value})

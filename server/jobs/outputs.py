@@ -13,8 +13,13 @@ from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import BlobStore, JobStore
 
 
+def output_key(name: str, job: Job, *, epoch: int) -> str:
+    """The blob of the output *name* that the worker of this epoch writes; no other epoch uses it."""
+    return f"{job.id}/{epoch}.{OUTPUT_FORMATS[name].extension}"
+
+
 async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: int, blobs: BlobStore) -> Artifact:
-    """Store the output *name* of the job, under a key that no other epoch uses."""
+    """Store the output *name* of the job under its output_key()."""
     kind = OUTPUT_FORMATS[name]
     heading = Heading(
         job_id=job.id,
@@ -24,7 +29,7 @@ async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: in
         subtitles=job.order.subtitles,
     )
     data = await asyncio.to_thread(kind.render, transcript, heading)
-    key = f"{job.id}/{epoch}.{kind.extension}"
+    key = output_key(name, job, epoch=epoch)
     async with blobs.create(key) as sink:
         await sink.write(data)
     return Artifact(kind=name, blob=key, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))

@@ -62,7 +62,7 @@ class Desk:
 
     def __init__(self, parts: DeskParts) -> None:
         self._parts = parts
-        self._endings = Endings(parts.storage, parts.engines, parts.metrics)
+        self._endings = Endings(parts.storage, parts.engines, parts.metrics, parts.closing)
         self._lives: dict[str, LiveSession] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of the jobs being opened
         self._starting: dict[str, str] = {}  # job -> environment, of sessions that are admitted and not there yet

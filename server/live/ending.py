@@ -1,8 +1,9 @@
 """How a live job ends: its chunks become the transcript, the outputs and the record, in one commit."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import orjson
 
@@ -12,16 +13,23 @@ from pipeline.documents.stored import restored
 from pipeline.words import Chunk, Transcript
 from server.jobs.ended import report_end
 from server.jobs.leases import HeldLease
-from server.jobs.outputs import completed_outcome, write_output
+from server.jobs.outputs import completed_outcome, output_key, write_output
 from server.live.engine import LiveEngine
 from server.live.resuming import Past
 from server.live.telling import closed_segment
+from server.logs import log
 from server.metrics import Metrics
+from server.model.errors import BlobsAway
 from server.model.events import NewEvent
 from server.model.jobs import JobError, State, returns_quota
 from server.model.orders import Source
 from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import Storage
+from server.waiting import set_within
+
+AWAY_S = 2.0  # between two attempts to store something while the bucket is away
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +49,7 @@ class Endings:
     storage: Storage
     engines: Mapping[str, LiveEngine]  # by environment
     metrics: Metrics
+    closing: asyncio.Event
 
     async def complete(self, held: HeldLease, heard: LiveResult) -> None:
         """End the job with everything that was heard. Raises LeaseLost, DiskFull."""
@@ -48,14 +57,30 @@ class Endings:
         chunks = await self.storage.jobs.chunks(job.id)
         # Hours of speech have more than ten thousand words, and the event loop must not wait for them.
         transcript = await asyncio.to_thread(_transcript, chunks, heard.duration, job.order.language, engine)
-        outputs = [
-            await write_output(name, transcript, job, epoch=held.lease.epoch, blobs=self.storage.blobs)
-            for name in job.order.output_formats
-        ]
+        outputs = [await self._write(name, transcript, held) for name in job.order.output_formats]
         await self._note_source(held, heard.received_bytes)
         if heard.audio is not None:
             outputs.append(heard.audio)
         await self._end(held, completed_outcome(transcript, outputs, warnings=heard.warnings))
+
+    async def insist(self, held: HeldLease, key: str, store: Callable[[], Awaitable[T]]) -> T:
+        """Call *store*, which stores the blob *key*, until the store of audio and results can be reached.
+
+        The name belongs to this lease alone, so whatever an earlier call left there is deleted. Raises LeaseLost if
+        nobody renews the lease meanwhile, BlobsAway once the server stops.
+        """
+        again = False
+        while True:
+            try:
+                if again:
+                    await self.storage.blobs.delete(key)
+                return await store()
+            except BlobsAway:
+                again = True
+                held.check()
+                log.warning("a live session waits for the bucket", extra={"job": held.job.id})
+                if await set_within(self.closing, AWAY_S):
+                    raise
 
     async def fail(self, held: HeldLease, error: JobError, *, received_bytes: int) -> None:
         """End a job of which nothing could be heard. Raises LeaseLost."""
@@ -84,6 +109,14 @@ class Endings:
         event = NewEvent("segment", orjson.dumps(closed_segment(past.segments, segment, forced=True)))
         await held.checkpoint(chunk, [event])
         return replace(past, chunks=(*past.chunks, chunk), open_words=())
+
+    async def _write(self, name: str, transcript: Transcript, held: HeldLease) -> Artifact:
+        job, epoch, blobs = held.job, held.lease.epoch, self.storage.blobs
+        return await self.insist(
+            held,
+            output_key(name, job, epoch=epoch),
+            lambda: write_output(name, transcript, job, epoch=epoch, blobs=blobs),
+        )
 
     async def _note_source(self, held: HeldLease, received_bytes: int | None) -> None:
         assert held.job.order.live is not None

@@ -20,7 +20,7 @@ from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
 from server.live.journal import Journal
 from server.live.resuming import Past, resumed_at
 from server.live.rules import LiveRules
-from server.live.taping import Tape
+from server.live.taping import Tape, recording_key
 from server.logs import log
 from server.metrics import Metrics
 from server.model.accounts import Plan
@@ -321,7 +321,9 @@ class LiveSession:
         """The recording, if it was ordered and could be made. It begins where this process took the session over."""
         if self._tape is None:
             return None
-        audio = await self._tape.store(f"{self.job.id}/{self._held.lease.epoch}", self._endings.storage.blobs)
+        tape, key = self._tape, recording_key(self.job.id, epoch=self._held.lease.epoch)
+        blobs = self._endings.storage.blobs
+        audio = await self._endings.insist(self._held, key, lambda: tape.store(key, blobs))
         if self._tape.torn:
             self._journal.warn("recording_failed", "the audio could not be kept")
         elif self.resumed:

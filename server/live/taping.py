@@ -17,6 +17,11 @@ from server.storage.ports import BlobStore
 PIECE_BYTES = 256 * 1024
 
 
+def recording_key(job_id: str, *, epoch: int) -> str:
+    """The blob of the recording that the session of this epoch makes."""
+    return f"{job_id}/{epoch}.{EXTENSION}"
+
+
 class Tape:
     """add() only keeps samples; flush() writes them to a file in *folder*, outside the event loop."""
 
@@ -36,13 +41,16 @@ class Tape:
             await self._flush()
 
     async def store(self, key: str, blobs: BlobStore) -> Artifact | None:
-        """Store the recording as a blob. None if there is none: nothing was said, or the disk is full."""
+        """Store the recording as a blob. None if there is none: nothing was said, or the disk is full.
+
+        Raises BlobsAway; then call it again.
+        """
         async with self._writing:
             await self._flush()
             if self._recording is None:
                 return None
             try:
-                return await self._store_file(self._recording, f"{key}.{EXTENSION}", blobs)
+                return await self._store_file(self._recording, key, blobs)
             except (OSError, DiskFull) as error:
                 self._tear(error)
                 return None

@@ -87,9 +87,15 @@ class Seated(Streamed):
     """A stream that holds a seat until it ends. The seat was taken before the answer began."""
 
     def __init__(
-        self, source: AsyncGenerator[bytes], seat: ExitStack, *, status: int = 200, headers: Mapping[str, str]
+        self,
+        source: AsyncGenerator[bytes],
+        seat: ExitStack,
+        *,
+        first: bytes = b"",
+        status: int = 200,
+        headers: Mapping[str, str],
     ) -> None:
-        super().__init__(source, status=status, headers=headers)
+        super().__init__(source, first=first, status=status, headers=headers)
         self._seat = seat
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:

@@ -17,6 +17,7 @@ from server.http.caller import Caller
 from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.problems import Problem
+from server.http.streamed import first_piece
 from server.jobs.erasing import Eraser
 from server.jobs.waiter import JobWaiter
 from server.model.accounts import SigningKeys
@@ -254,9 +255,9 @@ class Jobs:
             raise Problem("job_not_completed", f"the job is {job.state}")
         with ExitStack() as seat:
             seat.enter_context(self.seats.downloading(job))
-            return self._file(request, job, artifact, seat)
+            return await self._file(request, job, artifact, seat)
 
-    def _file(self, request: Request, job: Job, artifact: Artifact, seat: ExitStack) -> Response:
+    async def _file(self, request: Request, job: Job, artifact: Artifact, seat: ExitStack) -> Response:
         """The answer to a download. If it has a body, it takes *seat* over and holds it to its end."""
         kind = DOWNLOADS[artifact.kind]
         headers = {
@@ -278,7 +279,9 @@ class Jobs:
         status = 206 if part else 200
         if request.method == "HEAD":
             return Response(status_code=status, headers=headers)
-        return Seated(self.blobs.read(artifact.blob, start, stop), seat.pop_all(), status=status, headers=headers)
+        source = self.blobs.read(artifact.blob, start, stop)
+        first = await first_piece(source)
+        return Seated(source, seat.pop_all(), first=first, status=status, headers=headers)
 
     def _part(self, request: Request, artifact: Artifact, etag: str) -> ByteRange | None:
         asked = request.headers.get("range")

@@ -15,7 +15,7 @@ import wave
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -43,7 +43,7 @@ from server.engines import ServedEngine
 from server.live.engine import Headroom, LiveEngine
 from server.live.rules import LiveRules
 from server.model.offers import Offer
-from server.storage.ports import Storage
+from server.storage.ports import BlobStore, Storage
 from server.storage.sqlite.open import open_storage
 from tests.server.conforming import Description
 
@@ -184,6 +184,7 @@ def served(
     limits: Limits = LIMITS,
     live: LiveRules = LIVE_RULES,
     headroom: Headroom | None = None,  # None: that of the scheduler
+    blobs: BlobStore | None = None,  # None: files
     **variables: str,
 ) -> Iterator[Served]:
     """Run a server with its storage in *folder*; *variables* are as in config()."""
@@ -193,7 +194,7 @@ def served(
     stop = threading.Event()
 
     async def main() -> None:
-        async with _serving(folder, limits, live, headroom, variables) as server:
+        async with _serving(folder, limits, live, headroom, blobs=blobs, variables=variables) as server:
             out.append(server)
             started.set()
             await asyncio.to_thread(stop.wait)
@@ -222,7 +223,13 @@ def served(
 
 @asynccontextmanager
 async def _serving(
-    folder: Path, limits: Limits, live: LiveRules, headroom: Headroom | None, variables: Mapping[str, str]
+    folder: Path,
+    limits: Limits,
+    live: LiveRules,
+    headroom: Headroom | None,
+    *,
+    blobs: BlobStore | None,
+    variables: Mapping[str, str],
 ) -> AsyncIterator[Served]:
     usual = {
         "PORT": "0",
@@ -234,6 +241,8 @@ async def _serving(
     settings = config(**{**usual, **variables})
     batch, engine = ScriptedBatch(), ScriptedEngine()
     storage = open_storage(folder / "data", clock=now_ms, reserve_bytes=settings.disk_reserve_bytes)
+    if blobs is not None:
+        storage = replace(storage, blobs=blobs)
     with (
         listen(settings) as listening,
         ThreadPoolExecutor(4) as threads,

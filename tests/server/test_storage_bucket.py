@@ -195,7 +195,7 @@ async def test_a_killed_process_leaves_nothing_that_can_be_seen(blobs, bucket, p
 
 def test_a_process_that_ends_after_an_error_ends_well(bucket, place, tmp_path):
     with bucket.failing("away"):
-        for _ in range(5):
+        for _ in range(3):
             told = printed(FAILS_AND_ENDS, place, str(tmp_path / "scratch"), **bucket.env)
             assert told == "the store of audio and results cannot be reached; try again"
 
