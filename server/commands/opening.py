@@ -34,7 +34,7 @@ def open_storage(config: Config, *, node: str) -> Storage:
     """
     if config.database_url is None or config.blobs is None:
         return embedded.open_storage(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
-    with _cluster_libraries():
+    with cluster_libraries():
         from server.storage.postgres import open as postgres  # noqa: PLC0415
         from server.storage.s3.open import open_bucket  # noqa: PLC0415
     make_private(config.data_dir)
@@ -57,13 +57,13 @@ def _once_it_answers(reach: Callable[[], T]) -> T:
 
 def update_tables(url: str) -> list[int]:
     """Bring the tables of a cluster's database forward. Returns the steps taken. Raises StorageError, ConfigError."""
-    with _cluster_libraries():
+    with cluster_libraries():
         from server.storage.postgres.open import update  # noqa: PLC0415
     return update(url)
 
 
 @contextmanager
-def _cluster_libraries() -> Iterator[None]:
+def cluster_libraries() -> Iterator[None]:
     """The block imports what the embedded form is installed without. Raises ConfigError if it is not there."""
     try:
         yield

@@ -15,7 +15,7 @@ import wave
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -43,7 +43,7 @@ from server.engines import ServedEngine
 from server.live.engine import Headroom, LiveEngine
 from server.live.rules import LiveRules
 from server.model.offers import Offer
-from server.storage.ports import BlobStore, Storage
+from server.storage.ports import Storage
 from server.storage.sqlite.open import open_storage
 from tests.server.conforming import Description
 
@@ -184,7 +184,7 @@ def served(
     limits: Limits = LIMITS,
     live: LiveRules = LIVE_RULES,
     headroom: Headroom | None = None,  # None: that of the scheduler
-    blobs: BlobStore | None = None,  # None: files
+    storage: Callable[[], Storage] | None = None,  # None: opens the data folder
     **variables: str,
 ) -> Iterator[Served]:
     """Run a server with its storage in *folder*; *variables* are as in config()."""
@@ -194,7 +194,7 @@ def served(
     stop = threading.Event()
 
     async def main() -> None:
-        async with _serving(folder, limits, live, headroom, blobs=blobs, variables=variables) as server:
+        async with _serving(folder, limits, live, headroom, storage=storage, variables=variables) as server:
             out.append(server)
             started.set()
             await asyncio.to_thread(stop.wait)
@@ -228,7 +228,7 @@ async def _serving(
     live: LiveRules,
     headroom: Headroom | None,
     *,
-    blobs: BlobStore | None,
+    storage: Callable[[], Storage] | None,
     variables: Mapping[str, str],
 ) -> AsyncIterator[Served]:
     usual = {
@@ -240,9 +240,8 @@ async def _serving(
     }
     settings = config(**{**usual, **variables})
     batch, engine = ScriptedBatch(), ScriptedEngine()
-    storage = open_storage(folder / "data", clock=now_ms, reserve_bytes=settings.disk_reserve_bytes)
-    if blobs is not None:
-        storage = replace(storage, blobs=blobs)
+    reserve_bytes = settings.disk_reserve_bytes
+    stores = storage() if storage else open_storage(folder / "data", clock=now_ms, reserve_bytes=reserve_bytes)
     with (
         listen(settings) as listening,
         ThreadPoolExecutor(4) as threads,
@@ -260,7 +259,7 @@ async def _serving(
         service = build(
             settings,
             limits=limits,
-            storage=storage,
+            storage=stores,
             engines={
                 "production": ServedEngine(
                     batch=batch,
@@ -286,12 +285,12 @@ async def _serving(
                 serving = asyncio.create_task(answering.serve())
                 while not answering.started:  # noqa: ASYNC110  uvicorn has no event for it
                     await asyncio.sleep(0.005)
-                yield Served(base, storage, service, batch, answering, asyncio.get_running_loop())
+                yield Served(base, stores, service, batch, answering, asyncio.get_running_loop())
                 service.close_doors()
                 answering.should_exit = True
                 await serving
         finally:
-            await storage.close()
+            await stores.close()
 
 
 def _connections(settings: Config, service: Service) -> Connections:

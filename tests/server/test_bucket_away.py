@@ -8,8 +8,11 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from server.clock import now_ms
+from server.storage.ports import Storage
 from server.storage.s3 import open as opening
 from server.storage.s3.open import open_bucket
+from server.storage.sqlite.open import open_storage
 from tests.server.buckets import BucketService
 from tests.server.serving import Served, chunk, served, until, wav
 from tests.server.storing import in_a_loop
@@ -27,7 +30,11 @@ def remote(tmp_path_factory: pytest.TempPathFactory, bucket: BucketService) -> I
             patch.setenv(name, value)
         patch.setitem(opening.RETRIES, "max_retries", 1)
         blobs = open_bucket(bucket.prefix(), folder / "scratch", env=bucket.env)
-        with served(folder, live=SHORT_LEASES, blobs=blobs) as started:
+
+        def stores() -> Storage:
+            return replace(open_storage(folder / "data", clock=now_ms), blobs=blobs)
+
+        with served(folder, live=SHORT_LEASES, storage=stores) as started:
             yield started
         asyncio.run(blobs.close())
 

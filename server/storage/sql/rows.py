@@ -1,5 +1,6 @@
 """Converting rows of the job table to values and back. Pure."""
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import orjson
@@ -40,6 +41,8 @@ class Row(Protocol):
     """Values by the names of their columns."""
 
     def __getitem__(self, name: str, /) -> Any: ...
+
+    def keys(self) -> Iterable[str]: ...
 
 
 def job_of(row: Row) -> Job:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from server.model.accounts import SigningKeys
+from server.model.errors import StorageError
 from server.storage.ports import AccountStore, BlobStore, ChannelStore, Counter, EventLog, JobStore, Outbox, Upkeep
 from server.storage.sql.accounts import SqlAccounts
 from server.storage.sql.channels import SqlChannels
@@ -41,6 +42,29 @@ class SqliteStorage:
         """Commit everything, then close threads and files. No store may be used afterwards."""
         await self._database.close()
         await self._files.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """What is in a data folder, to be copied elsewhere, until close()."""
+
+    database: Database = field(repr=False)
+    blobs: FileBlobs
+    signing_keys: SigningKeys
+
+    async def close(self) -> None:
+        await self.database.close()
+        await self.blobs.close()
+
+
+def open_installation(folder: Path, *, clock: Clock) -> Installation:
+    """Open what is in *folder* to copy it. It blocks. Raises StorageError if there is nothing, or it cannot be used."""
+    if not (folder / FILE_NAME).is_file():
+        raise StorageError(f"there is no installation in {folder}: set SCRIBEWIRE_DATA_DIR")
+    with one_opener(folder):
+        return Installation(
+            database=Database(folder / FILE_NAME, clock), blobs=FileBlobs(folder), signing_keys=signing_keys(folder)
+        )
 
 
 def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, reserve_bytes: int = 0) -> SqliteStorage:

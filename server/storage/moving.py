@@ -1,0 +1,49 @@
+"""Copying blobs from one store to another, for `scribewire move`."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterable, Callable, Iterator
+from dataclasses import dataclass
+
+from server.model.errors import StorageError
+from server.storage.ports import BlobStore
+
+AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """What was read of a blob."""
+
+    bytes: int
+    sha256: str
+
+
+async def copy_blobs(keys: Iterator[str], source: BlobStore, target: BlobStore, *, told: Callable[[Sum], None]) -> None:
+    """Copy the blobs that *target* does not have; read every one back, and call *told* once its bytes are equal.
+
+    Raises StorageError if they are not: a blob of that name was there before. Raises BlobsAway: call it again.
+    """
+
+    async def work() -> None:
+        for key in keys:
+            if await target.size(key) is None:
+                async with target.create(key) as sink:
+                    async for piece in source.read(key):
+                        await sink.write(piece)
+            ours, theirs = await _sum(source.read(key)), await _sum(target.read(key))
+            if ours != theirs:
+                raise StorageError(f"{key} is stored there with other bytes: choose a prefix that is empty")
+            told(ours)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(AT_ONCE):
+            tasks.create_task(work())
+
+
+async def _sum(pieces: AsyncIterable[bytes]) -> Sum:
+    digest, size = hashlib.sha256(), 0
+    async for piece in pieces:
+        digest.update(piece)
+        size += len(piece)
+    return Sum(size, digest.hexdigest())

@@ -1,0 +1,52 @@
+"""Making a database ready to take an installation over that was embedded, for `scribewire move`."""
+
+from server.model.accounts import SigningKeys
+from server.model.errors import StorageError
+from server.storage.postgres.connecting import Connection, connect, parameters
+from server.storage.postgres.database import Database
+from server.storage.postgres.listening import DEAD_MS
+from server.storage.postgres.migrating import migrate
+from server.storage.postgres.transaction import NOW
+
+NAME = "move"
+
+
+def open_for_move(url: str, keys: SigningKeys) -> Database:
+    """Open the database of *url*, which signs with *keys* from now on. It blocks.
+
+    Raises StorageError if a node works in it; StorageAway.
+    """
+    conninfo = parameters(url, name=NAME)
+    with connect(conninfo) as connection:
+        migrate(connection)
+        _refuse_if_used(connection)
+        _adopt(connection, keys)
+    return Database(conninfo, name=NAME, notify=False)
+
+
+async def end_move(database: Database) -> None:
+    """Number what is erased from now on behind what was moved."""
+    last = await database.read(lambda tx: tx.one("SELECT coalesce(max(number), 0) AS last FROM erasures"))
+    assert last is not None
+    restart = f"ALTER TABLE erasures ALTER COLUMN number RESTART WITH {int(last['last']) + 1}"
+    await database.write(lambda tx: tx.run(restart))
+
+
+def _refuse_if_used(connection: Connection) -> None:
+    alive = connection.execute(
+        f"SELECT name FROM nodes WHERE name <> %s AND seen_at > ({NOW}) - %s",  # noqa: S608  a constant
+        (NAME, DEAD_MS),
+    ).fetchone()
+    if alive is not None:
+        raise StorageError(f"the node {alive['name']} works in that database: stop all nodes first")
+
+
+def _adopt(connection: Connection, keys: SigningKeys) -> None:
+    """Store the secrets that links and tokens were signed with. The current one is the newest."""
+    order = sorted(keys.secrets, key=lambda kid: (kid == keys.current, kid))
+    for created_at, kid in enumerate(order, 1):
+        connection.execute(
+            "INSERT INTO secrets (kid, secret, created_at) VALUES (%s, %s, %s)"
+            " ON CONFLICT (kid) DO UPDATE SET secret = excluded.secret, created_at = excluded.created_at",
+            (kid, keys.secrets[kid], created_at),
+        )
