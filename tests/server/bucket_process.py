@@ -7,13 +7,17 @@ its name, "unconditional" lets writes pass whatever they make their condition.
 import socket
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import run_simple
 
 ANSWER = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+
+ONE_AT_A_TIME = Lock()  # a bucket decides a conditional write at once, moto in two steps
 
 
 def failing(app: Callable[..., Iterable[bytes]], switch: Path) -> Callable[..., Iterable[bytes]]:
@@ -25,7 +29,8 @@ def failing(app: Callable[..., Iterable[bytes]], switch: Path) -> Callable[..., 
             return [ANSWER]
         if mode == "unconditional":
             environ.pop("HTTP_IF_NONE_MATCH", None)
-        body = app(environ, start_response)
+        with ONE_AT_A_TIME if "HTTP_IF_NONE_MATCH" in environ else nullcontext():
+            body = app(environ, start_response)
         ending = environ["REQUEST_METHOD"] in ("PUT", "POST") and "partNumber" not in environ["QUERY_STRING"]
         if mode == "lost" and ending:
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)

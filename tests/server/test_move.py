@@ -61,9 +61,10 @@ class Recorder:
 
 
 def _steady(body: Any) -> Any:
-    """Leave out what differs from one moment to the next: signatures, instants of expiry and last use."""
+    """Leave out what differs from one moment to the next: signatures, last uses, and later attempts to deliver."""
     if isinstance(body, dict):
-        return {name: _steady(value) for name, value in body.items() if name != "last_used_at"}
+        kept = {name: value for name, value in body.items() if name not in ("last_used_at", "next_attempt_at")}
+        return {name: _steady(value[:2] if name == "attempts" else value) for name, value in kept.items()}
     if isinstance(body, list):
         return [_steady(value) for value in body]
     return body.partition("?")[0] if isinstance(body, str) and body.startswith((ADDRESS, "ws://")) else body

@@ -8,8 +8,8 @@ from obstore.store import S3Store
 
 from server.model.errors import BlobExists
 
-PART_BYTES = 8 * 1024 * 1024  # a larger blob is sent in parts of this size; a bucket takes 10,000 of them
-PARTS_AT_ONCE = 2  # so that an upload holds at most three parts in memory
+PART_BYTES = 5 * 1024 * 1024  # a larger blob is sent in parts of this size; S3 takes none smaller, and 10,000 of these
+PARTS_AT_ONCE = 1  # beside the one that is being filled: an upload holds 10 MiB of memory
 WRITER = "writer"  # in the blob's metadata: which upload made it
 
 
