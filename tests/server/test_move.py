@@ -5,6 +5,7 @@ MOVE_JOBS and MOVE_ACCOUNTS in the environment make the installation larger, for
 
 import asyncio
 import os
+import random
 import re
 import subprocess
 import sys
@@ -48,6 +49,10 @@ class Recorder:
     def note(self, key: str, path: str, **headers: str) -> None:
         self.asked.append((key, path.removeprefix(ADDRESS), headers))
 
+    def choose(self, number: int) -> None:
+        """Ask only so many of them, drawn with a fixed seed."""
+        self.asked = random.Random(7).sample(self.asked, min(number, len(self.asked)))
+
     def answers(self, server: Served) -> list[Answer]:
         with httpx.Client(base_url=server.base, timeout=20) as client:
             return [self._answer(client, *asked) for asked in self.asked]
@@ -84,12 +89,13 @@ def test_after_a_move_every_request_is_answered_as_before(tmp_path, bucket):
     with served(tmp_path, **SETTINGS) as embedded:
         keys = [embedded.key("enterprise") for _ in range(ACCOUNTS)]
         jobs = [_job(embedded, keys[n % ACCOUNTS], n) for n in range(JOBS)]
-        speaker = embedded.key("enterprise")
-        live = asyncio.run(_live_leftover(embedded, speaker))
         for n in range(0, JOBS, 5):
             until(lambda n=n: _tries(embedded, keys[n % ACCOUNTS], jobs[n]) >= 2)  # the next one is minutes away
         _note_all(recorder, keys, jobs)
+        recorder.choose(240)
         before = recorder.answers(embedded)
+        speaker = embedded.key("enterprise")
+        live = asyncio.run(_live_leftover(embedded, speaker))
     assert len(before) >= 200
     assert {status for status, *_ in before} == {200, 206}
     _interrupted(tmp_path / "data", database, place)
@@ -101,10 +107,10 @@ def test_after_a_move_every_request_is_answered_as_before(tmp_path, bucket):
         return open_database(database, blobs, name="node")
 
     with served(tmp_path, storage=open_moved, **SETTINGS) as cluster:
+        assert asyncio.run(_finished(cluster, speaker, live["job_id"])) == "completed"
         assert recorder.answers(cluster) == before
         again = _transcribe(cluster, keys[0], 0)
         assert (again.json()["job_id"], again.headers["Idempotent-Replayed"]) == (jobs[0]["job_id"], "true")
-        assert asyncio.run(_finished(cluster, speaker, live["job_id"])) == "completed"
         with cluster.client(keys[0]) as client:
             assert client.delete(f"/v1/jobs/{jobs[0]['job_id']}").status_code == 204
         assert _transcribe(cluster, keys[0], 1000).json()["status"] == "completed"
