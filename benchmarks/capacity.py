@@ -24,7 +24,7 @@ ROWS_A_JOB = 8  # job, first and last events, usage, counters, fairness, outputs
 PEAK = 2.0  # the busiest hour, beside the mean of the day
 FULL = 0.7  # how much of a machine is planned to be in use
 RETENTION_DAYS = 7.0
-CONNECTIONS_A_NODE = 12  # the pool and the listener of a process
+CONNECTIONS_A_NODE = 12  # at most: the pool and the listener of a process
 LISTED_A_SWEEP, SWEEP_S = 20_000, 600.0  # of storage/s3/listing.py and jobs/sweeping.py
 DAY_S = 86_400.0
 
@@ -131,7 +131,7 @@ def bottlenecks(wish: Wish, needed: Mapping[str, Mapping[str, Any]], cost: Costs
             "connections to the database",
             nodes * CONNECTIONS_A_NODE,
             1000.0,
-            "a pooler in session mode, and larger nodes",
+            "larger nodes, smaller pools in workers, a pooler in front of the database",
         ),
         (
             "days to find an orphan in the bucket",

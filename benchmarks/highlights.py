@@ -142,6 +142,32 @@ def _readers(result: Result) -> Figures:
     yield "memory of a quiet reader", memory
 
 
+def _cluster(result: Result) -> Figures:
+    embedded, cluster, share = (
+        result["stores"]["embedded"],
+        result["stores"]["cluster"],
+        result["cluster_to_embedded"],
+    )
+    late = f"{cluster['late_s']['p50']:.2f} s (median), {cluster['late_s']['p95']:.2f} s (95 %)"
+    own = f"{embedded['late_s']['p50']:.2f} s and {embedded['late_s']['p95']:.2f} s by another process, embedded"
+    yield f"words of {result['sessions']} live sessions, read at another node", f"{late} after they were said; {own}"
+    rates = ", ".join(
+        f"{cluster[f'{what}_per_s']:.0f} {what} a second ({share[f'{what}_per_s']:g} of embedded)"
+        for what in ("submits", "claims", "finishes", "events")
+    )
+    yield "a database server and a node on these cores", rates
+
+
+def _capacity(result: Result) -> Figures:
+    needed, first = result["needed"], result["breaks_first"][0]
+    nodes = f"{needed['worker nodes']['value']} worker nodes and {needed['live nodes']['value']} live nodes"
+    breaks = f"first the {first['name']}: {first['share']:g} times what one server carries"
+    yield (
+        f"computed: {result['audio_hours_a_day']:,.0f} h of files a day and {result['live_sessions']:,} live sessions",
+        f"{nodes} of {result['node_cores']} cores; {breaks}",
+    )
+
+
 def _requests(result: Result) -> Figures:
     for row in result["kinds"]:
         cost = f"{row['scribewire cpu_us']} us of CPU time; a bare Starlette app {row['bare cpu_us']} us"
@@ -194,6 +220,8 @@ TOLD: Mapping[str, Callable[[Result], Figures]] = {
     "readers": _readers,
     "disturbances": _disturbances,
     "requests": _requests,
+    "cluster": _cluster,
+    "capacity": _capacity,
     "uploads": _uploads,
 }
 """Names of results of people, and what is told of each; those of the small test model have "-made" behind it."""
