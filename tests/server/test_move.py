@@ -188,14 +188,18 @@ async def _live_leftover(server: Served, key: str) -> dict[str, Any]:
 
 
 async def _finished(server: Served, key: str, job_id: str) -> str:
-    """Let a writer come back to the session, say more, and end it. Returns how the job ended."""
+    """Let a writer come back to the session, say more, and end it. Returns how the job ended.
+
+    On a slow machine the node may have ended it before, with what was heard: nobody came for a minute and a half.
+    """
     me = Caller(server, key)
     async with talking(me.socket({"job_id": job_id}), headers=me.headers) as talk:
         ready = await talk.next()
-        assert ready["received_bytes"] > 0, "it goes on where it was"
-        await talk.send(silence(1))
-        await talk.say("close")
-        await talk.to_the_end()
+        if ready.get("code") != "ingest_finished":
+            assert ready["received_bytes"] > 0, "it goes on where it was"
+            await talk.send(silence(1))
+            await talk.say("close")
+            await talk.to_the_end()
     return str((await me.job(job_id))["status"])
 
 
