@@ -50,9 +50,11 @@ async def started(
         running = asyncio.create_task(server.serve())
         while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
             await asyncio.sleep(0.005)
-        yield server, f"ws://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        await running
+        try:
+            yield server, f"ws://127.0.0.1:{listening.getsockname()[1]}"
+        finally:  # a loop whose listening socket is closed under it would never end
+            server.should_exit = True
+            await running
 
 
 @in_a_loop
