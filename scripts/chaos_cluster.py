@@ -180,7 +180,6 @@ def _take_away(bucket: BucketService, away_s: float) -> None:
 
 async def speak(base: str, key: str, live: Live, stop: threading.Event, chance: random.Random) -> None:
     """Speak in session after session until *stop*. The client reconnects and resends by itself."""
-    expected = " ".join(SCRIPT[number % len(SCRIPT)] for number in range(int((SPOKEN_S - 0.32) / 0.4) + 1))
     async with Client(base, key) as client:
         while not stop.is_set():
             await asyncio.sleep(chance.uniform(0, 2))
@@ -197,11 +196,16 @@ async def speak(base: str, key: str, live: Live, stop: threading.Event, chance: 
             except* (ServiceError, httpx.HTTPError, OSError, WebSocketException, TimeoutError) as group:
                 live.failed[type(group.exceptions[0]).__name__] += 1  # perhaps it could not begin
             if job_id is not None:
-                await _compare(client, job_id, expected, live)
+                await _compare(client, job_id, live)
 
 
-async def _compare(client: Client, job_id: str, expected: str, live: Live) -> None:
-    """Compare the transcript of the session that has ended with that of an undisturbed one."""
+def spoken(duration_s: float) -> list[str]:
+    """Every word that the scripted engine says in so much audio."""
+    return [SCRIPT[number % len(SCRIPT)] for number in range(int((duration_s - 0.32 + 1e-9) / 0.4) + 1)]
+
+
+async def _compare(client: Client, job_id: str, live: Live) -> None:
+    """Compare the transcript of the session that has ended with that of an undisturbed one of the same length."""
     while True:
         try:
             record = await client.wait(job_id)
@@ -209,8 +213,11 @@ async def _compare(client: Client, job_id: str, expected: str, live: Live) -> No
             await asyncio.sleep(0.5)
             continue
         live.said += 1
-        if record.get("text") != expected:
-            live.wrong.append(job_id)
+        words = (record.get("text") or "").split()
+        if words != spoken(record.get("duration") or 0.0):
+            live.wrong.append(f"{job_id}: {len(words)} words in {record.get('duration')} s, {words[-3:]}")
+        elif record["duration"] < SPOKEN_S:
+            live.failed["its writer came back too late"] += 1
         return
 
 
