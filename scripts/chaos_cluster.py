@@ -25,8 +25,8 @@ import httpx
 import psycopg
 from websockets.exceptions import WebSocketException
 
-from pipeline.recognition.engines.scripted import SCRIPT
 from scripts.chaos import CLIENTS, LEASE_S, PEACE_S, Facts, Process, Seen, answers, judge, receive, use, wait_until
+from scripts.soak_clients import spoken
 from server.client import Client, ServiceError
 from tests.server.buckets import BucketService, bucket_service
 from tests.server.clustering import Balancer
@@ -40,6 +40,7 @@ PIECE_S = 0.25
 RESTARTS = 3  # of the database
 BUCKET_AWAY_S = 20.0
 BUCKET_TIMES = 2
+ONE_AT_A_TIME = threading.Lock()
 SETTINGS = tuple(setting for setting in FAST if setting != "fsync=off")  # what was confirmed must survive
 REST_S = 240  # within which a session must be over
 QUESTIONS = {
@@ -174,7 +175,7 @@ def disturb(machines: Machines, seconds: int, chance: random.Random) -> None:
 
 
 def _take_away(bucket: BucketService, away_s: float) -> None:
-    with bucket.failing("away"):
+    with ONE_AT_A_TIME, bucket.failing("away"):
         time.sleep(away_s)
 
 
@@ -197,11 +198,6 @@ async def speak(base: str, key: str, live: Live, stop: threading.Event, chance: 
                 live.failed[type(group.exceptions[0]).__name__] += 1  # perhaps it could not begin
             if job_id is not None:
                 await _compare(client, job_id, live)
-
-
-def spoken(duration_s: float) -> list[str]:
-    """Every word that the scripted engine says in so much audio."""
-    return [SCRIPT[number % len(SCRIPT)] for number in range(int((duration_s - 0.32 + 1e-9) / 0.4) + 1)]
 
 
 async def _compare(client: Client, job_id: str, live: Live) -> None:
