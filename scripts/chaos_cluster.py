@@ -43,6 +43,7 @@ BUCKET_TIMES = 2
 ONE_AT_A_TIME = threading.Lock()
 SETTINGS = tuple(setting for setting in FAST if setting != "fsync=off")  # what was confirmed must survive
 REST_S = 240  # within which a session must be over
+PATIENCE_S = 120  # how long clients are waited for in the end
 QUESTIONS = {
     "states": "SELECT id, state FROM jobs",
     "usage": "SELECT job, count(*) FROM usage GROUP BY job",
@@ -97,13 +98,15 @@ def run(folder: Path, bucket: BucketService, seconds: int, chance: random.Random
         *[lambda own: use((base, key), receiver.server_port, seen, stop, own)] * CLIENTS,
         *[lambda own: asyncio.run(speak(base, key, live, stop, own))] * SPEAKERS,
     ]
-    threads = [threading.Thread(target=user, args=(random.Random(chance.random()),)) for user in users]
+    threads = [threading.Thread(target=user, args=(random.Random(chance.random()),), daemon=True) for user in users]
     for thread in threads:
         thread.start()
     disturb(machines, seconds, chance)
     stop.set()
+    until = time.monotonic() + PATIENCE_S
     for thread in threads:
-        thread.join()
+        thread.join(max(0.0, until - time.monotonic()))
+    live.failed["still waiting"] += sum(thread.is_alive() for thread in threads)
     for process in (*machines.nodes, *machines.workers):
         process.start_again_if_over()
     wait_until(lambda: unfinished(url) == 0, 2 * PEACE_S)  # a worker gives half of its places to one account
