@@ -121,7 +121,11 @@ def build_domain(
         )
     )
     records = Records(storage.jobs, storage.blobs, links, desk)
-    eraser, egress, prober = Eraser(storage), open_egress(config), Prober(isolation, storage.blobs)
+    eraser, egress, prober = (
+        Eraser(storage, alone=not config.clustered),
+        open_egress(config),
+        Prober(isolation, storage.blobs),
+    )
     deliveries, courier = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)
     following = Following(
         events=storage.events,

@@ -25,6 +25,7 @@ class Eraser:
     """Erases jobs. One for each server process; its sweeper calls tidy() every few seconds."""
 
     storage: Storage
+    alone: bool = True  # no other process has somebody who waits for results or reads them
     _holders: Counter[str] = field(default_factory=Counter)
     _sending: dict[str, set[asyncio.Event]] = field(default_factory=dict)
     _erased: list[str] = field(default_factory=list)  # since the last tidy()
@@ -81,7 +82,8 @@ class Eraser:
         A worker that learned of a deletion too late may have stored something after it, so that is deleted again.
         """
         for job in await self.storage.jobs.passing(limit=AT_ONCE):
-            if not self._holders[job.id] or now_ms() - (job.answered_at or 0) > HELD_MS:
+            free = self.alone and not self._holders[job.id]
+            if free or now_ms() - (job.answered_at or 0) > HELD_MS:
                 await self._erase_outputs(job.id)
         began = time.monotonic()
         if began >= self._next_scrub and await self.storage.upkeep.scrub():

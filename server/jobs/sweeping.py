@@ -30,11 +30,11 @@ class Sweeper:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Sweep every EVERY_S seconds and tidy up every TIDY_S until stop()."""
+        """Sweep every EVERY_S seconds, if no other process does, and tidy up every TIDY_S until stop()."""
         sweep_at = time.monotonic()
         while not self._stopping.is_set():
             try:
-                if time.monotonic() >= sweep_at:
+                if time.monotonic() >= sweep_at and self.storage.leads:
                     sweep_at = time.monotonic() + EVERY_S
                     await self.sweep()
                 await self.eraser.tidy()

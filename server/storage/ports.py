@@ -465,6 +465,13 @@ class Storage(Protocol):
     @property
     def signing_keys(self) -> SigningKeys: ...
     @property
+    def leads(self) -> bool:
+        """Whether this process is the one that sweeps, of all that have this storage open. At most one is at a time,
+        as far as the database can tell; two would only do the same work twice.
+        """
+        ...
+
+    @property
     def rates(self) -> Rates | None:
         """None if one process serves all requests, and counts them in memory."""
         ...

@@ -14,6 +14,10 @@ from tests.server.postgres import shared_cluster
 from tests.server.running import Server
 
 HEAD_END = b"\r\n\r\n"
+NOBODY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+    b'Content-Length: 18\r\nConnection: close\r\n\r\n{"code":"no_node"}'
+)
 MAX_HEAD = 256 * 1024
 
 
@@ -44,7 +48,12 @@ class Balancer:
             head = _head(client)
             if not head:
                 return
-            with self._connect() as node:
+            try:
+                node = self._connect()
+            except ConnectionRefusedError:
+                client.sendall(NOBODY)
+                return
+            with node:
                 node.sendall(_with_close(head))
                 back = threading.Thread(target=_pass_on, args=(client, node), daemon=True)
                 back.start()

@@ -192,7 +192,7 @@ def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_b
             await until_ready(here)
             await writer.send(audio[10 * SECOND :], piece_s=0.25)
             await writer.say("close")
-            assert await writer.to_the_end() == (1000, "")
+            assert await writer.to_the_end() == (1000, ""), "\n".join(cluster.log)
             assert await reader.to_the_end() == (1000, "")
         assert reader.words == spoken(20)
         assert [frame["seq"] for frame in durable(reader.frames)] == list(range(1, len(durable(reader.frames)) + 1))

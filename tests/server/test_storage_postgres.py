@@ -229,6 +229,23 @@ async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, u
         assert time.monotonic() - began < 10
 
 
+@in_a_loop
+async def test_one_of_the_nodes_leads_and_another_one_after_it(tmp_path, url):
+    async with opened(tmp_path / "b", url) as second, opened(tmp_path / "a", url) as first:
+        await until_one_leads(first, second)
+        leader, other = (first, second) if first.leads else (second, first)
+        assert not other.leads
+        leader._database._listener._connection.pgconn.finish()  # as if its line had been cut
+        await until_one_leads(other)
+        assert not leader.leads
+
+
+async def until_one_leads(*nodes: PostgresStorage) -> None:
+    async with asyncio.timeout(20):
+        while not any(node.leads for node in nodes):  # noqa: ASYNC110  it is found out by a thread
+            await asyncio.sleep(0.1)
+
+
 # --- the schema ------------------------------------------------------------------------------------------------------
 
 MORE = Migration("ALTER TABLE accounts ADD COLUMN colour TEXT")

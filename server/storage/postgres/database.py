@@ -33,8 +33,8 @@ MAX_IN_ONE_COMMIT = 100
 READERS, WRITERS = 4, 6
 CONNECT_S = 2.0  # how long a thread waits for a connection
 TRIES = 4  # of a transaction that met another one, or lost its connection
-DOUBT_S = 10.0  # how long the outcome of a commit is looked up before its caller is told that it is not known
-ANSWER_S = 20.0  # longest wait for an answer; a network that swallows everything gives none
+DOUBT_S = 30.0  # how long the outcome of a commit is looked up before its caller is told that it is not known
+ANSWER_S = 35.0  # longest wait for an answer; a network that swallows everything gives none
 
 
 class _Write(Generic[T]):
@@ -87,6 +87,11 @@ class Database:
     def answers(self) -> bool:
         """Whether the database answered within the last seconds."""
         return self._listener.answers
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process was chosen among those that have the database open."""
+        return self._listener.leads
 
     async def write(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* in a transaction. Its changes are durable when this returns; none are left if it raises.

@@ -20,6 +20,7 @@ from server.storage.watching import Watches
 RELAY_CHANNEL = "scribewire_relay"
 POLL_S = 1.0  # between two looks where there are no notifications, and between two signs of life
 MISSED_S = 15.0  # notifications may get lost with a dying process: everybody looks again after this at the latest
+LEADER_LOCK = 7_269_002  # held by the process that sweeps; nothing goes wrong if there are two
 SILENT_S = 5.0  # without an answer for this long, the database counts as away
 SEEN_S = 5.0  # how often a process says that it is alive
 DEAD_MS = 20_000  # a process that has said nothing for this long is gone
@@ -41,6 +42,7 @@ class Listener:
         self._answered_at = 0.0
         self._seen_at = 0.0
         self._woken_at = 0.0
+        self._leads = False
         self._connection = self._open()
         self._thread = threading.Thread(target=self._run, name="database-listen", daemon=True)
         self._thread.start()
@@ -49,6 +51,11 @@ class Listener:
     def answers(self) -> bool:
         """Whether the database answered within the last seconds."""
         return time.monotonic() - self._answered_at < SILENT_S
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process was chosen to sweep. It stays so until its connection ends."""
+        return self._leads and self.answers
 
     def stop(self) -> None:
         """Stop listening after the next notification, or within POLL_S."""
@@ -105,14 +112,21 @@ class Listener:
                 (self._boot, self._name),
             )
             self._seen_at = now
+            self._stand_for_leader()
         else:
             self._connection.execute("SELECT 1")
         self._answered_at = time.monotonic()
+
+    def _stand_for_leader(self) -> None:
+        if not self._leads:
+            (row,) = self._connection.execute("SELECT pg_try_advisory_lock(%s) AS got", (LEADER_LOCK,))
+            self._leads = bool(row["got"])
 
     def _lost(self, error: Exception) -> None:
         """Connect anew. Until that succeeds the database counts as away, and everybody who waits is told to look."""
         log.warning("the database does not answer", extra={"error": type(error).__name__})
         self._connection.close()
+        self._leads = False
         self._answered_at = 0.0
         while not self._closing.wait(RETRY_S):
             with suppress(StorageError):  # tried again until it works

@@ -60,6 +60,11 @@ class PostgresStorage:
     _database: Database = field(repr=False)
     _close_blobs: Callable[[], Awaitable[None]] = field(repr=False)
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the one that sweeps, until it dies or loses its connection."""
+        return self._database.leads
+
     async def close(self) -> None:
         """Commit everything, then close threads, connections and blobs. No store may be used afterwards."""
         await self._database.close()

@@ -33,6 +33,7 @@ class SqliteStorage:
     blobs: BlobStore
     upkeep: Upkeep
     signing_keys: SigningKeys
+    leads: bool = True  # only servers sweep, and one server has the folder
     rates: None = None
     relay: None = None
     _database: Database = field(repr=False)
