@@ -19,10 +19,11 @@ from server.http.caller import Caller
 from server.http.headers import idempotency_key
 from server.http.operation import Parameter
 from server.model.accounts import Plan, Quota
-from server.model.errors import ConcurrencyLimited, FieldError, Refused
+from server.model.errors import ConcurrencyLimited, DiskFull, FieldError, Refused, StorageBusy
 from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob
 from server.model.offers import Offer
 from server.model.orders import Order, Source
+from server.storage.patience import AGAIN_S
 from server.storage.ports import JobStore, Outbox
 
 IDEMPOTENCY_KEY = Parameter(
@@ -46,6 +47,7 @@ ACCEPTING_CODES = (
 )
 """Error codes of every operation that makes a job."""
 MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
+FREEING_S = 1.0  # how long the answer to a request that failed waits until its key is free again
 ARRIVING_WAIT_S = 10.0  # for a place to send a body in, before the request is refused
 
 
@@ -60,6 +62,7 @@ class Accepting:
     _places: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(
         init=False, default_factory=WeakValueDictionary
     )
+    _freeing: set[asyncio.Task[None]] = field(init=False, default_factory=set)  # of keys whose request has failed
 
     def key(self, request: Request, caller: Caller) -> IdempotencyKey | None:
         """The request's Idempotency-Key, still without a fingerprint. Raises InvalidIdempotencyKey."""
@@ -84,7 +87,10 @@ class Accepting:
         try:
             yield None
         except BaseException:
-            await self.jobs.abandon(key)
+            freeing = asyncio.create_task(_free(self.jobs, key))
+            self._freeing.add(freeing)
+            freeing.add_done_callback(self._freeing.discard)
+            await asyncio.wait({freeing}, timeout=FREEING_S)
             raise
 
     async def check_room(self, caller: Caller) -> None:
@@ -132,6 +138,15 @@ class Accepting:
         except TargetNotAllowed as error:
             fault = FieldError(param, "not_allowed", str(error))
             raise Refused(error.code, f"{param}: {error}", errors=[fault]) from None
+
+
+async def _free(jobs: JobStore, key: IdempotencyKey) -> None:
+    """Free a reserved key. Where the database is away it is tried until it is back: the client will come again."""
+    while True:
+        try:
+            return await jobs.abandon(key)
+        except (StorageBusy, DiskFull):
+            await asyncio.sleep(AGAIN_S)
 
 
 def with_fingerprint(key: IdempotencyKey | None, *said: bytes) -> IdempotencyKey | None:

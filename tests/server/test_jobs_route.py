@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from pipeline.documents.schema import service_v1_schema
 from pipeline.errors import InvalidAudio
 from pipeline.words import Chunk
+from server.model.errors import StorageAway
 from server.model.instants import parse_iso
 from tests.server.peers import RawClient
 from tests.server.serving import Served, chunk, served, until, wav
@@ -360,6 +361,23 @@ def test_a_client_that_leaves_while_sending_frees_its_key(server, client):
     while (again := keyed(client, "gone")).status_code == 409:
         pass
     assert again.status_code == 200
+
+
+def test_a_key_is_freed_once_the_database_is_back(server, client, monkeypatch):
+    abandon, tries = server.storage.jobs.abandon, []
+
+    async def away_at_first(key):
+        tries.append(key)
+        if len(tries) <= 3:
+            raise StorageAway("the database does not answer; try again")
+        await abandon(key)
+
+    monkeypatch.setattr(server.storage.jobs, "abandon", away_at_first)
+    assert keyed(client, "k1", audio=b"no audio, but long enough to be looked at").status_code == 415
+    assert keyed(client, "k1").status_code == 409
+    while (again := keyed(client, "k1")).status_code == 409:
+        pass
+    assert (again.status_code, len(tries)) == (200, 4)
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "naïve", '"open'])
