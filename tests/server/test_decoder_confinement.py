@@ -13,7 +13,7 @@ from tests.processes import printed
 from tests.server.serving import config
 
 COMMAND = """
-import argparse, asyncio, ctypes, sys
+import argparse, asyncio, ctypes, sys, uvloop
 from server.commands import {command}
 from server.config import Config
 
@@ -21,7 +21,7 @@ def run(work):
     work.close()
     print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))  # PR_GET_DUMPABLE, when the process would begin its work
 
-asyncio.run = run
+asyncio.run = uvloop.run = run
 {command}.run(argparse.Namespace(), Config.from_env({{"SCRIBEWIRE_DATA_DIR": sys.argv[1]}}))
 """
 

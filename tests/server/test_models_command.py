@@ -122,7 +122,8 @@ def test_the_server_says_which_model_hears_and_how_to_get_a_bigger_one(bundled_s
         assert (state["model"], state["languages"], state["bundled"]) == ("tiny.en", ["en"], True)
         assert state["warnings"] == [], "a server that runs as it was set up has nothing to warn of"
         listed = client.get("/v1/models").json()["data"]
-        assert {row["id"]: row["languages"] for row in listed} == {"whisper-1": ["en"], "tiny.en": ["en"]}
+        assert {"whisper-1", "tiny.en"} <= {row["id"] for row in listed}
+        assert all(row["languages"] == ["en"] for row in listed)
 
 
 def test_a_language_that_the_model_does_not_hear_is_refused_everywhere(bundled_server: Server) -> None:
