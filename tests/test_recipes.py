@@ -92,10 +92,6 @@ def delivery_state(client: httpx.Client, job_id: str) -> str:
     return str(delivery["state"])
 
 
-def test_the_receiver_has_about_twenty_lines() -> None:
-    assert len(block("BaseHTTPRequestHandler").split("\n")) <= 26
-
-
 def test_a_summary_is_asked_of_an_address_that_speaks_chat_completions(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "They met."}}

@@ -31,6 +31,7 @@ export class Speakers {
   /** Hide the fields. Call it when the transcript is left. */
   clear() {
     this.#box.hidden = true;
+    this.#text.classList.remove("named");
   }
 
   /** Forget the names of a job that is deleted. */
@@ -50,6 +51,7 @@ export class Speakers {
   }
 
   #rename() {
+    this.#text.classList.toggle("named", Object.values(this.#names).some(Boolean));
     for (const label of this.#labels()) {
       const name = this.#names[label.dataset.speaker] || label.dataset.speaker;
       const button = label.closest("button");
