@@ -139,10 +139,12 @@ _OPENAI_FILE: Mapping[str, Any] = {
     "file": {"type": "string", "format": "binary"},
     "model": {"type": "string", "examples": ["whisper-1"]},
 }
+_OPENAI_FORMATS = ("json", "verbose_json", "text", "srt", "vtt")
 _OPENAI_MEMBERS: Mapping[str, Any] = {
     "prompt": TEXT,
     "keywords": {**_FORM_LIST, "examples": ["Siobhan,metoprolol"], "description": KEYWORDS_MEAN},
-    "response_format": {"enum": ["json", "verbose_json", "text", "srt", "vtt"], "default": "json"},
+    "response_format": {"enum": [*_OPENAI_FORMATS], "default": "json"},
+    "channels": CHANNELS_MEMBER,
     "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
     "retention": {"enum": [*bounds.RETENTIONS]},
     **SUBTITLES,
@@ -501,6 +503,7 @@ SCHEMAS: Mapping[str, Any] = {
         _OPENAI_FILE,
         {
             **_OPENAI_MEMBERS,
+            "response_format": {"enum": [*_OPENAI_FORMATS, "diarized_json"], "default": "json"},
             "language": {"type": "string", "description": "Left out: detected"},
             "languages": {**_FORM_LIST, "description": "One is the language; of several it is detected"},
             "timestamp_granularities[]": {"type": "array", "items": {"enum": ["word", "segment"]}},

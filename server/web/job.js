@@ -8,6 +8,7 @@ import { titleOf } from "./jobs.js";
 import { needKey } from "./key.js";
 import { Player } from "./player.js";
 import { Said, guarded, warningItems } from "./problems.js";
+import { Speakers } from "./speakers.js";
 import { files } from "./upload.js";
 import { LiveText } from "./words.js";
 
@@ -19,6 +20,7 @@ const problem = find("#job-problem");
 const running = find("#job-running");
 const player = new Player(find("#job-result"));
 const finder = new Finder(find("#job-find"), find("#job-result .transcript"));
+const speakers = new Speakers(find("#job-speakers"), find("#job-result .transcript"));
 const text = new LiveText(find("#job-text"), find("#job-log"));
 let leave = () => {};
 let shown = null;
@@ -45,6 +47,7 @@ export function leaveJob() {
   leave();
   player.clear();
   finder.clear();
+  speakers.clear();
 }
 
 const get = (id) => ask(`v1/jobs/${encodeURIComponent(id)}?url_ttl=${LINKS_S}`);
@@ -121,6 +124,7 @@ async function result(record) {
   const { json, vtt } = record.formats;
   const [transcript, captions] = await Promise.all([json && fetched(json, "json"), vtt && fetched(vtt, "blob")]);
   player.show(transcript ?? { text: record.text, words: record.words ?? [], segments: [] }, captions);
+  speakers.show(record.job_id);
   const file = files.get(record.job_id);
   if (file) player.play(file);
 }
@@ -145,6 +149,7 @@ find("#job-delete").addEventListener("click", guarded(problem, async () => {
   if (!confirm(`Delete “${titleOf(shown)}” with its transcript?`)) return;
   await ask(`v1/jobs/${shown.job_id}`, { method: "DELETE" });
   files.delete(shown.job_id);
+  speakers.forget(shown.job_id);
   location.hash = "#files";
   announce("Deleted");
 }));

@@ -171,10 +171,12 @@ function endsOf(segments) {
   }).reverse();
 }
 
+/** Return what screen readers say of the button that plays what *speaker*, if that is known, says at *start*. */
+export const playFrom = (start, speaker) => `Play from ${clock(start)}${speaker ? `, ${speaker}` : ""}`;
+
 function paragraph({ start, speaker }, content) {
-  const said = `Play from ${clock(start)}${speaker ? `, ${speaker}` : ""}`;
-  const time = { type: "button", class: "time", "data-start": start, "aria-label": said };
-  const name = speaker && make("b", { class: "speaker" }, speaker);
+  const time = { type: "button", class: "time", "data-start": start, "aria-label": playFrom(start, speaker) };
+  const name = speaker && make("b", { class: "speaker", "data-speaker": speaker }, speaker);
   return make("p", {}, make("button", time, clock(start), name && " ", name), make("span", {}, content));
 }
 

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 
 import httpx
 import numpy as np
+import openai
 import pytest
 import soundfile
+from openai.types.audio import TranscriptionDiarized, TranscriptionTextDeltaEvent
+from openai.types.audio.transcription_text_segment_event import TranscriptionTextSegmentEvent
 
 from tests.server.running import CLIP, Server
 
@@ -72,3 +75,77 @@ def test_the_events_of_a_call_name_the_speakers(client: httpx.Client, call: byte
     job = post(client, call, channels="separate", word_timestamps="true").json()["job_id"]
     events = client.get(f"/v1/jobs/{job}/events").text
     assert '"channel":1,"speaker":"S2"' in events
+
+
+@pytest.fixture(scope="module")
+def newcomer(server: Server) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(api_key=server.new_key("pro"), base_url=server.base + "/v1", max_retries=0) as client:
+        yield client
+
+
+def test_openais_client_reads_who_spoke_on_which_channel(newcomer: openai.OpenAI, call: bytes) -> None:
+    told = newcomer.audio.transcriptions.create(
+        file=("call.wav", call),
+        model="whisper-1",
+        response_format="diarized_json",
+        extra_body={"channels": "separate"},
+    )
+    assert isinstance(told, TranscriptionDiarized)
+    TranscriptionDiarized.model_validate(told.model_dump(), strict=True)
+    speakers = [segment.speaker for segment in told.segments]
+    assert set(speakers) == {"A", "B"}
+    assert speakers == sorted(speakers), "the left side speaks first"
+    assert [segment.id for segment in told.segments] == [f"seg_{number}" for number in range(len(speakers))]
+    assert " ".join(segment.text for segment in told.segments) == told.text
+    assert told.segments[-1].end <= told.duration
+
+
+def test_channels_that_are_heard_together_are_one_speaker(newcomer: openai.OpenAI, call: bytes) -> None:
+    told = newcomer.audio.transcriptions.create(
+        file=("call.wav", call), model="whisper-1", response_format="diarized_json"
+    )
+    assert {segment.speaker for segment in told.segments} == {"A"}
+
+
+def test_a_stream_tells_each_segment_with_its_speaker(newcomer: openai.OpenAI, call: bytes) -> None:
+    stream = newcomer.audio.transcriptions.create(
+        file=("call.wav", call),
+        model="whisper-1",
+        response_format="diarized_json",
+        stream=True,
+        extra_body={"channels": "separate"},
+    )
+    events = list(stream)
+    segments = [event for event in events if isinstance(event, TranscriptionTextSegmentEvent)]
+    assert {segment.speaker for segment in segments} == {"A", "B"}
+    for segment in segments:
+        deltas = [
+            event.delta
+            for event in events
+            if isinstance(event, TranscriptionTextDeltaEvent) and event.segment_id == segment.id
+        ]
+        assert "".join(deltas).strip() == segment.text
+
+
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # so OpenAI calls its translations
+def test_other_formats_of_openai_have_the_channels_too(newcomer: openai.OpenAI, call: bytes) -> None:
+    file, separate = ("call.wav", call), {"channels": "separate"}
+    create = newcomer.audio.transcriptions.create
+    srt = create(file=file, model="whisper-1", response_format="srt", extra_body=separate)
+    assert "\nS2: " in str(srt)
+    whole = create(
+        file=file,
+        model="whisper-1",
+        response_format="verbose_json",
+        timestamp_granularities=["word"],
+        extra_body=separate,
+    )
+    channels = [(segment.model_extra or {})["channel"] for segment in whole.segments or ()]
+    assert set(channels) == {0, 1}
+    assert channels == sorted(channels), "the left side speaks first"
+    starts = [word.start for word in whole.words or ()]
+    assert starts == sorted(starts)
+    with pytest.raises(openai.UnprocessableEntityError, match="channels"):
+        create(file=file, model="whisper-1", extra_body={"channels": "both"})
+    with pytest.raises(openai.UnprocessableEntityError, match="response_format"):
+        newcomer.audio.translations.create(file=file, model="whisper-1", response_format="diarized_json")  # type: ignore[call-overload]  # its types know that too

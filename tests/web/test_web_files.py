@@ -134,19 +134,43 @@ def test_the_words_of_a_transcript_are_found(page: Page, key: str) -> None:
     assert page.all(".found") == []
 
 
-def test_a_transcript_says_who_speaks(page: Page, server: Server, key: str) -> None:
+@pytest.fixture(scope="module")
+def call(server: Server, key: str) -> str:
+    """Return the id of a job: a call whose two sides say the same, one after the other."""
     samples, rate = soundfile.read(CLIP, dtype="int16")
-    call = io.BytesIO()
+    sound = io.BytesIO()
     silence = np.zeros_like(samples)
     sides = np.stack((np.concatenate((samples, silence)), np.concatenate((silence, samples))), axis=1)
-    soundfile.write(call, sides, rate, format="WAV")
+    soundfile.write(sound, sides, rate, format="WAV")
     with server.client(key) as client:
         form = {"channels": "separate", "word_timestamps": "true", "output_formats": "json,vtt"}
-        job = client.post("/v1/transcribe", files={"file": call.getvalue()}, data=form, timeout=120).json()
-    page.open(f"#job/{job['job_id']}", key=key)
+        return str(
+            client.post("/v1/transcribe", files={"file": sound.getvalue()}, data=form, timeout=120).json()["job_id"]
+        )
+
+
+def test_a_transcript_says_who_speaks(page: Page, call: str, key: str) -> None:
+    page.open(f"#job/{call}", key=key)
     shown = page.until_text("#job-view .transcript", f"S1 .*{re.escape(SAID)}.*S2 .*{re.escape(SAID)}", max_s=40)
     assert shown.count(SAID) == 2
     assert page.nameless() == []
+
+
+def test_a_speaker_gets_a_name_that_this_browser_keeps(page: Page, call: str, key: str) -> None:
+    page.open(f"#job/{call}", key=key)
+    page.until_text("#job-view .transcript", "S1 .*S2 ", max_s=40)
+    page.tab_to("#job-speakers input")
+    page.press(*"Ann")
+    page.until_text("#job-view .transcript", f"Ann .*{re.escape(SAID)}.*S2 .*{re.escape(SAID)}")
+    assert [button.accessible_name for button in page.all(".time")] == ["Play from 0:00, Ann", "Play from 0:03, S2"]
+    assert page.nameless() == []
+    assert page.pale() == []
+    page.driver.refresh()
+    page.until_text("#job-view .transcript", "Ann .*S2 ", max_s=40)
+    page.tab_to("#job-speakers input")
+    page.press(*(Keys.BACKSPACE * 3))
+    page.until_text("#job-view .transcript", "S1 .*S2 ")
+    assert page.script("return Object.keys(localStorage)") == ["scribewire.key"]
 
 
 @pytest.fixture

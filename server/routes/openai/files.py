@@ -5,7 +5,7 @@ A request is an ordinary transcription job; only its answer and its errors have 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +14,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pipeline.documents.formats import OUTPUT_FORMATS, segment_object, word_object
-from pipeline.documents.stored import restored
-from pipeline.words import Segment
+from pipeline.documents.formats import OUTPUT_FORMATS
 from server.clock import now_ms
 from server.http.bodies import MULTIPART
 from server.http.caller import Caller
@@ -32,6 +30,7 @@ from server.model.offers import Offer
 from server.routes.asking import handing_over
 from server.routes.finished import HOLD_S, check_shown, unsuccessful
 from server.routes.openai.errors import SHAPE, error_body
+from server.routes.openai.shapes import diarized_body, segment_name, spoken_segment, told, usage, verbose_body
 from server.routes.openai.wishes import FILE_FORMATS, Wish
 from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.ports import BlobStore, JobStore
@@ -84,7 +83,7 @@ class AudioFiles:
         )
         if wish.stream:
             return StreamingResponse(
-                self._streamed(submitted.job), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+                self._streamed(submitted.job, wish), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
             )
         await self.eraser.settle(submitted.job.id)
         asked_at = now_ms()
@@ -101,9 +100,12 @@ class AudioFiles:
         if wish.response_format == "verbose_json":
             chunks = await self.jobs.chunks(job.id)
             task = "translate" if wish.translating else "transcribe"
-            body = await asyncio.to_thread(_verbose, job, chunks, task=task, words="word" in wish.granularities)
+            body = await asyncio.to_thread(verbose_body, job, chunks, task=task, words="word" in wish.granularities)
             return Response(body, media_type="application/json")
-        return json_response({"text": job.text, "usage": _usage(job)})
+        if wish.diarized:
+            body = await asyncio.to_thread(diarized_body, job, await self.jobs.chunks(job.id))
+            return Response(body, media_type="application/json")
+        return json_response({"text": job.text, "usage": usage(job)})
 
     async def _file(self, job: Job, name: str) -> Response:
         artifact = await self.jobs.artifact(job.id, name)
@@ -111,31 +113,37 @@ class AudioFiles:
         data = b"".join([piece async for piece in self.blobs.read(artifact.blob)])
         return Response(data, media_type=OUTPUT_FORMATS[name].media_type)
 
-    async def _streamed(self, job: Job) -> AsyncIterator[bytes]:
+    async def _streamed(self, job: Job, wish: Wish) -> AsyncIterator[bytes]:
         """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
         async with self.eraser.sending(job.id):
             with self.eraser.holding(job.id):
-                async for line in self._told(job):
+                async for line in self._told(job, diarized=wish.diarized):
                     yield line
 
-    async def _told(self, job: Job) -> AsyncIterator[bytes]:
+    async def _told(self, job: Job, *, diarized: bool) -> AsyncIterator[bytes]:
         first = True
         async with aclosing(self.following.follow(job.id, after=0, quiet_s=self.quiet_s)) as view:
             async for seen in view:
                 if seen is None:
                     yield KEEP_ALIVE
                 elif isinstance(seen, Event) and seen.type == "word":
-                    word = orjson.loads(seen.body)
-                    space = "" if first or not word.get("spaced", True) else " "
-                    yield _event("transcript.text.delta", delta=space + word["word"])
+                    yield _delta(orjson.loads(seen.body), first=first, diarized=diarized)
                     first = False
+                elif isinstance(seen, Event) and seen.type == "segment" and diarized:
+                    yield told("transcript.text.segment", **spoken_segment(orjson.loads(seen.body)))
         over = await self.jobs.get(job.id)
         if over is None or over.state is not State.COMPLETED:
             problem = Problem("job_not_completed", "the job was deleted") if over is None else unsuccessful(over)
-            yield _event("error", **error_body(problem))
+            yield told("error", **error_body(problem))
             return
-        yield _event("transcript.text.done", text=over.text, usage=_usage(over))
+        yield told("transcript.text.done", text=over.text, usage=usage(over))
         yield event(None, b"[DONE]")
+
+
+def _delta(word: Mapping[str, Any], *, first: bool, diarized: bool) -> bytes:
+    space = "" if first or not word.get("spaced", True) else " "
+    segment = {"segment_id": segment_name(word["segment"])} if diarized else {}
+    return told("transcript.text.delta", delta=space + word["word"], **segment)
 
 
 def _operation(handle: Handler, *, form: str, **shown: Any) -> Operation:
@@ -159,34 +167,3 @@ def _operation(handle: Handler, *, form: str, **shown: Any) -> Operation:
         errors_as=SHAPE,
         **shown,
     )
-
-
-def _verbose(job: Job, chunks: Sequence[bytes], *, task: str, words: bool) -> bytes:
-    """The body of verbose_json. A long file takes a moment, for which the event loop must not wait."""
-    segments = [segment for body in chunks for segment in restored(body).segments]
-    shown = {
-        "task": task,
-        "language": job.language,
-        "duration": job.duration_s,
-        "text": job.text,
-        "segments": [_segment(number, segment) for number, segment in enumerate(segments)],
-        "usage": _usage(job),
-    }
-    if words:
-        spoken = [word_object(word, segment) for segment in segments for word in segment.words]
-        shown["words"] = [{name: word[name] for name in ("word", "start", "end")} for word in spoken]
-    return orjson.dumps(shown)
-
-
-def _segment(number: int, segment: Segment) -> Mapping[str, Any]:
-    """A segment with the members that OpenAI's clients require; those that this service lacks are zero or empty."""
-    shown = segment_object(number, segment)
-    return {"seek": 0, "tokens": [], "temperature": 0.0, "compression_ratio": 0.0, **shown}
-
-
-def _usage(job: Job) -> Mapping[str, Any]:
-    return {"type": "duration", "seconds": -(-int((job.duration_s or 0) * 1000) // 1000)}
-
-
-def _event(kind: str, **members: Any) -> bytes:
-    return event(None, orjson.dumps({"type": kind, **members}))

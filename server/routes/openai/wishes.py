@@ -8,17 +8,19 @@ from dataclasses import replace
 
 from server.http.bodies import Received
 from server.http.problems import Problem
-from server.jobs.members import Members
+from server.jobs.members import Members, one_of
 from server.jobs.orders import SUBTITLES, Asked, common_order, language_among
+from server.model.bounds import CHANNEL_MODES
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import ENGLISH, Offer
 from server.model.orders import Order
 from server.routes.openai.errors import unknown_model
 
 FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
+DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
-COMMON = ("prompt", "keywords", "retention", *SUBTITLES)
+COMMON = ("prompt", "keywords", "retention", "channels", *SUBTITLES)
 
 
 class Wish:
@@ -30,6 +32,11 @@ class Wish:
         self.granularities: tuple[str, ...] = ("segment",)
         self.stream = False
 
+    @property
+    def diarized(self) -> bool:
+        """Whether the answer is to name the speaker of each segment."""
+        return self.response_format == DIARIZED
+
     def read(self, received: Received, offer: Offer) -> Asked:
         """Parse the request. Raises Refused: missing_input, empty_file, model_not_found, invalid_parameter."""
         fields = received.fields
@@ -38,7 +45,8 @@ class Wish:
         if received.file.bytes == 0:
             raise Problem("empty_file", "the file has no bytes")
         _check_model(fields.get("model", []), offer)
-        self.response_format = _choice(fields, "response_format", RESPONSE_FORMATS, "json")
+        formats = RESPONSE_FORMATS if self.translating else (*RESPONSE_FORMATS, DIARIZED)
+        self.response_format = _choice(fields, "response_format", formats, "json")
         given = _listed(fields, "timestamp_granularities")
         for value in given:
             if value not in GRANULARITIES:
@@ -58,11 +66,12 @@ def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
     named = {name: values for name in COMMON if (values := _listed(fields, name))}
     members = Members(named)
     order = common_order(members, offer=offer, word_timestamps=True)
+    separate = members.take("channels", one_of(CHANNEL_MODES), "mixed") == "separate"
     spoken = Members({"language": fields.get("language") or _listed(fields, "languages")})
     language = spoken.take("language", language_among(offer), None)
     members.errors += spoken.errors
     members.check()
-    return replace(order, language=language)
+    return replace(order, language=language, separate=separate)
 
 
 def _listed(fields: Mapping[str, list[object]], name: str) -> list[object]:

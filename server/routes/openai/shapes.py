@@ -1,0 +1,83 @@
+"""The bodies and events in which OpenAI's clients read a finished transcription. `files.py` sends them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from string import ascii_uppercase
+from typing import Any
+
+import orjson
+
+from pipeline.documents.formats import segment_object, word_object
+from pipeline.documents.stored import restored
+from pipeline.words import Segment, words_in_time
+from server.http.sse import event
+from server.model.jobs import Job
+
+
+def usage(job: Job) -> Mapping[str, Any]:
+    """Return what the recording counts: its length in whole seconds, rounded up."""
+    return {"type": "duration", "seconds": -(-int((job.duration_s or 0) * 1000) // 1000)}
+
+
+def told(kind: str, **members: Any) -> bytes:
+    """Return a streamed event of type *kind* as Server-Sent Events carry it."""
+    return event(None, orjson.dumps({"type": kind, **members}))
+
+
+def verbose_body(job: Job, chunks: Iterable[bytes], *, task: str, words: bool) -> bytes:
+    """Return the body of verbose_json. A long file takes a moment, for which the event loop must not wait."""
+    segments = _in_time(chunks)
+    shown = {
+        "task": task,
+        "language": job.language,
+        "duration": job.duration_s,
+        "text": job.text,
+        "segments": [_verbose_segment(number, segment) for number, segment in enumerate(segments)],
+        "usage": usage(job),
+    }
+    if words:
+        spoken = [word_object(word, segment) for word, segment in words_in_time(segments)]
+        shown["words"] = [{name: word[name] for name in ("word", "start", "end")} for word in spoken]
+    return orjson.dumps(shown)
+
+
+def diarized_body(job: Job, chunks: Iterable[bytes]) -> bytes:
+    """Return the body of diarized_json. A long file takes a moment, for which the event loop must not wait."""
+    shown = {
+        "task": "transcribe",
+        "duration": job.duration_s,
+        "text": job.text,
+        "segments": [
+            {"type": "transcript.text.segment", **spoken_segment(segment_object(number, segment))}
+            for number, segment in enumerate(_in_time(chunks))
+        ],
+        "usage": usage(job),
+    }
+    return orjson.dumps(shown)
+
+
+def spoken_segment(segment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a segment with its speaker's letter: A, B, ... by channel, and A where channels were heard together.
+
+    *segment* is one of the JSON file or of a `segment` event.
+    """
+    speaker = ascii_uppercase[segment.get("channel", 0)]
+    return {"id": segment_name(segment["id"]), "speaker": speaker} | {
+        name: segment[name] for name in ("start", "end", "text")
+    }
+
+
+def segment_name(number: int) -> str:
+    """Return the id of segment *number*, which OpenAI's clients expect to be text."""
+    return f"seg_{number}"
+
+
+def _in_time(chunks: Iterable[bytes]) -> Sequence[Segment]:
+    """Return the segments of stored chunks in the order of the transcript."""
+    segments = [segment for body in chunks for segment in restored(body).segments]
+    return sorted(segments, key=lambda segment: segment.start)
+
+
+def _verbose_segment(number: int, segment: Segment) -> Mapping[str, Any]:
+    """A segment with the members that OpenAI's clients require; those that this service lacks are zero or empty."""
+    shown = segment_object(number, segment)
+    return {"seek": 0, "tokens": [], "temperature": 0.0, "compression_ratio": 0.0, **shown}
