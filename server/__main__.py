@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pipeline.errors import PipelineError
 from server import __version__
-from server.commands import COMMANDS
+from server.commands import COMMANDS, command
 from server.config import Config, ConfigError
 from server.model.errors import BadLimits, StorageError
 
@@ -17,9 +17,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scribewire", description="Self-hosted streaming transcription.")
     parser.add_argument("--version", action="version", version=f"scribewire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add(commands)
-    given = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    for name in words[:1] if words and words[0] in COMMANDS else COMMANDS:
+        command(name).add(commands)
+    given = parser.parse_args(words)
     try:
         status: int = given.run(given, Config.from_env(os.environ))
     except (ConfigError, BadLimits, StorageError, PipelineError) as error:

@@ -1,18 +1,24 @@
 """One module per command of the command line: add(commands) defines its arguments, run(given, config) runs it."""
 
-from server.commands import (
-    accounts,
-    doctor,
-    erasures,
-    estimate,
-    keys,
-    live,
-    migrate,
-    models,
-    move,
-    serve,
-    transcribe,
-    worker,
+from importlib import import_module
+from types import ModuleType
+
+COMMANDS = (
+    "serve",
+    "worker",
+    "migrate",
+    "move",
+    "transcribe",
+    "live",
+    "models",
+    "keys",
+    "accounts",
+    "erasures",
+    "estimate",
+    "doctor",
 )
 
-COMMANDS = (serve, worker, migrate, move, transcribe, live, models, keys, accounts, erasures, estimate, doctor)
+
+def command(name: str) -> ModuleType:
+    """The module of a command, imported only now: most commands need little of what the server needs."""
+    return import_module(f"server.commands.{name}")
