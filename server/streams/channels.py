@@ -14,6 +14,7 @@ from server.waiting import set_within
 
 LOOK_S = 1.0  # how old the answer to "which session is shown there?" may be
 MAX_KNOWN = 1000  # channels whose answer is in memory
+OVER = -1  # of a Place: the reader has everything of its session
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,10 @@ class ChannelFollowing:
     async def follow(self, channel_id: str, place: Place) -> AsyncGenerator[Told | None]:
         """Yield what a reader at *place* is sent, and None about once a LOOK_S while there is nothing.
 
-        A session that was over before the reader came is not shown to it. Ends when the channel is deleted and when
-        the server stops.
+        A session that was over before the reader came is not shown to it, but for the rest of the reader's own. Ends
+        when the channel is deleted and when the server stops.
         """
+        place = await self._beginning(channel_id, place)
         while not self.closing.is_set() and (channel := await self.look(channel_id)) is not None:
             session = await self._next(channel, place)
             if session is None:
@@ -67,16 +69,22 @@ class ChannelFollowing:
                 continue
             async for told in self._session(channel_id, session):
                 yield told
-            place = Place(session.job_id, -1)  # this session is over for the reader
+            place = Place(session.job_id, OVER)
+
+    async def _beginning(self, channel_id: str, place: Place) -> Place:
+        channel = await self.look(channel_id)
+        if channel is None or channel.job in (None, place.job_id):
+            return place
+        job = await self.jobs.get(channel.job)
+        return Place(channel.job, OVER if job is None or job.terminal else 0)
 
     async def _next(self, channel: Channel, place: Place) -> Place | None:
-        """Where to read next: the rest of the reader's session, or the channel's newest one if that still runs."""
-        if channel.job is None or (channel.job == place.job_id and place.seq < 0):
+        """Where to read next: the rest of the reader's session, or the whole of a newer one, which may be over too."""
+        if channel.job is None or (channel.job == place.job_id and place.seq == OVER):
             return None
-        job = await self.jobs.get(channel.job)
-        if job is None or (job.terminal and job.id != place.job_id):
+        if await self.jobs.get(channel.job) is None:
             return None
-        return place if job.id == place.job_id else Place(job.id)
+        return place if channel.job == place.job_id else Place(channel.job)
 
     async def _session(self, channel_id: str, place: Place) -> AsyncGenerator[Told | None]:
         """What one session has, until it ends or the channel shows another."""

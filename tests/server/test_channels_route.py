@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests.server.running import CLIP, Server
+from tests.server.serving import wav
 
 PIECE = CLIP.read_bytes()
 
@@ -66,6 +67,19 @@ def test_a_reader_gets_one_session_after_the_other(client: httpx.Client) -> None
         numbered = [place for place, kind, _ in seen if kind != "partial"]
         assert numbered == [f"{job}:{number}" for number in range(1, len(numbered) + 1)]
     assert client.get("/v1/channels").json()["data"][0]["job_id"] == second
+
+
+def test_sessions_that_are_over_at_once_are_shown_too(client: httpx.Client) -> None:
+    stage = channel(client, "short ones")
+    speak(client, begin(client, stage["name"]))  # before anybody reads
+    with httpx.stream("GET", stage["events_url"], timeout=20) as answer:
+        events = told(answer)
+        for _ in range(3):
+            job = begin(client, stage["name"])
+            client.post(f"/v1/jobs/{job}/audio?final=true", content=wav(0.1), timeout=20).raise_for_status()
+            while (seen := next(events))[1] != "job.completed":
+                pass
+            assert seen[0].startswith(job)
 
 
 def test_a_reader_that_comes_back_goes_on_where_it_was(client: httpx.Client) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from server.model.errors import StorageAway, StorageError
 from server.model.jobs import State
 from server.storage.postgres import migrating
 from server.storage.postgres.connecting import connect, parameters
+from server.storage.postgres.database import WRITERS, Transaction
 from server.storage.postgres.open import PostgresStorage, open_storage
 from server.storage.postgres.schema import MIGRATIONS, Migration
 from server.storage.sqlite.files import FileBlobs
@@ -184,6 +186,31 @@ async def test_sessions_that_log_at_once_share_commits(tmp_path, url):
         before = await count(storage, "commits")
         await asyncio.gather(*(storage.jobs.log(lease, [WORD]) for lease in leases))
         assert await count(storage, "commits") - before <= 10
+
+
+@pytest.mark.parametrize("together", [True, False])
+@in_a_loop
+async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url, together):
+    """Given up while it runs, and before its turn: that one never happens."""
+    held, go, late = threading.Event(), threading.Event(), []
+
+    def hold_up(tx: Transaction) -> None:  # noqa: ARG001  write() passes it
+        held.set()
+        go.wait()
+
+    async with opened(tmp_path, url) as storage:
+        database = storage._database
+        write = database.write_together if together else database.write
+        running = [asyncio.create_task(write(hold_up)) for _ in range(1 if together else WRITERS)]
+        await asyncio.to_thread(held.wait)
+        waiting = asyncio.create_task(write(lambda tx: late.append(tx)))
+        await asyncio.sleep(0.1)
+        for task in (*running, waiting):
+            task.cancel()
+        await asyncio.wait((*running, waiting))
+        go.set()
+        assert await write(lambda tx: tx.one("SELECT 1 AS n")["n"]) == 1
+        assert late == []
 
 
 @in_a_loop

@@ -101,7 +101,7 @@ class Database:
         """
         self._check()
         write = _Write(function)
-        self._writers.submit(self._commit, [write])
+        self._writers.submit(self._commit_alone, write)
         return await _answered(write.future, OutcomeUnknown)
 
     async def write_together(self, function: Callable[[Transaction], T]) -> T:
@@ -175,13 +175,18 @@ class Database:
             if not more:
                 return
 
+    def _commit_alone(self, write: _Write[Any]) -> None:
+        if write.future.set_running_or_notify_cancel():
+            self._commit([write])
+
     def _next_batch(self) -> tuple[list[_Write[Any]], bool]:
-        """The writes that wait, at least one; and whether more may follow."""
+        """The writes that wait, without those whose caller gave up; and whether more may follow."""
         batch: list[_Write[Any]] = []
         item = self._gathered.get()
         try:
             while item is not None:
-                batch.append(item)
+                if item.future.set_running_or_notify_cancel():
+                    batch.append(item)
                 if len(batch) == MAX_IN_ONE_COMMIT:
                     break
                 item = self._gathered.get_nowait()

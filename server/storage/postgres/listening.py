@@ -44,6 +44,7 @@ class Listener:
         self._woken_at = 0.0
         self._leads = False
         self._connection = self._open()
+        self._say_here()
         self._thread = threading.Thread(target=self._run, name="database-listen", daemon=True)
         self._thread.start()
 
@@ -106,16 +107,19 @@ class Listener:
         if now - self._answered_at < POLL_S / 2:
             return
         if now - self._seen_at >= SEEN_S:
-            self._connection.execute(
-                f"INSERT INTO nodes (boot, name, seen_at) VALUES (%s, %s, ({NOW})) ON CONFLICT (boot)"  # noqa: S608  a constant
-                " DO UPDATE SET seen_at = excluded.seen_at",
-                (self._boot, self._name),
-            )
-            self._seen_at = now
-            self._stand_for_leader()
+            self._say_here()
         else:
             self._connection.execute("SELECT 1")
         self._answered_at = time.monotonic()
+
+    def _say_here(self) -> None:
+        self._connection.execute(
+            f"INSERT INTO nodes (boot, name, seen_at) VALUES (%s, %s, ({NOW})) ON CONFLICT (boot)"  # noqa: S608  a constant
+            " DO UPDATE SET seen_at = excluded.seen_at",
+            (self._boot, self._name),
+        )
+        self._seen_at = time.monotonic()
+        self._stand_for_leader()
 
     def _stand_for_leader(self) -> None:
         if not self._leads:
