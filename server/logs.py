@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from server.model.errors import RequestError, StorageError
+
 log = logging.getLogger("scribewire")
 
 _OWN = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "taskName", "color_message"}
@@ -31,12 +33,23 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value for name, value in record.__dict__.items() if name not in _OWN and value is not None}
 
 
+def _cause(record: logging.LogRecord) -> str | None:
+    """The whole of the record's error in a sentence, if it is storage that is away, busy or full.
+
+    A service that tries again each second would fill the log with how that came about.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return str(error) if isinstance(error, StorageError) and isinstance(error, RequestError) else None
+
+
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).time().isoformat("milliseconds")
         fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
-        line = printable(f"{at} {record.levelname.lower():7} {record.getMessage()} {fields}".rstrip())
-        if not record.exc_info:
+        cause = _cause(record)
+        told = record.getMessage() if cause is None else f"{record.getMessage()}: {cause}"
+        line = printable(f"{at} {record.levelname.lower():7} {told} {fields}".rstrip())
+        if not record.exc_info or cause is not None:
             return line
         # Indented, so that no text inside an exception can pass for a line of the log.
         return "\n".join(
@@ -63,6 +76,8 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
             **_fields(record),
         }
-        if record.exc_info:
+        if (cause := _cause(record)) is not None:
+            line["error"] = cause
+        elif record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(line, default=str).decode()

@@ -358,10 +358,10 @@ class LiveSession:
         return None
 
     async def _look(self) -> Verdict | None:
-        if time.monotonic() >= self._renew_at:
-            self._renew_at = time.monotonic() + self.rules.renew_s
+        if (now := time.monotonic()) >= self._renew_at:
             if await self._held.renew() is Renewal.LOST:
                 return Verdict.LEASE_LOST
+            self._renew_at = now + self.rules.renew_s
         job = await self._endings.storage.jobs.get(self.job.id)
         if job is None:
             self.ended_by = Refused("job_not_found", "the job was deleted")

@@ -2,10 +2,14 @@
 
 import logging
 import re
+import sys
 
 import httpx
+import orjson
+import pytest
 
-from server.logs import _Text
+from server.logs import _Json, _Text
+from server.model.errors import DiskFull, StorageAway, StorageError
 from tests.server.running import Server
 from tests.server.serving import until
 
@@ -37,6 +41,18 @@ def test_the_text_of_an_exception_cannot_pass_for_a_line() -> None:
     assert [line for line in lines if LINE.match(line)] == lines[:1]
     assert "\x1b" not in "".join(lines)
     assert lines[-1].strip() == r"12:00:00.000 info    ready\x1b[2J"
+
+
+@pytest.mark.parametrize("error", [StorageAway("the database does not answer"), DiskFull("no room")])
+def test_storage_that_is_away_or_full_is_one_line(error: Exception) -> None:
+    made = record("sweep failed", job="job_1")
+    try:
+        raise error
+    except StorageError:
+        made.exc_info = sys.exc_info()
+    [line] = shown(made)
+    assert line.endswith(f"sweep failed: {error} job=job_1")
+    assert orjson.loads(_Json().format(made))["error"] == str(error)
 
 
 def test_a_path_with_a_line_break_writes_one_line_into_the_log_of_a_server(server: Server) -> None:

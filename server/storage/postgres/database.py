@@ -32,6 +32,7 @@ T = TypeVar("T")
 MAX_IN_ONE_COMMIT = 100
 READERS, WRITERS = 4, 6
 CONNECT_S = 2.0  # how long a thread waits for a connection
+RECONNECT_S = 1.0  # longest pause between two attempts; the pool's own grow to a minute, in which the database is back
 TRIES = 4  # of a transaction that met another one, or lost its connection
 DOUBT_S = 30.0  # how long the outcome of a commit is looked up before its caller is told that it is not known
 ANSWER_S = 35.0  # longest wait for an answer; a network that swallows everything gives none
@@ -73,7 +74,7 @@ class Database:
             min_size=2,
             max_size=READERS + WRITERS + 1,
             timeout=CONNECT_S,
-            reconnect_timeout=60,
+            reconnect_timeout=RECONNECT_S,
             open=True,
         )
         self._listener = Listener(conninfo, self._watches, boot=self.boot, name=name, notify=notify)
