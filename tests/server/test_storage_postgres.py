@@ -203,7 +203,7 @@ async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url,
         write = database.write_together if together else database.write
         running = [asyncio.create_task(write(hold_up)) for _ in range(1 if together else WRITERS)]
         await asyncio.to_thread(held.wait)
-        waiting = asyncio.create_task(write(lambda tx: late.append(tx)))
+        waiting = asyncio.create_task(write(late.append))
         await asyncio.sleep(0.1)
         for task in (*running, waiting):
             task.cancel()

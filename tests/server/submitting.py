@@ -1,0 +1,49 @@
+"""What tests of /v1/transcribe and /v1/jobs share: small files to send, and engines that wait or fail when told to."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+
+import httpx
+
+from pipeline.errors import InvalidAudio
+from pipeline.words import Chunk
+from tests.server.serving import chunk, until, wav
+
+AUDIO = {"file": ("talk.wav", wav())}
+ASYNC = {"Prefer": "respond-async"}
+
+GATES: dict[str, threading.Event] = {}
+
+
+async def gate(_path: object, options: object, _done: object) -> AsyncGenerator[Chunk]:
+    """Yield one chunk, and the second when the account's gate is open."""
+    yield chunk(0, "so")
+    while not GATES[options.tenant].is_set():  # noqa: ASYNC110  a test's thread opens it
+        await asyncio.sleep(0.01)
+    yield chunk(1, "my")
+
+
+async def fail(*_: object) -> AsyncGenerator[Chunk]:
+    raise InvalidAudio("cut off")
+    yield
+
+
+def submit(client: httpx.Client, *, headers: dict[str, str] | None = None, **data: str) -> dict:
+    response = client.post("/v1/transcribe", files=AUDIO, data=data, headers=headers or {})
+    assert response.is_success, response.text
+    return response.json()
+
+
+def when(client: httpx.Client, job_id: str, holds) -> dict:
+    """Wait until *holds* is true of the job's record, and return it."""
+
+    def look() -> dict | None:
+        record = client.get(f"/v1/jobs/{job_id}").json()
+        return record if holds(record) else None
+
+    return until(look)
+
+
+def code(response: httpx.Response) -> str:
+    return str(response.json()["code"])
