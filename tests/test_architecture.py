@@ -19,8 +19,9 @@ MAY_IMPORT = {
 }
 
 FLOORS = (
-    {"clock", "config", "logs", "metrics", "waiting", "capacity"},
+    {"clock", "config", "metrics", "waiting", "capacity"},
     {"model"},
+    {"logs"},
     {"http", "client"},
     {"storage"},
     {"egress", "accounts"},
