@@ -44,7 +44,8 @@ def _peers(result: Result) -> Figures:
             others = [other for other in result["systems"] if other["sessions"] == row["sessions"] and other is not row]
             best = min((other["commit_s"]["p95"] for other in others), default=math.nan)
             names = ", ".join(dict.fromkeys(name for other in others for name in _brand(other["system"])))
-            beside = f"; the best of {len(others)} others ({names}) {best:.2f} s (95 %)"
+            whose = names if len(others) == 1 else f"the best of {len(others)} others ({names})"
+            beside = f"; {whose} {best:.2f} s (95 %)"
             yield (
                 f"{FINAL_AFTER}, {_sessions(row['sessions'])}",
                 _commit(row) + beside * bool(others),
