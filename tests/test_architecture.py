@@ -30,6 +30,7 @@ FLOORS = (
     {"live"},
     {"routes"},
     {"engines"},
+    {"offering"},
     {"domain"},
     {"app"},
     {"commands"},

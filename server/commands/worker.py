@@ -17,6 +17,7 @@ from server.engines import open_engines
 from server.jobs.probing import Prober
 from server.logs import configure, log
 from server.metrics import Metrics
+from server.offering import tell_others
 
 
 def add(commands: Any) -> None:
@@ -42,6 +43,7 @@ async def _work(config: Config, limits: Limits) -> None:
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
             open_engines(config, threads) as (engines, isolation),
         ):
+            await tell_others(engines, storage)
             workers = build_workers(
                 f"worker {node}:{os.getpid()}",
                 config,

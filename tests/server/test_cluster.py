@@ -5,6 +5,7 @@ import random
 import statistics
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from server.config import Config, ConfigError
 from tests.server.clustering import Cluster, clustered
 from tests.server.postgres import new_cluster
-from tests.server.running import Server, free_port
+from tests.server.running import CLIP, Server, free_port
 from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, Frame, Talk, durable, silence, spoken, talking
 
@@ -217,13 +218,25 @@ async def until_ready(me: Caller) -> None:
             await asyncio.sleep(0.1)
 
 
-def test_a_node_does_only_what_its_roles_say(tmp_path, bucket):
-    with clustered(tmp_path, bucket, nodes=1, ENGINE="scripted", ROLES="api,courier") as cluster:
+def test_a_node_does_only_what_its_roles_say_and_loads_the_model_only_for_that(tmp_path, bucket):
+    nodes = [{"ROLES": "worker"}, {"ROLES": "api,courier", "WHISPER_MODEL": "/nowhere"}]
+    with clustered(tmp_path, bucket, nodes=nodes) as cluster:
+        working, answering = cluster.nodes
         headers = {"Authorization": f"Bearer {cluster.new_key('enterprise')}"}
-        with httpx.Client(base_url=cluster.base, headers=headers, timeout=60) as client:
+        with httpx.Client(base_url=answering.base, headers=headers, timeout=60) as client:
             answer = client.post("/v1/live", json={})
             assert (answer.status_code, answer.json()["code"]) == (503, "queue_full")
-            assert client.get("/readyz").status_code == 200
+            ready = client.get("/readyz").json()
+            assert ready == httpx.get(f"{working.base}/readyz").json()
+            assert (ready["engine"], ready["languages"]) == ("whisper", ["de", "en", "es", "fr"])
+            files = {"file": CLIP.read_bytes()}
+            assert client.post("/v1/transcribe", files=files, data={"language": "it"}).status_code == 422
+            assert client.post("/v1/transcribe", files=files, data={"wait": "60"}).json()["status"] == "completed"
+        assert answering.process is not None
+        assert "ctranslate2" not in Path(f"/proc/{answering.process.pid}/maps").read_text()
+        assert any(line.endswith("roles=api,courier") for line in cluster.log if "ready http" in line)
+        said = " ".join(answering.cli("doctor").split())
+        assert "not loaded: the roles api, courier leave hearing to other nodes" in said
 
 
 @pytest.mark.parametrize(

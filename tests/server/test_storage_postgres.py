@@ -7,13 +7,17 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from server.config import Config
 from server.model.errors import StorageAway, StorageError
 from server.model.jobs import State
+from server.model.offers import OPENAI_MODELS, Offer
+from server.offering import OfferWatch
 from server.storage.postgres import migrating
 from server.storage.postgres.connecting import connect, parameters
 from server.storage.postgres.database import WRITERS, Transaction
@@ -344,6 +348,25 @@ def test_every_node_signs_with_the_same_secrets(tmp_path, url):
             return storage.signing_keys
 
     assert asyncio.run(keys(tmp_path / "a")) == asyncio.run(keys(tmp_path / "b"))
+
+
+# --- what the model offers -------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_node_without_a_model_waits_until_another_one_tells_what_its_model_offers(tmp_path, url):
+    told = Offer(engine="whisper", model="base", languages=frozenset({"de", "en"}), warnings=({"code": "x"},))
+    async with opened(tmp_path / "a", url) as working, opened(tmp_path / "b", url) as answering:
+        config = Config.from_env({"SCRIBEWIRE_MODEL_ALIASES": "ours"})
+        watch = OfferWatch(answering.offers, config)
+        waiting = asyncio.create_task(watch.wait())
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        await working.offers.tell(replace(told, model="tiny"))
+        await working.offers.tell(told)
+        await waiting
+        assert watch.offers["production"] == replace(told, aliases=(*OPENAI_MODELS, "ours"))
+        assert watch.offers["sandbox"].has("ours")
 
 
 # --- the embedded form -----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from server.storage.ports import (
     Counter,
     EventLog,
     JobStore,
+    Offers,
     Outbox,
     Rates,
     Relay,
@@ -22,6 +23,7 @@ from server.storage.postgres.connecting import Connection, connect, parameters
 from server.storage.postgres.database import Clock, Database
 from server.storage.postgres.listening import DEAD_MS
 from server.storage.postgres.migrating import migrate
+from server.storage.postgres.offering import PostgresOffers
 from server.storage.postgres.rates import PostgresRates
 from server.storage.postgres.relaying import PostgresRelay
 from server.storage.sql.accounts import SqlAccounts
@@ -56,6 +58,7 @@ class PostgresStorage:
     upkeep: Upkeep
     signing_keys: SigningKeys
     rates: Rates
+    offers: Offers
     relay: Relay | None
     _database: Database = field(repr=False)
     _close_blobs: Callable[[], Awaitable[None]] = field(repr=False)
@@ -102,6 +105,7 @@ def open_storage(
         upkeep=SqlUpkeep(database),
         signing_keys=keys,
         rates=PostgresRates(database),
+        offers=PostgresOffers(database),
         relay=PostgresRelay(database) if notify else None,
         _database=database,
         _close_blobs=blobs.close,
