@@ -176,9 +176,9 @@ def _confinement(_config: Config) -> Finding:
 
 
 def _data_folder(config: Config) -> Finding:
-    """Check that the data folder can be used and has room."""
+    """Check that the data folder can be used and has room; of a cluster also database and bucket."""
     try:
-        storage = open_storage(config, node=node_name(config))
+        storage = open_storage(config, node=node_name(config), check_bucket=True)
         asyncio.run(storage.close())
     except (StorageError, OSError) as error:
         return Finding("data folder", well=False, detail=str(error))

@@ -68,7 +68,7 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 async def _serve(config: Config, limits: Limits) -> None:
     rules = connection_limits(config, raise_descriptor_limit())
     node = node_name(config)
-    storage = open_storage(config, node=node)
+    storage = open_storage(config, node=node, check_bucket=True)
     listening = listen(config)
     address = _address(config, listening)
     public = config.public_base_url or address

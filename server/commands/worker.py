@@ -36,7 +36,7 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 async def _work(config: Config, limits: Limits) -> None:
     node = node_name(config)
-    storage = open_storage(config, node=node)
+    storage = open_storage(config, node=node, check_bucket=True)
     egress = open_egress(config)
     try:
         with (

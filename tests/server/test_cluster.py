@@ -4,6 +4,7 @@ import asyncio
 import random
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server.config import Config, ConfigError
 from tests.server.clustering import Cluster, clustered
-from tests.server.postgres import new_cluster
+from tests.server.postgres import new_cluster, shared_cluster
 from tests.server.running import CLIP, Server, free_port
+from tests.server.serving import until
 from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, Frame, Talk, durable, silence, spoken, talking
 
@@ -259,6 +261,27 @@ def test_settings_that_do_not_fit_together_are_refused_in_one_sentence(given, sa
 def test_the_url_of_the_database_is_not_shown_with_the_settings():
     given = {"SCRIBEWIRE_DATABASE_URL": "postgresql://me:geheim@db/x", "SCRIBEWIRE_BLOBS": "s3://bucket"}
     assert "geheim" not in repr(Config.from_env(given))
+
+
+def test_a_bucket_that_cannot_be_used_stops_the_start_with_a_sentence(tmp_path, bucket):
+    variables = {"DATABASE_URL": shared_cluster().new_database(), "BLOBS": "s3://nowhere/at-all"}
+    server = Server(tmp_path / "data", variables, beyond=bucket.env)
+    with pytest.raises(AssertionError):
+        server.start()
+    assert server.process is not None
+    assert server.process.wait(10) == 2
+    assert server.log[-1] == "scribewire: the bucket nowhere does not exist"
+
+
+def test_a_start_waits_for_a_bucket_that_does_not_answer_yet(tmp_path, bucket):
+    variables = {"DATABASE_URL": shared_cluster().new_database(), "BLOBS": bucket.prefix(), "ENGINE": "scripted"}
+    server = Server(tmp_path / "data", variables, beyond=bucket.env)
+    with ThreadPoolExecutor(1) as thread:
+        with bucket.failing("away"):
+            started = thread.submit(server.start)
+            until(lambda: any(line.endswith("waiting for the bucket") for line in server.log))
+        started.result()
+    assert server.stop() == 0
 
 
 def test_a_database_that_is_not_there_stops_the_start_with_a_sentence(tmp_path, bucket):
