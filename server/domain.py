@@ -107,7 +107,7 @@ def build_domain(
     offer_watch: OfferWatch | None,
 ) -> Domain:
     """Make everything below the routes. *offer_watch* is given if *engines* has none."""
-    metrics, closing, partials = _watching(engines), asyncio.Event(), Partials()
+    metrics, closing, partials = _watching(engines, node, config), asyncio.Event(), Partials()
     name = f"{SERVER}{node}:{os.getpid()}"
     desk = Desk(
         DeskParts(
@@ -128,7 +128,7 @@ def build_domain(
     eraser, egress, prober = (
         Eraser(storage, alone=not config.clustered),
         open_egress(config),
-        Prober(isolation, storage.blobs),
+        Prober(isolation, storage.blobs, storage.rates),
     )
     deliveries, courier = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)
     following = Following(
@@ -165,8 +165,9 @@ def build_domain(
     )
 
 
-def _watching(engines: Mapping[str, ServedEngine]) -> Metrics:
+def _watching(engines: Mapping[str, ServedEngine], node: str, config: Config) -> Metrics:
     metrics = Metrics()
+    metrics.name_node(node, config.roles)
     for environment, engine in engines.items():
         metrics.watch_model(environment, engine.statistics)
     return metrics

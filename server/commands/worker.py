@@ -51,7 +51,7 @@ async def _work(config: Config, limits: Limits) -> None:
                 storage=storage,
                 engines=engines,
                 egress=egress,
-                prober=Prober(isolation, storage.blobs),
+                prober=Prober(isolation, storage.blobs, storage.rates),
                 metrics=Metrics(),
             )
             with stop_signals(workers.stop):

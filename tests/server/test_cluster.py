@@ -12,6 +12,7 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from server import __version__
 from server.config import Config, ConfigError
 from tests.server.clustering import Cluster, clustered
 from tests.server.postgres import new_cluster, shared_cluster
@@ -25,7 +26,9 @@ TAKE_OVER_S = 20
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory, bucket):
-    with clustered(tmp_path_factory.mktemp("nodes"), bucket, ENGINE="scripted") as cluster:
+    with clustered(
+        tmp_path_factory.mktemp("nodes"), bucket, ENGINE="scripted", TRUSTED_PROXIES="127.0.0.0/8"
+    ) as cluster:
         yield cluster
 
 
@@ -123,6 +126,16 @@ def test_limits_hold_for_all_nodes_together(nodes):
     assert [answer.status_code for answer in answers] == [200] * 30 + [429]
     assert answers[-1].json()["code"] == "rate_limited"
     assert 0 < int(answers[-1].headers["retry-after"]) <= 60
+
+
+def test_wrong_keys_are_counted_for_all_nodes_together(nodes):
+    headers = {"Authorization": "Bearer nonsense", "X-Forwarded-For": "192.0.2.1"}
+    one, other = (httpx.Client(base_url=node.base, headers=headers) for node in nodes.nodes)
+    with one, other:
+        statuses = [(one, other)[number % 2].get("/v1/jobs").status_code for number in range(64)]
+        elsewhere = one.get("/v1/jobs", headers={"X-Forwarded-For": "192.0.2.2"})
+    assert statuses == [401] * 60 + [429] * 4
+    assert elsewhere.status_code == 401
 
 
 def test_keyless_estimates_are_counted_for_all_nodes_together(nodes):
@@ -234,6 +247,11 @@ def test_a_node_does_only_what_its_roles_say_and_loads_the_model_only_for_that(t
             files = {"file": CLIP.read_bytes()}
             assert client.post("/v1/transcribe", files=files, data={"language": "it"}).status_code == 422
             assert client.post("/v1/transcribe", files=files, data={"wait": "60"}).json()["status"] == "completed"
+        pages = [httpx.get(f"{node.base}/metrics").text for node in cluster.nodes]
+        for page, labels in zip(
+            pages, ('node="node0",roles="worker"', 'node="node1",roles="api,courier"'), strict=True
+        ):
+            assert f'scribewire_node_info{{{labels},version="{__version__}"}} 1.0' in page.splitlines()
         assert answering.process is not None
         assert "ctranslate2" not in Path(f"/proc/{answering.process.pid}/maps").read_text()
         assert any(line.endswith("roles=api,courier") for line in cluster.log if "ready http" in line)

@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from server.accounts.failures import Failures
 from server.config import Config
 from server.model.errors import StorageAway, StorageError
 from server.model.jobs import State
@@ -348,6 +349,21 @@ def test_every_node_signs_with_the_same_secrets(tmp_path, url):
             return storage.signing_keys
 
     assert asyncio.run(keys(tmp_path / "a")) == asyncio.run(keys(tmp_path / "b"))
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_failures_are_counted_for_all_nodes_and_those_at_the_limit_are_known_without_the_database(tmp_path, url):
+    async with opened(tmp_path / "a", url) as one, opened(tmp_path / "b", url) as other:
+        here, there = (Failures(what="wrong keys", shared=storage.rates) for storage in (one, other))
+        counted = [await (here, there)[n % 2].count("me", limit=3) for n in range(4)]
+        assert [window.allowed for window in counted] == [True, True, True, False]
+        assert (await here.count("you", limit=3)).allowed
+    assert not here.look("me", limit=3).allowed, "with the database closed"
+    assert not there.look("me", limit=3).allowed
+    assert here.look("you", limit=3).allowed
 
 
 # --- what the model offers -------------------------------------------------------------------------------------------
