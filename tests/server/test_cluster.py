@@ -144,6 +144,36 @@ def test_keyless_estimates_are_counted_for_all_nodes_together(nodes):
     assert [httpx.post(url, json=ask, timeout=60).status_code for url in asked] == [200, 200, 200, 429]
 
 
+@in_a_loop
+async def test_while_a_newer_node_adds_to_the_tables_an_older_one_works_on(nodes, key, bucket, tmp_path):
+    audio = silence(12)
+    here = callers(nodes, key)[0]
+    newer = Server(tmp_path, {**nodes.variables, "NODE": "newer"}, beyond=bucket.env, program="tests.server.newer_node")
+    record = await here.start(max_utterance_s=3)
+    async with talking(here.socket(record), here.headers) as talk, here.client() as client:
+        await talk.send(audio[: 4 * SECOND], piece_s=0.25)
+        for _ in range(40):  # until the statements are planned
+            assert (await client.get(f"/v1/jobs/{record['job_id']}")).status_code == 200
+        starting = asyncio.create_task(asyncio.to_thread(newer.start))
+        while not starting.done():
+            assert (await client.get(f"/v1/jobs/{record['job_id']}")).status_code == 200
+            job = await client.post("/v1/transcribe", files={"file": CLIP.read_bytes()}, data={"wait": "60"})
+            assert job.json()["status"] == "completed"
+        await talk.send(audio[4 * SECOND :], piece_s=0.25)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    there = Caller(newer, key)
+    assert (await there.job(record["job_id"]))["text"] == " ".join(spoken(12))
+    resuming = await here.start(max_utterance_s=3)  # begun at the older node, ended at the newer one
+    async with talking(here.socket(resuming), here.headers) as talk:
+        await talk.send(audio[: 6 * SECOND], piece_s=0.25)
+        await talk.until("word")
+    await resumed(there, resuming, audio)
+    assert (await here.job(resuming["job_id"]))["text"] == " ".join(spoken(12))
+    assert await asyncio.to_thread(newer.stop) == 0
+    assert not [line for line in (*nodes.log, *newer.log) if " error " in line]
+
+
 def test_a_file_sent_to_one_node_can_be_read_and_canceled_at_the_other(nodes, key):
     headers = {"Authorization": f"Bearer {key}"}
     with (

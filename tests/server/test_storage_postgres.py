@@ -282,7 +282,7 @@ async def until_one_leads(*nodes: PostgresStorage) -> None:
 
 # --- the schema ------------------------------------------------------------------------------------------------------
 
-MORE = Migration("ALTER TABLE accounts ADD COLUMN colour TEXT")
+MORE = Migration("ALTER TABLE jobs ADD COLUMN colour TEXT; CREATE INDEX jobs_colour ON jobs (colour)")
 ELSE = Migration("ALTER TABLE accounts RENAME COLUMN plan TO tariff", additive=False)
 
 
@@ -300,12 +300,25 @@ def test_nodes_that_start_at_once_make_the_tables_once(url):
     assert sorted(process.communicate()[0].strip() for process in started) == [every, "[]", "[]"]
 
 
+@pytest.mark.parametrize("works", ["reads", "writes"])
 @in_a_loop
-async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url):
+async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, works):
+    """Also where its connections have planned their statements before."""
+
+    async def work(number: int) -> None:
+        if works == "reads":
+            await asyncio.gather(*[older.jobs.get("job_a") for _ in range(4)])
+        else:
+            await asyncio.gather(*[submit(older, f"job_{number}_{part}") for part in range(4)])
+
     async with opened(tmp_path, url) as older:
+        await submit(older, "job_a")
+        for number in range(20):
+            await work(number)
         with connect(parameters(url, name="newer")) as connection:
             assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [len(MIGRATIONS) + 1]
-        await submit(older, "job_a")
+        for number in range(20, 30):
+            await work(number)
         assert (await claim(older)).job.id == "job_a"
     async with opened(tmp_path, url) as older:  # also when it starts anew
         assert await older.jobs.get("job_a") is not None

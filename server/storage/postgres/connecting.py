@@ -95,9 +95,15 @@ def is_lost(error: BaseException) -> bool:
     return error.sqlstate is None or error.sqlstate.startswith(LOST)
 
 
+def is_outdated(error: BaseException) -> bool:
+    """Whether *error* says that a connection planned its statements before a newer node added a column to a table."""
+    return isinstance(error, errors.FeatureNotSupported)
+
+
 def is_worth_a_retry(error: BaseException) -> bool:
-    """Whether the same transaction may succeed when it is run again at once."""
-    return is_lost(error) or isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
+    """Whether the same transaction may succeed when it is run again at once, on another connection."""
+    in_the_way = errors.SerializationFailure | errors.DeadlockDetected
+    return is_lost(error) or is_outdated(error) or isinstance(error, in_the_way)
 
 
 def translated(error: BaseException) -> BaseException:

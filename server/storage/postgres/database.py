@@ -21,7 +21,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from server.model.errors import OutcomeUnknown, StorageAway, StorageError
 from server.storage.postgres import connecting
 from server.storage.postgres.committing import CHANNEL, commit, new_mark, payload, was_committed
-from server.storage.postgres.connecting import Connection, is_lost, is_worth_a_retry, translated
+from server.storage.postgres.connecting import Connection, is_lost, is_outdated, is_worth_a_retry, translated
 from server.storage.postgres.listening import Listener
 from server.storage.postgres.transaction import NOW, Transaction
 from server.storage.watching import Watch, Watches
@@ -164,7 +164,7 @@ class Database:
                     return function(Transaction(connection, None if self._clock is None else self._clock()))
             except psycopg.Error as error:
                 self._notice(error)
-                if not left or not is_lost(error):
+                if not left or not is_worth_a_retry(error):
                     raise translated(error) from error
         raise AssertionError
 
@@ -278,8 +278,10 @@ class Database:
                 return committed
 
     def _notice(self, error: Exception) -> None:
-        """The pool's idle connections are probably gone as well, if one is: have them looked at."""
-        if not isinstance(error, PoolTimeout) and is_lost(error):
+        """If one connection is gone, have the idle ones looked at; if its plans are outdated, renew them."""
+        if is_outdated(error):
+            self._pool.drain()
+        elif not isinstance(error, PoolTimeout) and is_lost(error):
             self._pool.check()
 
 
