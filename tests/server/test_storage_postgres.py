@@ -57,6 +57,26 @@ async def count(storage: PostgresStorage, table: str) -> int:
 # --- connections that are lost ---------------------------------------------------------------------------------------
 
 
+@in_a_loop
+async def test_a_node_hears_others_again_though_its_connection_broke_once_more_as_it_began_to_listen(tmp_path, url):
+    with line(shared_cluster().port) as between:
+        through = url.replace(str(shared_cluster().port), str(between.port))
+        async with (
+            opened(tmp_path / "a", through) as storage,
+            opened(tmp_path / "b", url) as other,
+            asyncio.timeout(30),
+        ):
+            for number, word in enumerate((b"SELECT 1", b"LISTEN"), 1):
+                between.break_at(word, heard=False)
+                while between.cuts < number:  # noqa: ASYNC110  a thread does it
+                    await asyncio.sleep(0.01)
+            while not storage._database.answers:  # noqa: ASYNC110  a thread finds it out
+                await asyncio.sleep(0.1)
+            with storage._database.watch("job_a") as watch:
+                await submit(other, "job_a")
+                assert await watch.wait(timeout_s=0.9)
+
+
 @pytest.mark.parametrize("heard", [True, False])
 @in_a_loop
 async def test_a_job_is_accepted_once_when_the_connection_breaks_during_its_commit(tmp_path, url, heard):

@@ -3,7 +3,8 @@
 No message made here contains the URL, which has a password in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import psycopg
@@ -51,11 +52,9 @@ def parameters(url: str, *, name: str) -> str:
 
 def connect(conninfo: str) -> Connection:
     """A connection of its own. Raises StorageAway, StorageError."""
-    try:
+    with translating():
         connection = psycopg.connect(conninfo, autocommit=True, row_factory=dict_row)
         configure(connection)
-    except psycopg.Error as error:
-        raise translated(error) from error
     return connection
 
 
@@ -86,6 +85,15 @@ class _EscapingLoader(TextLoader):
         if isinstance(text, str) and ESCAPE in text:
             return text.replace(ESCAPE + "0", NUL).replace(ESCAPE + "1", ESCAPE)
         return text
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Let the errors of PostgreSQL that the block raises be ours: StorageAway, DiskFull, StorageBusy, StorageError."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translated(error) from error
 
 
 def is_lost(error: BaseException) -> bool:

@@ -19,7 +19,7 @@ from server.storage.ports import (
     Relay,
     Upkeep,
 )
-from server.storage.postgres.connecting import Connection, connect, parameters
+from server.storage.postgres.connecting import Connection, connect, parameters, translating
 from server.storage.postgres.database import Clock, Database
 from server.storage.postgres.listening import DEAD_MS
 from server.storage.postgres.migrating import migrate
@@ -90,7 +90,7 @@ def open_storage(
     StorageError; no message has the URL in it.
     """
     conninfo = parameters(url, name=name)
-    with connect(conninfo) as connection:
+    with connect(conninfo) as connection, translating():
         migrate(connection)
         keys = _signing_keys(connection)
     database = Database(conninfo, name=name, clock=clock, notify=notify)
