@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -58,6 +59,7 @@ ONE_AT_A_TIME = threading.Lock()
 SETTINGS = tuple(setting for setting in FAST if setting != "fsync=off")  # what was confirmed must survive
 REST_S = 240  # within which a session must be over
 PATIENCE_S = 120  # how long clients are waited for in the end
+MAX_TOLD, LOG_LINES = 20, 60  # of jobs that do not end, and of each log
 QUESTIONS = {
     "states": "SELECT id, state FROM jobs",
     "usage": "SELECT job, count(*) FROM usage GROUP BY job",
@@ -127,7 +129,9 @@ def run(folder: Path, bucket: BucketService, seconds: int, chance: random.Random
     live.failed["still waiting"] += sum(thread.is_alive() for thread in threads)
     for process in (*machines.nodes, *machines.workers):
         process.start_again_if_over()
-    wait_until(lambda: unfinished(url) == 0, 2 * PEACE_S)  # a worker gives half of its places to one account
+    # A worker gives half of its places to one account.
+    wait_until(lambda: not unfinished(url), 2 * PEACE_S, must=False)
+    tell_stuck(url, folder)
     wait_until(lambda: set(seen.hooks) >= set(seen.jobs.values()), 60, must=False)
     for process in (*machines.nodes, *machines.workers):
         process.send(signal.SIGTERM)
@@ -254,10 +258,22 @@ def facts(url: str) -> Facts:
     return Facts(**found, spans=spans, attempts=attempts or (0, 0), live=live)
 
 
-def unfinished(url: str) -> int:
+def unfinished(url: str) -> list[tuple[Any, ...]]:
+    """What is known of the jobs that have not ended."""
     with asking(url) as cursor:
-        row = cursor.execute("SELECT count(*) FROM jobs WHERE state IN ('queued', 'processing')").fetchone()
-    return int(row[0]) if row else 0
+        return cursor.execute(
+            "SELECT id, class, state, attempt, owner, lease_until, last_error FROM jobs"
+            " WHERE state IN ('queued', 'processing')"
+        ).fetchall()
+
+
+def tell_stuck(url: str, folder: Path) -> None:
+    """Print the jobs that have not ended, if there are any, and what the processes logged last."""
+    stuck = unfinished(url)
+    for job in stuck[:MAX_TOLD]:
+        print("stuck:", *job)
+    for log in sorted(folder.glob("*.log")) if stuck else ():
+        print(f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-LOG_LINES:], sep="\n")
 
 
 if __name__ == "__main__":

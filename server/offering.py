@@ -8,6 +8,7 @@ from server.engines import ServedEngine, sandbox_offer, with_aliases
 from server.logs import log
 from server.model.errors import StorageError
 from server.model.offers import Offer
+from server.storage.patience import patiently
 from server.storage.ports import Offers, Storage
 from server.waiting import set_within
 
@@ -31,9 +32,9 @@ class OfferWatch:
 
     async def wait(self) -> None:
         """Wait until a node with a model has told what it offers."""
-        if not await self._look():
+        if not await patiently(self._look):
             log.warning("waiting for a node with a model: one with the role live or worker")
-            while not await self._look():  # noqa: ASYNC110  another process sets it
+            while not await patiently(self._look):  # noqa: ASYNC110  another process sets it
                 await asyncio.sleep(FIRST_S)
 
     async def run(self, closing: asyncio.Event) -> None:
