@@ -143,6 +143,15 @@ def _readers(result: Result) -> Figures:
     yield "memory of a quiet reader", memory
 
 
+def _relaying(result: Result) -> Figures:
+    for row in result["readers"]:
+        there = row["relaying"]
+        late = f"{there['late_s']['p50']:.2f} s late (median), {there['late_s']['p95']:.2f} s (95 %)"
+        cost = f"{there['cpu_us_per_event']:.0f} us of CPU time an event and reader"
+        times = f"{row['relaying_to_hearing']:.2f} x that at the node that hears"
+        yield f"readers at another node than the session's, {row['name']}", f"{late}; {cost}, {times}"
+
+
 def _cluster(result: Result) -> Figures:
     embedded, cluster, share = (
         result["stores"]["embedded"],
@@ -219,6 +228,7 @@ TOLD: Mapping[str, Callable[[Result], Figures]] = {
     "throughput": _throughput,
     "load": _load,
     "readers": _readers,
+    "relaying": _relaying,
     "disturbances": _disturbances,
     "requests": _requests,
     "cluster": _cluster,

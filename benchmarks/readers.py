@@ -229,12 +229,18 @@ def measured(pid: int, reading: Readers, seconds: float) -> dict[str, Any]:
     }
 
 
-def of_session(server: Serving, way: str, number: int, seconds: float) -> dict[str, Any]:
-    """What *number* readers of one session see and cost, less what the session costs without them."""
-    with speaking(server) as job:
-        with readers(1, way, server.base, job=job, key=server.key) as alone:
+def of_session(
+    server: Serving, way: str, number: int, seconds: float, *, speaker: Serving | None = None
+) -> dict[str, Any]:
+    """What *number* readers of one session see and cost at *server*, less what the session costs without them.
+
+    *speaker* is the node of its cluster that hears the session; None: itself.
+    """
+    speaker = speaker or server
+    with speaking(speaker) as job:
+        with readers(1, way, server.base, job=job, key=speaker.key) as alone:
             session = measured(server.pid, alone, seconds / 2)
-        with readers(number, way, server.base, job=job, key=server.key) as many:
+        with readers(number, way, server.base, job=job, key=speaker.key) as many:
             row = measured(server.pid, many, seconds)
     cost = max(0.0, row["cores"] - session["cores"])
     return {

@@ -22,7 +22,7 @@ LOOP_LAG = "scribewire_loop_lag_seconds"
 @dataclass(frozen=True)
 class Serving:
     base: str
-    key: str
+    key: str  # the operator's; "" at all nodes of a cluster but the first
     pid: int
     folder: Path  # with the server's data folder, its folder for temporary files and its log
 
@@ -63,8 +63,8 @@ def serving(limits: Mapping[str, str] | None = None, *, program: str = "server",
                 },
             )
         try:
-            base = _address(log)
-            yield Serving(base, (Path(folder) / "data" / "operator-key").read_text().strip(), process.pid, Path(folder))
+            base, key = _address(log), Path(folder) / "data" / "operator-key"
+            yield Serving(base, key.read_text().strip() if key.exists() else "", process.pid, Path(folder))
         finally:
             process.terminate()
             process.wait(60)

@@ -42,12 +42,13 @@ class Process:
     words: list[str]
     env: dict[str, str]
     log: Path
+    module: str = "server"
     child: "subprocess.Popen[bytes] | None" = None
 
     def start(self) -> None:
         with self.log.open("ab") as log:
             self.child = subprocess.Popen(
-                [sys.executable, "-m", "server", *self.words], cwd=ROOT, env=self.env, stderr=log
+                [sys.executable, "-m", self.module, *self.words], cwd=ROOT, env=self.env, stderr=log
             )
 
     def send(self, number: signal.Signals) -> None:
@@ -206,10 +207,18 @@ class Facts:
     usage: Mapping[str, int]  # rows
     hooks: Mapping[str, int]  # deliveries
     terminal: Mapping[str, int]  # last events
+    late: Mapping[str, int]  # events behind the last one
     spans: Sequence[tuple[str, int, int, int]]  # job, number of events, lowest and highest number
     attempts: tuple[int, int]  # most of one job; jobs with more than one
     live: frozenset[str] = frozenset()  # sessions, which ordered no webhook
     broken: Sequence[str] = ()  # what the database finds wrong with itself
+
+
+ENDS = "type IN ('job.completed', 'job.failed', 'job.canceled')"
+LATE = (
+    f"SELECT stream, count(*) FROM events JOIN (SELECT stream, min(seq) AS ending FROM events WHERE {ENDS} GROUP BY"  # noqa: S608  a constant
+    " stream) AS ends USING (stream) WHERE seq > ending GROUP BY stream"
+)
 
 
 def facts(data: Path) -> Facts:
@@ -218,12 +227,13 @@ def facts(data: Path) -> Facts:
     def ask(question: str) -> list[Any]:
         return database.execute(question).fetchall()
 
-    ended = "SELECT stream FROM events WHERE type IN ('job.completed', 'job.failed', 'job.canceled')"
+    ended = f"SELECT stream FROM events WHERE {ENDS}"  # noqa: S608  a constant
     return Facts(
         states=dict(ask("SELECT id, state FROM jobs")),
         usage=Counter(job for (job,) in ask("SELECT job FROM usage")),
         hooks=Counter(job for (job,) in ask("SELECT job FROM deliveries")),
         terminal=Counter(stream for (stream,) in ask(ended)),
+        late=dict(ask(LATE)),
         spans=ask("SELECT stream, count(*), min(seq), max(seq) FROM events GROUP BY stream"),
         attempts=ask("SELECT max(attempt), sum(attempt > 1) FROM jobs")[0],
         broken=[found for (found,) in ask("PRAGMA integrity_check") if found != "ok"],
@@ -240,6 +250,7 @@ def judge(facts: Facts, seen: Seen, *, more: Mapping[str, Sequence[str]] | None 
         "not one usage row": sorted(job for job in states if facts.usage.get(job) != 1),
         "not one delivery": sorted(job for job in states if facts.hooks.get(job) != 1 and job not in facts.live),
         "not one terminal event": sorted(job for job in states if facts.terminal.get(job) != 1),
+        "events behind the terminal one": sorted(facts.late),
         "events with holes": sorted(job for job, count, low, high in facts.spans if (low, high) != (1, count)),
         "several webhook ids": sorted(job for job, ids in seen.hooks.items() if len(ids) != 1),
         "integrity": facts.broken,

@@ -20,12 +20,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
 from websockets.exceptions import WebSocketException
 
-from scripts.chaos import CLIENTS, LEASE_S, PEACE_S, Facts, Process, Seen, answers, judge, receive, use, wait_until
+from scripts.chaos import (
+    CLIENTS,
+    ENDS,
+    LATE,
+    LEASE_S,
+    PEACE_S,
+    Facts,
+    Process,
+    Seen,
+    answers,
+    judge,
+    receive,
+    use,
+    wait_until,
+)
 from scripts.soak_clients import spoken
 from server.client import Client, ServiceError
 from tests.server.buckets import BucketService, bucket_service
@@ -44,12 +59,13 @@ ONE_AT_A_TIME = threading.Lock()
 SETTINGS = tuple(setting for setting in FAST if setting != "fsync=off")  # what was confirmed must survive
 REST_S = 240  # within which a session must be over
 PATIENCE_S = 120  # how long clients are waited for in the end
+MAX_TOLD, LOG_LINES = 20, 60  # of jobs that do not end, and of each log
 QUESTIONS = {
     "states": "SELECT id, state FROM jobs",
     "usage": "SELECT job, count(*) FROM usage GROUP BY job",
     "hooks": "SELECT job, count(*) FROM deliveries GROUP BY job",
-    "terminal": "SELECT stream, count(*) FROM events WHERE type IN ('job.completed', 'job.failed', 'job.canceled')"
-    " GROUP BY stream",
+    "terminal": f"SELECT stream, count(*) FROM events WHERE {ENDS} GROUP BY stream",  # noqa: S608  a constant
+    "late": LATE,
 }
 SPANS = "SELECT stream, count(*), min(seq), max(seq) FROM events GROUP BY stream"
 ATTEMPTS = "SELECT max(attempt), count(*) FILTER (WHERE attempt > 1) FROM jobs WHERE class = 1"
@@ -78,18 +94,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=300, help="how long the killing goes on")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument(
+        "--without-fence", action="store_true", help="let superseded processes write: faults must be found"
+    )
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory() as folder, bucket_service(Path(folder)) as bucket:
-        return run(Path(folder), bucket, given.seconds, random.Random(given.seed))
+        module = "scripts.unfenced" if given.without_fence else "server"
+        return run(Path(folder), bucket, given.seconds, random.Random(given.seed), module=module)
 
 
-def run(folder: Path, bucket: BucketService, seconds: int, chance: random.Random) -> int:
+def run(folder: Path, bucket: BucketService, seconds: int, chance: random.Random, *, module: str) -> int:
     seen, live = Seen(), Live()
     receiver = receive(seen, random.Random(chance.random()))
     database = new_cluster(free_port(), settings=SETTINGS)
     url, balancer = database.new_database(), Balancer(chance.randrange(10**6))
-    machines = start(folder, url, balancer, database, bucket)
+    machines = start(folder, url, balancer, database, bucket, module=module)
     base = f"http://127.0.0.1:{balancer.port}"
     wait_until(lambda: answers(base), 120)
     key = (folder / "node0" / "operator-key").read_text().strip()
@@ -109,7 +129,9 @@ def run(folder: Path, bucket: BucketService, seconds: int, chance: random.Random
     live.failed["still waiting"] += sum(thread.is_alive() for thread in threads)
     for process in (*machines.nodes, *machines.workers):
         process.start_again_if_over()
-    wait_until(lambda: unfinished(url) == 0, 2 * PEACE_S)  # a worker gives half of its places to one account
+    # A worker gives half of its places to one account.
+    wait_until(lambda: not unfinished(url), 2 * PEACE_S, must=False)
+    tell_stuck(url, folder)
     wait_until(lambda: set(seen.hooks) >= set(seen.jobs.values()), 60, must=False)
     for process in (*machines.nodes, *machines.workers):
         process.send(signal.SIGTERM)
@@ -121,8 +143,10 @@ def run(folder: Path, bucket: BucketService, seconds: int, chance: random.Random
     return judge(facts(url), seen, more={"live transcripts that differ": live.wrong})
 
 
-def start(folder: Path, url: str, balancer: Balancer, database: Cluster, bucket: BucketService) -> Machines:
-    """Start the nodes and the workers."""
+def start(
+    folder: Path, url: str, balancer: Balancer, database: Cluster, bucket: BucketService, *, module: str
+) -> Machines:
+    """Start the nodes and the workers. *module* is the program."""
     common = {
         "ENGINE": "scripted",
         "LOG_LEVEL": "warning",
@@ -133,7 +157,7 @@ def start(folder: Path, url: str, balancer: Balancer, database: Cluster, bucket:
 
     def process(word: str, name: str, **more: str) -> Process:
         env = {**environment(folder / name, **common, NODE=name, **more), **bucket.env}
-        return Process([word], env, folder / f"{name}.log")
+        return Process([word], env, folder / f"{name}.log", module)
 
     nodes = []
     for number in range(2):
@@ -234,10 +258,22 @@ def facts(url: str) -> Facts:
     return Facts(**found, spans=spans, attempts=attempts or (0, 0), live=live)
 
 
-def unfinished(url: str) -> int:
+def unfinished(url: str) -> list[tuple[Any, ...]]:
+    """What is known of the jobs that have not ended."""
     with asking(url) as cursor:
-        row = cursor.execute("SELECT count(*) FROM jobs WHERE state IN ('queued', 'processing')").fetchone()
-    return int(row[0]) if row else 0
+        return cursor.execute(
+            "SELECT id, class, state, attempt, owner, lease_until, last_error FROM jobs"
+            " WHERE state IN ('queued', 'processing')"
+        ).fetchall()
+
+
+def tell_stuck(url: str, folder: Path) -> None:
+    """Print the jobs that have not ended, if there are any, and what the processes logged last."""
+    stuck = unfinished(url)
+    for job in stuck[:MAX_TOLD]:
+        print("stuck:", *job)
+    for log in sorted(folder.glob("*.log")) if stuck else ():
+        print(f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-LOG_LINES:], sep="\n")
 
 
 if __name__ == "__main__":

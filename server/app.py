@@ -29,6 +29,8 @@ from server.http.paths import Paths
 from server.jobs.waiter import JobWaiter
 from server.live.rules import LiveRules
 from server.model.ids import Prefix
+from server.model.offers import Offer
+from server.offering import OfferWatch
 from server.records.links import Links
 from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
@@ -87,6 +89,8 @@ class Service:
                 tasks.create_task(self.domain.sweeper.run(), name="sweeper")
             if self.domain.partial_relay is not None:
                 tasks.create_task(self.domain.partial_relay.run(self.domain.closing), name="partials of other nodes")
+            if self.domain.offer_watch is not None:
+                tasks.create_task(self.domain.offer_watch.run(self.domain.closing), name="offers of other nodes")
             watch = tasks.create_task(self.domain.metrics.watch_loop(), name="loop lag")
             try:
                 yield
@@ -107,8 +111,12 @@ def build(
     public_base_url: str,
     live_rules: LiveRules = LIVE_RULES,
     node: str = "one",
+    offer_watch: OfferWatch | None = None,
 ) -> Service:
-    """Make the service. *engines* has those of the production and of the sandbox environment. Nothing runs yet."""
+    """Make the service. *engines* has those of the production and of the sandbox environment. Nothing runs yet.
+
+    Where another node has the model, *engines* is empty, and *offer_watch* knows what it offers.
+    """
     domain = build_domain(
         config,
         limits=limits,
@@ -118,6 +126,7 @@ def build(
         links=Links(public_base_url, storage.signing_keys),
         live_rules=live_rules,
         node=node,
+        offer_watch=offer_watch,
     )
     app = with_middleware(
         build_routes(config, domain, limits=limits, estimator=estimator),
@@ -156,7 +165,7 @@ class _Routes:
             origins=(*config.cors_origins, origin_of(domain.links.public_base_url)),
             signup_origins=(*config.signup_origins, origin_of(domain.links.public_base_url)),
         )
-        offers = {environment: engine.offer for environment, engine in domain.engines.items()}
+        offers = domain.offers
         self._accepting = Accepting(storage.jobs, storage.outbox, domain.egress, offers)
         self._starts = LiveStarts(jobs=storage.jobs, desk=domain.desk, accepting=self._accepting)
         self._secrets = ClientSecrets(door=self.door, keys=storage.signing_keys, offers=offers)
@@ -337,7 +346,7 @@ class _Routes:
             outbox=self._storage.outbox,
             metrics=domain.metrics,
             base_url=domain.links.public_base_url,
-            ready=lambda: None if domain.closing.is_set() else _describe_engine(domain.engines["production"]),
+            ready=lambda: None if domain.closing.is_set() else _describe(domain.offers["production"]),
         )
 
 
@@ -346,11 +355,11 @@ def _resources(operations: list[Operation], door: Door) -> dict[str, ASGIApp]:
     return {path: Resource([row for row in operations if row.path == path], door) for path in paths}
 
 
-def _describe_engine(engine: ServedEngine) -> Mapping[str, Any]:
+def _describe(offer: Offer) -> Mapping[str, Any]:
     return {
-        "engine": engine.offer.engine,
-        "model": engine.offer.model,
-        "languages": sorted(engine.offer.languages),
-        "bundled": engine.offer.bundled,
-        "warnings": [dict(warning) for warning in engine.offer.warnings],
+        "engine": offer.engine,
+        "model": offer.model,
+        "languages": sorted(offer.languages),
+        "bundled": offer.bundled,
+        "warnings": [dict(warning) for warning in offer.warnings],
     }

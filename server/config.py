@@ -66,6 +66,11 @@ class Config:
         return self.database_url is not None
 
     @property
+    def hears(self) -> bool:
+        """Whether a server with these settings needs the model, for live audio or for files."""
+        return "live" in self.roles or ("worker" in self.roles and self.workers > 0)
+
+    @property
     def disk_reserve_bytes(self) -> int:
         return self.disk_reserve_mib * 1024 * 1024
 

@@ -25,6 +25,8 @@ from server.jobs.worker import Workers
 from server.live.desk import Desk, DeskParts
 from server.live.rules import LiveRules
 from server.metrics import Metrics
+from server.model.offers import Offer
+from server.offering import OfferWatch
 from server.records.links import Links
 from server.records.records import Records
 from server.storage.ports import Storage
@@ -44,7 +46,8 @@ class Domain:
     """Everything below the routes. *closing* is set when the server stops."""
 
     storage: Storage
-    engines: Mapping[str, ServedEngine]  # by environment
+    offers: Mapping[str, Offer]  # by environment: what clients may ask of the model
+    offer_watch: OfferWatch | None  # None: this process has the model itself
     metrics: Metrics
     closing: asyncio.Event
     roles: frozenset[str]  # what this process does
@@ -101,9 +104,10 @@ def build_domain(
     links: Links,
     live_rules: LiveRules,
     node: str,
+    offer_watch: OfferWatch | None,
 ) -> Domain:
-    """Make everything below the routes."""
-    metrics, closing, partials = _watching(engines), asyncio.Event(), Partials()
+    """Make everything below the routes. *offer_watch* is given if *engines* has none."""
+    metrics, closing, partials = _watching(engines, node, config), asyncio.Event(), Partials()
     name = f"{SERVER}{node}:{os.getpid()}"
     desk = Desk(
         DeskParts(
@@ -124,7 +128,7 @@ def build_domain(
     eraser, egress, prober = (
         Eraser(storage, alone=not config.clustered),
         open_egress(config),
-        Prober(isolation, storage.blobs),
+        Prober(isolation, storage.blobs, storage.rates),
     )
     deliveries, courier = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)
     following = Following(
@@ -141,7 +145,8 @@ def build_domain(
     )
     return Domain(
         storage=storage,
-        engines=engines,
+        offers={name: engine.offer for name, engine in engines.items()} if offer_watch is None else offer_watch.offers,
+        offer_watch=offer_watch,
         metrics=metrics,
         closing=closing,
         roles=config.roles,
@@ -160,8 +165,9 @@ def build_domain(
     )
 
 
-def _watching(engines: Mapping[str, ServedEngine]) -> Metrics:
+def _watching(engines: Mapping[str, ServedEngine], node: str, config: Config) -> Metrics:
     metrics = Metrics()
+    metrics.name_node(node, config.roles)
     for environment, engine in engines.items():
         metrics.watch_model(environment, engine.statistics)
     return metrics

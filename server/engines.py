@@ -39,22 +39,39 @@ MAX_SANDBOX_SESSIONS = 50  # live ones of everybody: each container among them t
 
 
 @contextmanager
-def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
-    """Load every environment's engine and the decoder that they share. Raises ModelUnavailable."""
-    with ExitStack() as stack:
-        isolation = stack.enter_context(closing(Isolation()))
+def open_decoder() -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
+    """Start the decoder, and load no engine: for a node that looks at audio and leaves hearing it to others."""
+    with closing(Isolation()) as isolation:
         isolation.start()
         if (lack := seccomp.missing()) is not None:
             log.warning("decoders run without a filter of system calls: %s", lack)
+        yield {}, isolation
+
+
+@contextmanager
+def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
+    """Load every environment's engine and the decoder that they share. Raises ModelUnavailable."""
+    with ExitStack() as stack:
+        _, isolation = stack.enter_context(open_decoder())
         loaded = choose(settings(config))
         stack.enter_context(closing(loaded.engine))
         voice = VoiceDetector() if loaded.engine.name != "scripted" else None
         measured = sessions_of(loaded.engine, config.data_dir)
         production = _served(stack, loaded, voice, isolation, threads, max_sessions=measured)
         sandbox = _served(stack, Loaded(ScriptedEngine()), None, isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS)
-        aliases = (*OPENAI_MODELS, *config.model_aliases)
         served = {"production": production, "sandbox": sandbox}
-        yield {name: _named(engine, aliases) for name, engine in served.items()}, isolation
+        named = {name: replace(engine, offer=with_aliases(engine.offer, config)) for name, engine in served.items()}
+        yield named, isolation
+
+
+def with_aliases(offer: Offer, config: Config) -> Offer:
+    """The offer with the names that the settings of this node give to the model."""
+    return replace(offer, aliases=(*OPENAI_MODELS, *config.model_aliases))
+
+
+def sandbox_offer() -> Offer:
+    """What every node's sandbox offers."""
+    return _offer(Loaded(ScriptedEngine()))
 
 
 def settings(config: Config) -> EngineSettings:
@@ -112,10 +129,6 @@ def _measured(unfitted: Fitting, scheduler: Scheduler) -> Iterator[None]:
 def _tell_failure(measuring: "asyncio.Task[Fit]") -> None:
     if not measuring.cancelled() and (error := measuring.exception()) is not None:
         log.warning("which windows suit the model could not be measured: %s", error)
-
-
-def _named(engine: ServedEngine, aliases: tuple[str, ...]) -> ServedEngine:
-    return replace(engine, offer=replace(engine.offer, aliases=aliases))
 
 
 def _offer(loaded: Loaded) -> Offer:

@@ -27,6 +27,8 @@ def configure(*, style: str, level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "uvicorn.access", "uvicorn.error", "websockets", "faster_whisper"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # It warns of every attempt of every connection; that the database is away is said once, by who listens to it.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

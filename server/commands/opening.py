@@ -10,14 +10,14 @@ from typing import TypeVar
 from server.clock import now_ms
 from server.config import PREFIX, Config, ConfigError
 from server.logs import log
-from server.model.errors import StorageAway
+from server.model.errors import BlobsAway, StorageAway
 from server.storage.ports import Storage
 from server.storage.sqlite import open as embedded
 from server.storage.sqlite.folder import make_private
 
 T = TypeVar("T")
 
-START_S = 20.0  # how long a start waits for a database that does not answer, since it may be starting too
+START_S = 20.0  # how long a start waits for a database or bucket that does not answer, since it may be starting too
 AGAIN_S = 1.0
 SCRATCH = "incoming"  # folder of a node for copies and recordings without a name
 
@@ -27,10 +27,11 @@ def node_name(config: Config) -> str:
     return config.node or f"{os.uname().nodename}-{secrets.token_hex(2)}"
 
 
-def open_storage(config: Config, *, node: str) -> Storage:
+def open_storage(config: Config, *, node: str, check_bucket: bool = False) -> Storage:
     """Open the storage, creating it on first use. It blocks for a moment, or until the database of a cluster answers.
 
-    Raises StorageError, ConfigError.
+    With *check_bucket*, its bucket must answer too, and let this process read and write. Raises StorageError,
+    ConfigError.
     """
     if config.database_url is None or config.blobs is None:
         return embedded.open_storage(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
@@ -39,19 +40,23 @@ def open_storage(config: Config, *, node: str) -> Storage:
         from server.storage.s3.open import open_bucket  # noqa: PLC0415
     make_private(config.data_dir)
     url, blobs = config.database_url, open_bucket(config.blobs, config.data_dir / SCRATCH, env=os.environ)
-    return _once_it_answers(lambda: postgres.open_storage(url, blobs, name=node, notify=config.database_notify))
+    if check_bucket:
+        _once_it_answers(blobs.check, "bucket")
+    return _once_it_answers(
+        lambda: postgres.open_storage(url, blobs, name=node, notify=config.database_notify), "database"
+    )
 
 
-def _once_it_answers(reach: Callable[[], T]) -> T:
-    """Call *reach* until the database answers. Raises what it raises if that takes longer than START_S."""
+def _once_it_answers(reach: Callable[[], T], what: str) -> T:
+    """Call *reach* until *what* answers. Raises what it raises if that takes longer than START_S."""
     until = time.monotonic() + START_S
     while True:
         try:
             return reach()
-        except StorageAway:
+        except (StorageAway, BlobsAway):
             if time.monotonic() >= until:
                 raise
-            log.warning("waiting for the database")
+            log.warning("waiting for the %s", what)
             time.sleep(AGAIN_S)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,10 +32,10 @@ from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.commands.websocket import PatientWebSocket
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
-from server.domain import SERVER
-from server.engines import ServedEngine, open_engines
+from server.domain import SERVER, Domain
+from server.engines import ServedEngine, open_decoder, open_engines
 from server.logs import configure, log
-from server.model.offers import Offer
+from server.offering import OfferWatch, tell_others
 from server.storage.ports import Storage
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sqlite.folder import claim_folder
@@ -68,17 +68,18 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 async def _serve(config: Config, limits: Limits) -> None:
     rules = connection_limits(config, raise_descriptor_limit())
     node = node_name(config)
-    storage = open_storage(config, node=node)
+    storage = open_storage(config, node=node, check_bucket=True)
     listening = listen(config)
     address = _address(config, listening)
     public = config.public_base_url or address
     try:
         with (
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
-            open_engines(config, threads) as (engines, isolation),
+            open_engines(config, threads) if config.hears else open_decoder() as (engines, isolation),
         ):
             estimator = await asyncio.to_thread(open_estimator, config)
-            heard = await _self_check(engines["production"])
+            heard = await _self_check(engines["production"]) if engines else None
+            watch = await _agree_on_offers(engines, storage, config)
             service = build(
                 config,
                 limits=limits,
@@ -88,6 +89,7 @@ async def _serve(config: Config, limits: Limits) -> None:
                 estimator=estimator,
                 public_base_url=public,
                 node=node,
+                offer_watch=watch,
             )
             await _tell_operator(storage, config)
             if not config.clustered:
@@ -96,7 +98,7 @@ async def _serve(config: Config, limits: Limits) -> None:
             gc.freeze()  # what exists now stays, and the collector need not look at it again while clients wait
             async with service.running():
                 connections = Connections(rules, trusted_proxies=config.trusted_proxies, metrics=service.domain.metrics)
-                ready = _ready_lines(address, engines["production"].offer, heard)
+                ready = _ready_lines(address, service.domain, heard)
                 await _answer(service, HttpServer(service.app, listening, connections, ready=ready))
     finally:
         listening.close()
@@ -233,9 +235,23 @@ async def _self_check(engine: ServedEngine) -> str:
     return written(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
 
-def _ready_lines(address: str, offer: Offer, heard: str) -> list[str]:
-    """The log lines for when the port answers. Programs read the first one."""
-    ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.hears}" heard="{heard}"'
+async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage, config: Config) -> OfferWatch | None:
+    """Tell the other nodes what this one's model offers, or learn it from them, waiting for the first."""
+    if engines or storage.offers is None:
+        await tell_others(engines, storage)
+        return None
+    watch = OfferWatch(storage.offers, config)
+    await watch.wait()
+    return watch
+
+
+def _ready_lines(address: str, domain: Domain, heard: str | None) -> list[str]:
+    """The log lines for when the port answers. Programs read the first one. *heard* is None without a model."""
+    offer = domain.offers["production"]
+    ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.hears}"'
+    if heard is None:
+        return [f"{ready} roles={','.join(sorted(domain.roles))}"]
+    ready += f' heard="{heard}"'
     return [ready, f"{offer.model} is the bundled model: {pull_hint()}"] if offer.bundled else [ready]
 
 

@@ -17,6 +17,7 @@ from server.engines import open_engines
 from server.jobs.probing import Prober
 from server.logs import configure, log
 from server.metrics import Metrics
+from server.offering import tell_others
 
 
 def add(commands: Any) -> None:
@@ -35,13 +36,14 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 async def _work(config: Config, limits: Limits) -> None:
     node = node_name(config)
-    storage = open_storage(config, node=node)
+    storage = open_storage(config, node=node, check_bucket=True)
     egress = open_egress(config)
     try:
         with (
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
             open_engines(config, threads) as (engines, isolation),
         ):
+            await tell_others(engines, storage)
             workers = build_workers(
                 f"worker {node}:{os.getpid()}",
                 config,
@@ -49,7 +51,7 @@ async def _work(config: Config, limits: Limits) -> None:
                 storage=storage,
                 engines=engines,
                 egress=egress,
-                prober=Prober(isolation, storage.blobs),
+                prober=Prober(isolation, storage.blobs, storage.rates),
                 metrics=Metrics(),
             )
             with stop_signals(workers.stop):

@@ -8,11 +8,11 @@ from weakref import WeakValueDictionary
 from pipeline.errors import AudioTooLong, PipelineError
 from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
-from server.accounts.limits import RateTable
+from server.accounts.failures import Failures
 from server.clock import now_ms
 from server.model.accounts import Plan
 from server.model.errors import Refused
-from server.storage.ports import BlobStore
+from server.storage.ports import BlobStore, Rates
 
 MAX_AT_ONCE = 8  # each takes a process for some 20 ms, a hostile file for seconds; more of them wait
 MAX_PER_ACCOUNT = 2  # of these, so that nobody's files make everybody wait
@@ -25,22 +25,23 @@ REQUESTS_PER_BAD_FILE = 3
 class Prober:
     """Looks at recordings in processes of their own, a few at a time, and counts the bad files of each account."""
 
-    def __init__(self, isolation: Isolation, blobs: BlobStore) -> None:
+    def __init__(self, isolation: Isolation, blobs: BlobStore, rates: Rates | None = None) -> None:
+        """*rates* counts for all nodes together; None: bad files are counted here."""
         self._isolation = isolation
         self._blobs = blobs
         self._threads = ThreadPoolExecutor(MAX_AT_ONCE, "probe")
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by account, while in use
-        self._bad_files = RateTable()
+        self._bad_files = Failures(what="bad files", shared=rates)
 
     def admit(self, account: str, plan: Plan) -> None:
         """Return if the account may send another file. Raises Refused rate_limited if too many of late were bad."""
-        now, limit = now_ms(), _max_bad_files(plan)
-        window = self._bad_files.look(account, now=now, limit=limit)
+        limit = _max_bad_files(plan)
+        window = self._bad_files.look(account, limit=limit)
         if not window.allowed:
             raise Refused(
                 "rate_limited",
                 f"{limit} files within a minute could not be decoded",
-                retry_after_s=math.ceil((window.resets_at - now) / 1000),
+                retry_after_s=math.ceil((window.resets_at - now_ms()) / 1000),
             )
 
     async def probe(self, blob: str, *, account: str, plan: Plan) -> Probe:
@@ -55,7 +56,7 @@ class Prober:
                 probe = await self._look_at(blob)
             except PipelineError as error:
                 if not error.retryable:
-                    self._bad_files.hit(account, now=now_ms(), limit=_max_bad_files(plan))
+                    await self._bad_files.count(account, limit=_max_bad_files(plan))
                 raise
         longest_s = plan.audio_s_per_file
         if probe.duration_s is not None and probe.duration_stated and probe.duration_s > longest_s + SLACK_S:

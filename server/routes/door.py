@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection, Request
 
 from server.accounts.addresses import Network, address_key, client_address
+from server.accounts.failures import Failures
 from server.accounts.keys import MalformedKey, digest, environment_of
 from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
 from server.accounts.signed import Scope, check_token
@@ -35,7 +36,8 @@ FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
 class Door:
     """Checks requests and finds their caller. Requests and refused keys are counted per minute, in memory.
 
-    Where several nodes answer requests, those with a key and those that need none are counted for all nodes together.
+    Where several nodes answer requests, they are counted for all nodes together, but for requests of Auth.FREE: those
+    cost the node that answers them, and counting them elsewhere would cost more than the answer.
 
     A flood of wrong keys is refused before the database is read. Keys that were good lately are still looked up then,
     because their owners may share the address with the flood.
@@ -51,8 +53,11 @@ class Door:
     shared_rates: Rates | None = None  # counts requests for several nodes; None: they are counted here
     _rates: RateTable = field(init=False, default_factory=RateTable)  # by account and environment, or by address
     _free: RateTable = field(init=False, default_factory=RateTable)  # requests of Auth.FREE, by address
-    _refused: RateTable = field(init=False, default_factory=RateTable)  # keys, by address
+    _refused: Failures = field(init=False)  # keys, by address
     _familiar: set[bytes] = field(init=False, default_factory=set)  # hashes of keys that were good lately
+
+    def __post_init__(self) -> None:
+        self._refused = Failures(what="wrong keys", shared=self.shared_rates)
 
     async def admit(self, request: Request, operation: Operation) -> Caller:
         """The caller, after every check that needs no body. Raises RequestError."""
@@ -106,13 +111,16 @@ class Door:
         Raises RateLimited for an address that sent too many wrong keys lately.
         """
         hashed, limit = digest(secret), self.limits.keyless.refused_keys_per_minute
-        if hashed not in self._familiar:
-            _check_rate(self._refused.look(address, now=now_ms(), limit=limit))
+        familiar = hashed in self._familiar
+        if not familiar:
+            _check_rate(self._refused.look(address, limit=limit))
         try:
             found = await self._working(secret, hashed)
         except (MalformedKey, Problem):
             self._familiar.discard(hashed)
-            self._refused.hit(address, now=now_ms(), limit=limit)
+            window = await self._refused.count(address, limit=limit)
+            if not familiar:
+                _check_rate(window)
             raise
         if len(self._familiar) >= MAX_FAMILIAR:
             self._familiar.clear()

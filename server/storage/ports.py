@@ -19,6 +19,7 @@ from server.model.erasures import Erasure, Why
 from server.model.events import Event, NewEvent
 from server.model.jobs import IdempotencyKey, Job, JobError, JobFilter, NewJob, Submitted
 from server.model.leases import Lease, Renewal
+from server.model.offers import Offer
 from server.model.orders import Source
 from server.model.outcomes import Artifact, Outcome
 
@@ -426,6 +427,18 @@ class Rates(Protocol):
         ...
 
 
+class Offers(Protocol):
+    """What the model offers, told by the nodes that have one to those that have none."""
+
+    async def tell(self, offer: Offer) -> None:
+        """Store *offer* in the place of the one that was told last."""
+        ...
+
+    async def last(self) -> Offer | None:
+        """The offer that was told last; None if no node with a model has started yet."""
+        ...
+
+
 class Relay(Protocol):
     """Messages to the other nodes that have this storage open. Any may get lost; none is stored."""
 
@@ -474,6 +487,11 @@ class Storage(Protocol):
     @property
     def rates(self) -> Rates | None:
         """None if one process serves all requests, and counts them in memory."""
+        ...
+
+    @property
+    def offers(self) -> Offers | None:
+        """None if there are no other nodes."""
         ...
 
     @property

@@ -5,8 +5,13 @@ import sys
 
 import pytest
 
+from scripts import unfenced
+from scripts.chaos import Seen, judge
+from scripts.chaos_cluster import facts
+from server.storage.sql import leases
 from tests.processes import ROOT
 from tests.server.postgres import programs
+from tests.server.storing import BACKENDS, LEASE_S, WORD, ManualClock, completed, in_a_loop, submit
 
 
 @pytest.mark.timeout(600)
@@ -17,3 +22,21 @@ def test_a_cluster_whose_parts_are_killed_at_random_loses_nothing():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FAIL" not in done.stdout
+
+
+@pytest.mark.parametrize(("fence", "faults"), [(leases.FENCE, 0), (unfenced.BELIEVING, 1)])
+@in_a_loop
+async def test_what_a_superseded_process_writes_is_found_where_the_store_lets_it(
+    tmp_path, monkeypatch, capsys, fence, faults
+):
+    clock = ManualClock()
+    async with BACKENDS["postgres"].stored(tmp_path, clock) as storage:
+        job_id = await submit(storage, live=True)
+        early = await storage.jobs.claim_live(job_id, "one", lease_s=LEASE_S)
+        clock.advance(s=LEASE_S)
+        late = await storage.jobs.claim_live(job_id, "other", lease_s=LEASE_S)
+        assert await storage.jobs.finish(late, completed())
+        monkeypatch.setattr(leases, "FENCE", fence)
+        await storage.jobs.log(early, [WORD])
+    assert judge(facts((tmp_path / "data" / "database-url").read_text()), Seen()) == faults
+    assert f"events behind the terminal one: {faults}" in capsys.readouterr().out

@@ -1,5 +1,7 @@
 """A bucket for tests: moto's server in a process of its own, which can be silent, away, or lose its answers."""
 
+import json
+import math
 import os
 import signal
 import socket
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+import boto3
 import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +62,25 @@ class BucketService:
             self.switch.unlink()
 
     @contextmanager
+    def guarded(self, *allowed: str) -> Iterator[dict[str, str]]:
+        """Check keys while the block lasts, which gets the variables of a user who may do what is *allowed*."""
+        iam = boto3.client("iam", endpoint_url=self.env["AWS_ENDPOINT_URL"], **_as_words(self.env))
+        user = f"user-{next(_numbers)}"
+        iam.create_user(UserName=user)
+        statement = {"Effect": "Allow", "Action": list(allowed), "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": statement})
+        iam.put_user_policy(UserName=user, PolicyName="own", PolicyDocument=policy)
+        made = iam.create_access_key(UserName=user)["AccessKey"]
+        self._check_keys_after(0)
+        try:
+            yield {"AWS_ACCESS_KEY_ID": made["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": made["SecretAccessKey"]}
+        finally:
+            self._check_keys_after(math.inf)
+
+    def _check_keys_after(self, requests: float) -> None:
+        httpx.post(f"http://127.0.0.1:{self.port}/moto-api/reset-auth", content=str(requests)).raise_for_status()
+
+    @contextmanager
     def silent(self) -> Iterator[None]:
         """Stop the service while the block lasts: it takes connections and answers nothing."""
         os.kill(self.pid, signal.SIGSTOP)
@@ -85,6 +107,15 @@ def bucket_service(folder: Path) -> Iterator[BucketService]:
     finally:
         running.kill()
         running.wait()
+
+
+def _as_words(env: dict[str, str]) -> dict[str, str]:
+    """The variables as boto3's clients take them."""
+    return {
+        "aws_access_key_id": env["AWS_ACCESS_KEY_ID"],
+        "aws_secret_access_key": env["AWS_SECRET_ACCESS_KEY"],
+        "region_name": env["AWS_REGION"],
+    }
 
 
 def _made_bucket(port: int) -> bool:

@@ -4,7 +4,7 @@ import contextlib
 import random
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,9 +118,17 @@ class Cluster(Server):
 
 @contextlib.contextmanager
 def clustered(
-    folder: Path, bucket: BucketService, *, nodes: int = 2, postgres: Postgres | None = None, **variables: str
+    folder: Path,
+    bucket: BucketService,
+    *,
+    nodes: Sequence[Mapping[str, str]] = ({}, {}),
+    postgres: Postgres | None = None,
+    **variables: str,
 ) -> Iterator[Cluster]:
-    """Start nodes with a new database and a new place in the bucket. *variables* have no prefix."""
+    """Start nodes with a new database and a new place in the bucket.
+
+    *variables* have no prefix and are those of all nodes; each of *nodes* adds its own.
+    """
     balancer = Balancer()
     shared = {
         "DATABASE_URL": (postgres or shared_cluster()).new_database(),
@@ -130,8 +138,8 @@ def clustered(
     }
     log: list[str] = []
     made = [
-        Server(folder / f"node{number}", {**shared, "NODE": f"node{number}"}, log=log, beyond=bucket.env)
-        for number in range(nodes)
+        Server(folder / f"node{number}", {**shared, "NODE": f"node{number}", **own}, log=log, beyond=bucket.env)
+        for number, own in enumerate(nodes)
     ]
     first, base = made[0], shared["PUBLIC_BASE_URL"]
     cluster = Cluster(

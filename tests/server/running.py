@@ -55,6 +55,7 @@ class Server:
     data_dir: Path
     variables: Mapping[str, str] = field(default_factory=dict)
     before: Sequence[str] = ()  # a command that starts the one behind it
+    program: str = "server"  # the module that is run
     beyond: Mapping[str, str] = field(default_factory=dict)  # variables that are not ours
     log: list[str] = field(default_factory=list)
     clients: list[httpx.Client] = field(default_factory=list)
@@ -63,7 +64,7 @@ class Server:
 
     def start(self) -> "Server":
         self.process = subprocess.Popen(
-            [*self.before, sys.executable, "-m", "server", "serve"],
+            [*self.before, sys.executable, "-m", self.program, "serve"],
             cwd=ROOT,
             env={**environment(self.data_dir, **self.variables), **self.beyond},
             stdout=subprocess.DEVNULL,

@@ -4,16 +4,20 @@ import asyncio
 import random
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from server import __version__
 from server.config import Config, ConfigError
 from tests.server.clustering import Cluster, clustered
-from tests.server.postgres import new_cluster
-from tests.server.running import Server, free_port
+from tests.server.postgres import new_cluster, shared_cluster
+from tests.server.running import CLIP, Server, free_port
+from tests.server.serving import until
 from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, Frame, Talk, durable, silence, spoken, talking
 
@@ -22,7 +26,9 @@ TAKE_OVER_S = 20
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory, bucket):
-    with clustered(tmp_path_factory.mktemp("nodes"), bucket, ENGINE="scripted") as cluster:
+    with clustered(
+        tmp_path_factory.mktemp("nodes"), bucket, ENGINE="scripted", TRUSTED_PROXIES="127.0.0.0/8"
+    ) as cluster:
         yield cluster
 
 
@@ -122,10 +128,50 @@ def test_limits_hold_for_all_nodes_together(nodes):
     assert 0 < int(answers[-1].headers["retry-after"]) <= 60
 
 
+def test_wrong_keys_are_counted_for_all_nodes_together(nodes):
+    headers = {"Authorization": "Bearer nonsense", "X-Forwarded-For": "192.0.2.1"}
+    one, other = (httpx.Client(base_url=node.base, headers=headers) for node in nodes.nodes)
+    with one, other:
+        statuses = [(one, other)[number % 2].get("/v1/jobs").status_code for number in range(64)]
+        elsewhere = one.get("/v1/jobs", headers={"X-Forwarded-For": "192.0.2.2"})
+    assert statuses == [401] * 60 + [429] * 4
+    assert elsewhere.status_code == 401
+
+
 def test_keyless_estimates_are_counted_for_all_nodes_together(nodes):
     ask = {"prompt": "How long is a piece of string?", "models": ["gpt-5-mini"]}
     asked = [nodes.nodes[number % 2].base + "/v1/estimate/free" for number in range(4)]
     assert [httpx.post(url, json=ask, timeout=60).status_code for url in asked] == [200, 200, 200, 429]
+
+
+@in_a_loop
+async def test_while_a_newer_node_adds_to_the_tables_an_older_one_works_on(nodes, key, bucket, tmp_path):
+    audio = silence(12)
+    here = callers(nodes, key)[0]
+    newer = Server(tmp_path, {**nodes.variables, "NODE": "newer"}, beyond=bucket.env, program="tests.server.newer_node")
+    record = await here.start(max_utterance_s=3)
+    async with talking(here.socket(record), here.headers) as talk, here.client() as client:
+        await talk.send(audio[: 4 * SECOND], piece_s=0.25)
+        for _ in range(40):  # until the statements are planned
+            assert (await client.get(f"/v1/jobs/{record['job_id']}")).status_code == 200
+        starting = asyncio.create_task(asyncio.to_thread(newer.start))
+        while not starting.done():
+            assert (await client.get(f"/v1/jobs/{record['job_id']}")).status_code == 200
+            job = await client.post("/v1/transcribe", files={"file": CLIP.read_bytes()}, data={"wait": "60"})
+            assert job.json()["status"] == "completed"
+        await talk.send(audio[4 * SECOND :], piece_s=0.25)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    there = Caller(newer, key)
+    assert (await there.job(record["job_id"]))["text"] == " ".join(spoken(12))
+    resuming = await here.start(max_utterance_s=3)  # begun at the older node, ended at the newer one
+    async with talking(here.socket(resuming), here.headers) as talk:
+        await talk.send(audio[: 6 * SECOND], piece_s=0.25)
+        await talk.until("word")
+    await resumed(there, resuming, audio)
+    assert (await here.job(resuming["job_id"]))["text"] == " ".join(spoken(12))
+    assert await asyncio.to_thread(newer.stop) == 0
+    assert not [line for line in (*nodes.log, *newer.log) if " error " in line]
 
 
 def test_a_file_sent_to_one_node_can_be_read_and_canceled_at_the_other(nodes, key):
@@ -217,13 +263,30 @@ async def until_ready(me: Caller) -> None:
             await asyncio.sleep(0.1)
 
 
-def test_a_node_does_only_what_its_roles_say(tmp_path, bucket):
-    with clustered(tmp_path, bucket, nodes=1, ENGINE="scripted", ROLES="api,courier") as cluster:
+def test_a_node_does_only_what_its_roles_say_and_loads_the_model_only_for_that(tmp_path, bucket):
+    nodes = [{"ROLES": "worker"}, {"ROLES": "api,courier", "WHISPER_MODEL": "/nowhere"}]
+    with clustered(tmp_path, bucket, nodes=nodes) as cluster:
+        working, answering = cluster.nodes
         headers = {"Authorization": f"Bearer {cluster.new_key('enterprise')}"}
-        with httpx.Client(base_url=cluster.base, headers=headers, timeout=60) as client:
+        with httpx.Client(base_url=answering.base, headers=headers, timeout=60) as client:
             answer = client.post("/v1/live", json={})
             assert (answer.status_code, answer.json()["code"]) == (503, "queue_full")
-            assert client.get("/readyz").status_code == 200
+            ready = client.get("/readyz").json()
+            assert ready == httpx.get(f"{working.base}/readyz").json()
+            assert (ready["engine"], ready["languages"]) == ("whisper", ["de", "en", "es", "fr"])
+            files = {"file": CLIP.read_bytes()}
+            assert client.post("/v1/transcribe", files=files, data={"language": "it"}).status_code == 422
+            assert client.post("/v1/transcribe", files=files, data={"wait": "60"}).json()["status"] == "completed"
+        pages = [httpx.get(f"{node.base}/metrics").text for node in cluster.nodes]
+        for page, labels in zip(
+            pages, ('node="node0",roles="worker"', 'node="node1",roles="api,courier"'), strict=True
+        ):
+            assert f'scribewire_node_info{{{labels},version="{__version__}"}} 1.0' in page.splitlines()
+        assert answering.process is not None
+        assert "ctranslate2" not in Path(f"/proc/{answering.process.pid}/maps").read_text()
+        assert any(line.endswith("roles=api,courier") for line in cluster.log if "ready http" in line)
+        said = " ".join(answering.cli("doctor").split())
+        assert "not loaded: the roles api, courier leave hearing to other nodes" in said
 
 
 @pytest.mark.parametrize(
@@ -246,6 +309,27 @@ def test_settings_that_do_not_fit_together_are_refused_in_one_sentence(given, sa
 def test_the_url_of_the_database_is_not_shown_with_the_settings():
     given = {"SCRIBEWIRE_DATABASE_URL": "postgresql://me:geheim@db/x", "SCRIBEWIRE_BLOBS": "s3://bucket"}
     assert "geheim" not in repr(Config.from_env(given))
+
+
+def test_a_bucket_that_cannot_be_used_stops_the_start_with_a_sentence(tmp_path, bucket):
+    variables = {"DATABASE_URL": shared_cluster().new_database(), "BLOBS": "s3://nowhere/at-all"}
+    server = Server(tmp_path / "data", variables, beyond=bucket.env)
+    with pytest.raises(AssertionError):
+        server.start()
+    assert server.process is not None
+    assert server.process.wait(10) == 2
+    assert server.log[-1] == "scribewire: the bucket nowhere does not exist"
+
+
+def test_a_start_waits_for_a_bucket_that_does_not_answer_yet(tmp_path, bucket):
+    variables = {"DATABASE_URL": shared_cluster().new_database(), "BLOBS": bucket.prefix(), "ENGINE": "scripted"}
+    server = Server(tmp_path / "data", variables, beyond=bucket.env)
+    with ThreadPoolExecutor(1) as thread:
+        with bucket.failing("away"):
+            started = thread.submit(server.start)
+            until(lambda: any(line.endswith("waiting for the bucket") for line in server.log))
+        started.result()
+    assert server.stop() == 0
 
 
 def test_a_database_that_is_not_there_stops_the_start_with_a_sentence(tmp_path, bucket):

@@ -110,7 +110,7 @@ async def test_a_bucket_that_refuses_is_away_and_afterwards_everything_goes_on(b
             blobs.size("job_1/source"),
             blobs.delete("job_1"),
             blobs.prefixes(),
-            blobs.check(),
+            asyncio.to_thread(blobs.check),
         ):
             with pytest.raises(BlobsAway) as told:
                 await asking
@@ -118,7 +118,7 @@ async def test_a_bucket_that_refuses_is_away_and_afterwards_everything_goes_on(b
             assert "127.0.0.1" not in str(told.value), "clients are told this text"
     assert await read(blobs, "job_1/source") == b"before"
     await put(blobs, "job_2/source", b"x")
-    await blobs.check()
+    await asyncio.to_thread(blobs.check)
 
 
 @in_a_loop
@@ -174,10 +174,48 @@ async def test_a_service_without_conditions_still_keeps_a_blob_that_is_there(blo
 async def test_a_bucket_that_does_not_exist_is_away(bucket, tmp_path):
     nowhere = open_bucket("s3://nowhere/at-all", tmp_path / "scratch", env=bucket.env)
     with pytest.raises(BlobsAway):
-        await nowhere.check()
-    with pytest.raises(BlobsAway):
         await put(nowhere, "job_1/source", b"x")
     await nowhere.close()
+
+
+LIST, PUT, GET = "s3:ListBucket", "s3:PutObject", "s3:GetObject"
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "says"),
+    [
+        ("nowhere", ["s3:*"], "does not exist"),
+        ("scribewire", [PUT], r"let this server list names \(AccessDenied\)"),
+        ("scribewire", [LIST], r"let this server write \(AccessDenied\)"),
+        ("scribewire", [LIST, PUT], r"let this server read \(AccessDenied\)"),
+        ("scribewire", [LIST, PUT, GET], r"let this server delete \(AccessDenied\)"),
+    ],
+)
+def test_a_bucket_that_refuses_is_told_to_the_operator_in_one_sentence(bucket, tmp_path, name, allowed, says):
+    with pytest.MonkeyPatch.context() as patch, bucket.guarded(*allowed) as keys:
+        for variable, value in keys.items():
+            patch.setenv(variable, value)
+        refusing = open_bucket(f"s3://{name}/here", tmp_path, env=bucket.env)
+        with pytest.raises(StorageError, match=f"the bucket {name} .*{says}") as told:
+            refusing.check()
+    assert not isinstance(told.value, BlobsAway)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [("AWS_ACCESS_KEY_ID", "InvalidAccessKeyId"), ("AWS_SECRET_ACCESS_KEY", "SignatureDoesNotMatch")],
+)
+def test_wrong_credentials_are_told_to_the_operator(bucket, tmp_path, monkeypatch, wrong, code):
+    with bucket.guarded("s3:*") as keys:
+        for name, good in keys.items():
+            monkeypatch.setenv(name, good)
+        accepted = open_bucket(bucket.prefix(), tmp_path, env=bucket.env)
+        accepted.check()
+        assert asyncio.run(accepted.prefixes()) == [], "nothing is left of the check"
+        monkeypatch.setenv(wrong, "wrong")
+        with pytest.raises(StorageError, match=rf"not accept the credentials \({code}\)"):
+            open_bucket(bucket.prefix(), tmp_path, env=bucket.env).check()
 
 
 @in_a_loop

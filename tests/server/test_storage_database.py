@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -13,7 +15,22 @@ from server.model.errors import DiskFull, StorageBusy, StorageError
 from server.storage.sqlite import database as module
 from server.storage.sqlite.database import Database, Transaction, Watch
 from server.storage.sqlite.schema import MIGRATIONS
+from server.storage.vital import SOFTWARE
+from tests.processes import ROOT
 from tests.server.storing import LEASE_S, NOON, ManualClock, claim, completed, in_a_loop, stored, submit
+
+WRITER_FAILS = """
+import asyncio, sys
+from pathlib import Path
+from server.storage.sqlite.database import Database
+
+async def main():
+    database = Database(Path(sys.argv[1]), lambda: 0)
+    database._commit = None
+    await database.write(lambda tx: None)
+
+asyncio.run(main())
+"""
 
 
 @asynccontextmanager
@@ -328,3 +345,11 @@ def test_a_wait_that_is_canceled_just_as_it_is_woken_ends(turns):
         assert done
 
     asyncio.run(main())
+
+
+def test_a_process_whose_writing_thread_fails_does_not_live_on_without_it(tmp_path):
+    program = [sys.executable, "-c", WRITER_FAILS, str(tmp_path / "test.db")]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == SOFTWARE
+    assert "this process ends" in done.stderr
+    assert "TypeError" in done.stderr

@@ -7,13 +7,18 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from server.accounts.failures import Failures
+from server.config import Config
 from server.model.errors import StorageAway, StorageError
 from server.model.jobs import State
+from server.model.offers import OPENAI_MODELS, Offer
+from server.offering import OfferWatch
 from server.storage.postgres import migrating
 from server.storage.postgres.connecting import connect, parameters
 from server.storage.postgres.database import WRITERS, Transaction
@@ -50,6 +55,26 @@ async def count(storage: PostgresStorage, table: str) -> int:
 
 
 # --- connections that are lost ---------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_node_hears_others_again_though_its_connection_broke_once_more_as_it_began_to_listen(tmp_path, url):
+    with line(shared_cluster().port) as between:
+        through = url.replace(str(shared_cluster().port), str(between.port))
+        async with (
+            opened(tmp_path / "a", through) as storage,
+            opened(tmp_path / "b", url) as other,
+            asyncio.timeout(30),
+        ):
+            for number, word in enumerate((b"SELECT 1", b"LISTEN"), 1):
+                between.break_at(word, heard=False)
+                while between.cuts < number:  # noqa: ASYNC110  a thread does it
+                    await asyncio.sleep(0.01)
+            while not storage._database.answers:  # noqa: ASYNC110  a thread finds it out
+                await asyncio.sleep(0.1)
+            with storage._database.watch("job_a") as watch:
+                await submit(other, "job_a")
+                assert await watch.wait(timeout_s=0.9)
 
 
 @pytest.mark.parametrize("heard", [True, False])
@@ -277,7 +302,7 @@ async def until_one_leads(*nodes: PostgresStorage) -> None:
 
 # --- the schema ------------------------------------------------------------------------------------------------------
 
-MORE = Migration("ALTER TABLE accounts ADD COLUMN colour TEXT")
+MORE = Migration("ALTER TABLE jobs ADD COLUMN colour TEXT; CREATE INDEX jobs_colour ON jobs (colour)")
 ELSE = Migration("ALTER TABLE accounts RENAME COLUMN plan TO tariff", additive=False)
 
 
@@ -295,12 +320,25 @@ def test_nodes_that_start_at_once_make_the_tables_once(url):
     assert sorted(process.communicate()[0].strip() for process in started) == [every, "[]", "[]"]
 
 
+@pytest.mark.parametrize("works", ["reads", "writes"])
 @in_a_loop
-async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url):
+async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, works):
+    """Also where its connections have planned their statements before."""
+
+    async def work(number: int) -> None:
+        if works == "reads":
+            await asyncio.gather(*[older.jobs.get("job_a") for _ in range(4)])
+        else:
+            await asyncio.gather(*[submit(older, f"job_{number}_{part}") for part in range(4)])
+
     async with opened(tmp_path, url) as older:
+        await submit(older, "job_a")
+        for number in range(20):
+            await work(number)
         with connect(parameters(url, name="newer")) as connection:
             assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [len(MIGRATIONS) + 1]
-        await submit(older, "job_a")
+        for number in range(20, 30):
+            await work(number)
         assert (await claim(older)).job.id == "job_a"
     async with opened(tmp_path, url) as older:  # also when it starts anew
         assert await older.jobs.get("job_a") is not None
@@ -344,6 +382,40 @@ def test_every_node_signs_with_the_same_secrets(tmp_path, url):
             return storage.signing_keys
 
     assert asyncio.run(keys(tmp_path / "a")) == asyncio.run(keys(tmp_path / "b"))
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_failures_are_counted_for_all_nodes_and_those_at_the_limit_are_known_without_the_database(tmp_path, url):
+    async with opened(tmp_path / "a", url) as one, opened(tmp_path / "b", url) as other:
+        here, there = (Failures(what="wrong keys", shared=storage.rates) for storage in (one, other))
+        counted = [await (here, there)[n % 2].count("me", limit=3) for n in range(4)]
+        assert [window.allowed for window in counted] == [True, True, True, False]
+        assert (await here.count("you", limit=3)).allowed
+    assert not here.look("me", limit=3).allowed, "with the database closed"
+    assert not there.look("me", limit=3).allowed
+    assert here.look("you", limit=3).allowed
+
+
+# --- what the model offers -------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_node_without_a_model_waits_until_another_one_tells_what_its_model_offers(tmp_path, url):
+    told = Offer(engine="whisper", model="base", languages=frozenset({"de", "en"}), warnings=({"code": "x"},))
+    async with opened(tmp_path / "a", url) as working, opened(tmp_path / "b", url) as answering:
+        config = Config.from_env({"SCRIBEWIRE_MODEL_ALIASES": "ours"})
+        watch = OfferWatch(answering.offers, config)
+        waiting = asyncio.create_task(watch.wait())
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        await working.offers.tell(replace(told, model="tiny"))
+        await working.offers.tell(told)
+        await waiting
+        assert watch.offers["production"] == replace(told, aliases=(*OPENAI_MODELS, "ours"))
+        assert watch.offers["sandbox"].has("ours")
 
 
 # --- the embedded form -----------------------------------------------------------------------------------------------

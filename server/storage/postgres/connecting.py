@@ -3,7 +3,8 @@
 No message made here contains the URL, which has a password in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import psycopg
@@ -51,11 +52,9 @@ def parameters(url: str, *, name: str) -> str:
 
 def connect(conninfo: str) -> Connection:
     """A connection of its own. Raises StorageAway, StorageError."""
-    try:
+    with translating():
         connection = psycopg.connect(conninfo, autocommit=True, row_factory=dict_row)
         configure(connection)
-    except psycopg.Error as error:
-        raise translated(error) from error
     return connection
 
 
@@ -88,6 +87,15 @@ class _EscapingLoader(TextLoader):
         return text
 
 
+@contextmanager
+def translating() -> Iterator[None]:
+    """Let the errors of PostgreSQL that the block raises be ours: StorageAway, DiskFull, StorageBusy, StorageError."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translated(error) from error
+
+
 def is_lost(error: BaseException) -> bool:
     """Whether *error* says that the connection is gone or the database does not answer: another may work."""
     if not isinstance(error, psycopg.OperationalError):
@@ -95,9 +103,15 @@ def is_lost(error: BaseException) -> bool:
     return error.sqlstate is None or error.sqlstate.startswith(LOST)
 
 
+def is_outdated(error: BaseException) -> bool:
+    """Whether *error* says that a connection planned its statements before a newer node added a column to a table."""
+    return isinstance(error, errors.FeatureNotSupported)
+
+
 def is_worth_a_retry(error: BaseException) -> bool:
-    """Whether the same transaction may succeed when it is run again at once."""
-    return is_lost(error) or isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
+    """Whether the same transaction may succeed when it is run again at once, on another connection."""
+    in_the_way = errors.SerializationFailure | errors.DeadlockDetected
+    return is_lost(error) or is_outdated(error) or isinstance(error, in_the_way)
 
 
 def translated(error: BaseException) -> BaseException:

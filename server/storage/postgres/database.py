@@ -6,7 +6,6 @@ its way to the disk, the next ones gather. What a transaction needs unchanged un
 
 import asyncio
 import secrets
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,9 +20,10 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from server.model.errors import OutcomeUnknown, StorageAway, StorageError
 from server.storage.postgres import connecting
 from server.storage.postgres.committing import CHANNEL, commit, new_mark, payload, was_committed
-from server.storage.postgres.connecting import Connection, is_lost, is_worth_a_retry, translated
+from server.storage.postgres.connecting import Connection, is_lost, is_outdated, is_worth_a_retry, translated
 from server.storage.postgres.listening import Listener
 from server.storage.postgres.transaction import NOW, Transaction
+from server.storage.vital import start_vital
 from server.storage.watching import Watch, Watches
 
 Clock: TypeAlias = Callable[[], int]
@@ -67,6 +67,7 @@ class Database:
         self._notify = notify
         self._closing = False
         self._watches = Watches()
+        self._listener = Listener(conninfo, self._watches, boot=self.boot, name=name, notify=notify)
         self._pool = ConnectionPool(
             conninfo,
             kwargs={"autocommit": True, "row_factory": dict_row},
@@ -77,12 +78,10 @@ class Database:
             reconnect_timeout=RECONNECT_S,
             open=True,
         )
-        self._listener = Listener(conninfo, self._watches, boot=self.boot, name=name, notify=notify)
         self._readers = ThreadPoolExecutor(READERS, "database-read")
         self._writers = ThreadPoolExecutor(WRITERS, "database-write")
         self._gathered: SimpleQueue[_Write[Any] | None] = SimpleQueue()  # bounded: each caller waits for one
-        self._gatherer = threading.Thread(target=self._commit_together, name="database-log", daemon=True)
-        self._gatherer.start()
+        self._gatherer = start_vital(self._commit_together, name="database-log")
 
     @property
     def answers(self) -> bool:
@@ -164,7 +163,7 @@ class Database:
                     return function(Transaction(connection, None if self._clock is None else self._clock()))
             except psycopg.Error as error:
                 self._notice(error)
-                if not left or not is_lost(error):
+                if not left or not is_worth_a_retry(error):
                     raise translated(error) from error
         raise AssertionError
 
@@ -278,8 +277,10 @@ class Database:
                 return committed
 
     def _notice(self, error: Exception) -> None:
-        """The pool's idle connections are probably gone as well, if one is: have them looked at."""
-        if not isinstance(error, PoolTimeout) and is_lost(error):
+        """If one connection is gone, have the idle ones looked at; if its plans are outdated, renew them."""
+        if is_outdated(error):
+            self._pool.drain()
+        elif not isinstance(error, PoolTimeout) and is_lost(error):
             self._pool.check()
 
 

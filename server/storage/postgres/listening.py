@@ -13,8 +13,9 @@ import psycopg
 from server.logs import log
 from server.model.errors import StorageError
 from server.storage.postgres.committing import CHANNEL, EVERYTHING, read_payload
-from server.storage.postgres.connecting import Connection, connect
+from server.storage.postgres.connecting import Connection, connect, translating
 from server.storage.postgres.transaction import NOW
+from server.storage.vital import start_vital
 from server.storage.watching import Watches
 
 RELAY_CHANNEL = "scribewire_relay"
@@ -44,9 +45,9 @@ class Listener:
         self._woken_at = 0.0
         self._leads = False
         self._connection = self._open()
-        self._say_here()
-        self._thread = threading.Thread(target=self._run, name="database-listen", daemon=True)
-        self._thread.start()
+        with translating():
+            self._say_here()
+        self._thread = start_vital(self._run, name="database-listen")
 
     @property
     def answers(self) -> bool:
@@ -70,7 +71,7 @@ class Listener:
         while not self._closing.is_set():
             try:
                 self._listen()
-            except (psycopg.Error, StorageError) as error:
+            except psycopg.Error as error:
                 self._lost(error)
         with suppress(psycopg.Error):  # if the database is away, the row grows old by itself
             self._connection.execute("DELETE FROM nodes WHERE boot = %s", (self._boot,))
@@ -95,12 +96,18 @@ class Listener:
         if sender == self._boot:
             return
         if notice.channel == RELAY_CHANNEL:
-            for handle in self.relayed:
-                handle(topics[0])
+            self._pass_on(topics[0])
         elif EVERYTHING in topics:
             self._watches.wake_all()
         else:
             self._watches.wake(topics)
+
+    def _pass_on(self, message: str) -> None:
+        for handle in self.relayed:
+            try:
+                handle(message)
+            except Exception:  # noqa: BLE001  any message may get lost, but not those after it
+                log.exception("a message of another node could not be read")
 
     def _say_alive(self) -> None:
         now = time.monotonic()
@@ -141,8 +148,9 @@ class Listener:
 
     def _open(self) -> Connection:
         connection = connect(self._conninfo)
-        if self._notify:
-            connection.execute(f"LISTEN {CHANNEL}; LISTEN {RELAY_CHANNEL}".encode(), prepare=False)
+        with translating():
+            if self._notify:
+                connection.execute(f"LISTEN {CHANNEL}; LISTEN {RELAY_CHANNEL}".encode(), prepare=False)
         self._seen_at = 0.0
         self._answered_at = time.monotonic()
         return connection

@@ -13,15 +13,17 @@ from server.storage.ports import (
     Counter,
     EventLog,
     JobStore,
+    Offers,
     Outbox,
     Rates,
     Relay,
     Upkeep,
 )
-from server.storage.postgres.connecting import Connection, connect, parameters
+from server.storage.postgres.connecting import Connection, connect, parameters, translating
 from server.storage.postgres.database import Clock, Database
 from server.storage.postgres.listening import DEAD_MS
 from server.storage.postgres.migrating import migrate
+from server.storage.postgres.offering import PostgresOffers
 from server.storage.postgres.rates import PostgresRates
 from server.storage.postgres.relaying import PostgresRelay
 from server.storage.sql.accounts import SqlAccounts
@@ -56,6 +58,7 @@ class PostgresStorage:
     upkeep: Upkeep
     signing_keys: SigningKeys
     rates: Rates
+    offers: Offers
     relay: Relay | None
     _database: Database = field(repr=False)
     _close_blobs: Callable[[], Awaitable[None]] = field(repr=False)
@@ -87,7 +90,7 @@ def open_storage(
     StorageError; no message has the URL in it.
     """
     conninfo = parameters(url, name=name)
-    with connect(conninfo) as connection:
+    with connect(conninfo) as connection, translating():
         migrate(connection)
         keys = _signing_keys(connection)
     database = Database(conninfo, name=name, clock=clock, notify=notify)
@@ -102,6 +105,7 @@ def open_storage(
         upkeep=SqlUpkeep(database),
         signing_keys=keys,
         rates=PostgresRates(database),
+        offers=PostgresOffers(database),
         relay=PostgresRelay(database) if notify else None,
         _database=database,
         _close_blobs=blobs.close,

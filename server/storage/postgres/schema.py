@@ -1,7 +1,7 @@
 """The tables in PostgreSQL, as sqlite/schema.py has them for SQLite. A change is a new Migration at the end.
 
 Text that is compared or sorted is in collation "C", so that it is sorted by bytes as in SQLite. Only `commits`,
-`nodes`, `rates`, `secrets` and the columns that are generated exist here alone.
+`nodes`, `offers`, `rates`, `secrets` and the columns that are generated exist here alone.
 """
 
 from dataclasses import dataclass
@@ -260,4 +260,11 @@ RATES = """
     ) WITH (fillfactor = 50);
 """
 
-MIGRATIONS = (Migration(FIRST), Migration(CHANNELS), Migration(RATES))
+OFFERS = """
+    CREATE TABLE offers (                 -- of the node with a model that was the last to start
+        environment TEXT COLLATE "C" PRIMARY KEY,
+        offer TEXT NOT NULL
+    );
+"""
+
+MIGRATIONS = (Migration(FIRST), Migration(CHANNELS), Migration(RATES), Migration(OFFERS))

@@ -18,6 +18,7 @@ from obstore.store import S3Store
 from server.logs import log
 from server.model.errors import NoSuchBlob
 from server.storage.ports import Sink
+from server.storage.s3.checking import check
 from server.storage.s3.errors import told_as_away
 from server.storage.s3.listing import Listing
 from server.storage.s3.upload import Upload, size_of
@@ -44,9 +45,9 @@ class BucketBlobs:
     def scratch(self) -> Path:
         return self._scratch
 
-    async def check(self) -> None:
-        """Ask the bucket for a page of names. Raises BlobsAway if it is not there, refuses, or cannot be reached."""
-        await self._ask(lambda: next(iter(obstore.list(self._bucket)), None))
+    def check(self) -> None:
+        """Try the bucket. It blocks. Raises StorageError if it does not let us work, BlobsAway if it is silent."""
+        check(self._bucket)
 
     @asynccontextmanager
     async def create(self, key: str, *, leave_reserve: bool = False) -> AsyncIterator[Sink]:  # noqa: ARG002  no disk

@@ -22,6 +22,7 @@ from server.model.errors import DiskFull, StorageBusy, StorageError
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sqlite.schema import MIGRATIONS
 from server.storage.sqlite.scrubbing import Scrubber
+from server.storage.vital import start_vital
 from server.storage.watching import Watch, Watches
 
 Clock: TypeAlias = Callable[[], int]
@@ -157,9 +158,8 @@ class Database:
         self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
         self._seen_version = -1
         self._readers = ThreadPoolExecutor(READERS, "storage-read")
-        # A daemon, so that a program can end without close(); uncommitted writes were never confirmed to anyone.
-        self._writer = threading.Thread(target=self._write_forever, name="storage-write", daemon=True)
-        self._writer.start()
+        # A program can end without close(): uncommitted writes were never confirmed to anyone.
+        self._writer = start_vital(self._write_forever, name="storage-write")
 
     async def write(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* under the write lock. Its changes are durable when this returns; none are left if it raises.

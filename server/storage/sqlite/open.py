@@ -35,6 +35,7 @@ class SqliteStorage:
     signing_keys: SigningKeys
     leads: bool = True  # only servers sweep, and one server has the folder
     rates: None = None
+    offers: None = None
     relay: None = None
     _database: Database = field(repr=False)
     _files: FileBlobs = field(repr=False)

@@ -1,0 +1,46 @@
+"""Counting what each client got wrong within the last minute: wrong keys by address, bad files by account."""
+
+from dataclasses import dataclass, field, replace
+
+from server.accounts.limits import RateTable
+from server.clock import now_ms
+from server.model.accounts import WindowUse
+from server.storage.ports import Rates
+
+MAX_REFUSED = 10_000  # clients at their limit that are remembered; beyond it all are forgotten and asked for again
+
+
+@dataclass(slots=True, kw_only=True)
+class Failures:
+    """Counts the failures called *what*, in memory or, where *shared* is given, for all nodes together.
+
+    The count of all nodes costs a write for each failure. Whether a client is at its limit is known without asking the
+    database: this node remembers those that its own counting found there. So each further node lets one failure more
+    through than the limit says, and a flood costs the database nothing.
+    """
+
+    what: str
+    shared: Rates | None
+    _own: RateTable = field(init=False, default_factory=RateTable)
+    _refused: dict[str, WindowUse] = field(init=False, default_factory=dict)  # clients at their limit, until it resets
+
+    def look(self, client: str, *, limit: int) -> WindowUse:
+        """Whether *client* may fail once more, as far as this node knows."""
+        now = now_ms()
+        if self.shared is None:
+            return self._own.look(client, now=now, limit=limit)
+        window = self._refused.get(client)
+        if window is not None and window.resets_at > now:
+            return window
+        return WindowUse("minute", limit, 0, 60, now)
+
+    async def count(self, client: str, *, limit: int) -> WindowUse:
+        """Count a failure of *client*; not allowed if it had *limit* of them before. Raises StorageError."""
+        if self.shared is None:
+            return self._own.hit(client, now=now_ms(), limit=limit)
+        window = await self.shared.hit(f"{self.what} of {client}", limit=limit)
+        if window.used >= limit:
+            if len(self._refused) >= MAX_REFUSED:
+                self._refused.clear()
+            self._refused[client] = replace(window, allowed=False)
+        return window

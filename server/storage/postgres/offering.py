@@ -1,0 +1,48 @@
+"""The Offers: one row, written by each node with a model as it starts."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from server.model.offers import Offer
+from server.storage.postgres.database import Database
+from server.storage.sql.database import Transaction
+
+ENVIRONMENT = "production"  # the sandbox offers the same on every node
+
+
+class PostgresOffers:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def tell(self, offer: Offer) -> None:
+        text = orjson.dumps(asdict(offer) | {"languages": sorted(offer.languages)}).decode()
+
+        def tell(tx: Transaction) -> None:
+            tx.run(
+                "INSERT INTO offers (environment, offer) VALUES (?, ?)"
+                " ON CONFLICT (environment) DO UPDATE SET offer = excluded.offer",
+                (ENVIRONMENT, text),
+            )
+
+        await self._database.write(tell)
+
+    async def last(self) -> Offer | None:
+        row = await self._database.read(
+            lambda tx: tx.one("SELECT offer FROM offers WHERE environment = ?", (ENVIRONMENT,))
+        )
+        return None if row is None else _offer(orjson.loads(row["offer"]))
+
+
+def _offer(told: Mapping[str, Any]) -> Offer:
+    """The offer that tell() wrote. Members of a newer program are passed over."""
+    return Offer(
+        engine=told["engine"],
+        model=told["model"],
+        languages=frozenset(told["languages"]),
+        bundled=told["bundled"],
+        warnings=tuple(told["warnings"]),
+        aliases=tuple(told["aliases"]),
+    )

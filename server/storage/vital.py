@@ -1,0 +1,28 @@
+"""Threads without which a process would only look alive."""
+
+import os
+import threading
+from collections.abc import Callable
+
+from server.logs import log
+
+SOFTWARE = 70  # exit status for an error of the program, from sysexits.h
+
+
+def start_vital(work: Callable[[], None], *, name: str) -> threading.Thread:
+    """Start a thread that does *work*, and end the process if an error ends it.
+
+    Callers would otherwise wait forever for a thread that is gone. What they had not been told is undone, as when the
+    process is killed. It is a daemon, so that a program can end without closing the storage.
+    """
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001  whatever it is, nobody else sees it
+            log.critical("a thread that nothing works without has failed; this process ends", exc_info=True)
+            os._exit(SOFTWARE)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
