@@ -57,13 +57,23 @@ class Order:
     scenario: str | None = None  # sandbox only
     live: LiveOptions | None = None
     retention: str | None = None  # NOTHING, or None: as long as the plan says
-    separate: bool = False  # a file's channels are separate speakers, each heard by itself
+    separate: bool = False  # the channels are separate speakers, each heard by itself
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
 
     @property
     def hint(self) -> str:
         """What the recogniser is told before it hears the audio."""
         return hint_of(self.keywords, self.prompt)
+
+    @property
+    def live_channels(self) -> tuple[int | None, ...]:
+        """What a live session hears by itself: each of its channels, or with None all of them together."""
+        return tuple(range(self.live.channels)) if self.separate and self.live is not None else (None,)
+
+    @property
+    def seats(self) -> int:
+        """How many sessions' share of the model's time a live session takes."""
+        return len(self.live_channels)
 
     @property
     def kept(self) -> bool:

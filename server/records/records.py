@@ -149,16 +149,20 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
     if completed and "json" in order.output_formats:
         shown["schema"] = SCHEMA
     if order.live is not None:
-        shown["live"] = _live(job, order.live)
+        shown["live"] = _live(job, order.live, separate=order.separate)
     shown["text"] = job.text
     return shown
 
 
-def _live(job: Job, options: LiveOptions) -> dict[str, Any]:
+def _live(job: Job, options: LiveOptions, *, separate: bool) -> dict[str, Any]:
     """The record of a live session, with the progress that the job's row shows: that of its end."""
     shown: dict[str, Any] = asdict(options)
     if options.encoding == CONTAINER:
-        del shown["sample_rate"], shown["channels"]
+        del shown["sample_rate"]
+        if not separate:
+            del shown["channels"]
+    if separate:
+        shown["separate"] = True
     return shown | LiveProgress(job.source.bytes, job.duration_s, settled_bytes=job.source.bytes).to_json()
 
 
