@@ -29,7 +29,7 @@ from server.routes.deepgram.results import Results, plain
 from tests.server.running import SPEECH, Server
 from tests.server.serving import LIMITS, Served, served, wav
 from tests.server.storing import in_a_loop
-from tests.server.talking import HASTY, SECOND, silence
+from tests.server.talking import HASTY, SECOND, silence, spoken
 
 JFK = SPEECH / "human" / "jfk.flac"
 COUNTRY = "what your country can do for you"
@@ -251,7 +251,8 @@ async def test_finals_join_to_the_transcript_and_come_before_the_speaker_pauses(
         ({"encoding": "g729"}, "encoding"),
         ({"sample_rate": ""}, "needs a rate"),
         ({"language": "xx"}, "language"),
-        ({"channels": "2", "multichannel": "true"}, "multichannel"),
+        ({"channels": "9", "multichannel": "true"}, "from 2 to 8"),
+        ({"channels": "3", "multichannel": "false"}, "from 1 to 2"),
         ({"callback": "https://example.org"}, "callback"),
     ],
 )
@@ -324,6 +325,44 @@ async def test_a_full_account_is_refused_in_the_handshake(tmp_path):
                 pass
     assert refused.value.response.status_code == 429
     assert "transcriptions" in refused.value.response.headers["dg-error"]
+
+
+@in_a_loop
+async def test_the_deepgram_package_gets_the_results_of_each_channel(live_server):
+    client = AsyncDeepgramClient(api_key=live_server.key(), environment=environment(live_server))
+    finals: dict[tuple[float, ...], list[str]] = {(0, 2): [], (1, 2): []}
+    interims, answers = set(), []
+    async with client.listen.v1.connect(
+        model="nova-3",
+        encoding="linear16",
+        sample_rate="16000",
+        channels="2",
+        multichannel="true",
+        interim_results="true",
+        punctuate="true",
+    ) as connection:
+        for _ in range(20):
+            await connection.send_media(silence(0.2) * 2)
+        await connection.send_finalize()
+        async with asyncio.timeout(30):
+            async for message in connection:
+                if isinstance(message, ListenV1Metadata):
+                    break
+                assert isinstance(message, ListenV1Results)
+                channel = tuple(message.channel_index)
+                if message.is_final:
+                    finals[channel].append(message.channel.alternatives[0].transcript)
+                else:
+                    interims.add(channel)
+                answers += [channel] if message.from_finalize else []
+                if len(answers) == 2:
+                    await connection.send_close_stream()
+    assert {channel: " ".join(texts).strip() for channel, texts in finals.items()} == dict.fromkeys(
+        finals, " ".join(spoken(4))
+    )
+    assert interims == set(finals)
+    assert sorted(answers) == sorted(finals)
+    assert (message.channels, message.duration) == (2, 4.0)
 
 
 def test_an_utterance_ends_when_no_word_came_for_long_enough():

@@ -149,7 +149,7 @@ class _Conversation:
             "sha256": self._sha256.hexdigest(),
             "created": iso(now_ms()),
             "duration": self.line.heard_s,
-            "channels": 1,
+            "channels": self.results.channels,
         }
 
     def _not_configured(self) -> Message:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from starlette.datastructures import QueryParams
 
-from pipeline.ingest.encodings import CHANNELS, RATES
+from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from server.jobs.members import Members, Wrong, boolean, keywords
 from server.jobs.orders import language_among
 from server.model import bounds
@@ -47,9 +47,10 @@ def live_listening(query: QueryParams, offer: Offer) -> Listening:
     ends_speech, endpointing_ms = members.take("endpointing", _endpointing, (True, LiveOptions().endpointing_ms))
     if members.has("callback"):
         members.errors.append(FieldError("callback", "not_offered", "results come on the WebSocket"))
-    live = _live(members, endpointing_ms, interim=interim)
+    separate, channels = _channels(members)
+    live = _live(members, endpointing_ms, channels, interim=interim)
     return Listening(
-        order=_order(members, offer, live=live),
+        order=replace(_order(members, offer, live=live), separate=separate),
         punctuated=_punctuated(members),
         interim=interim,
         speech_events=members.take("vad_events", boolean, False),
@@ -88,13 +89,23 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
     return Order(language=language, keywords=terms, word_timestamps=True, live=live)
 
 
-def _live(members: Members, endpointing_ms: int, *, interim: bool) -> LiveOptions:
+def _channels(members: Members) -> tuple[bool, int]:
+    """Whether each channel of live audio is heard by itself, and how many there are.
+
+    A file that describes itself has two if the request does not say.
+    """
+    asked = members.take("multichannel", boolean, False)
+    usual = SEPARATE_CHANNELS[0] if asked and not members.has("encoding") else 1
+    channels = members.take("channels", _number, usual) or 1
+    separate = asked and channels > 1
+    allowed = SEPARATE_CHANNELS if separate else CHANNELS
+    if channels not in allowed:
+        members.errors.append(FieldError("channels", "out_of_range", f"from {allowed[0]} to {allowed[-1]}"))
+    return separate, channels
+
+
+def _live(members: Members, endpointing_ms: int, channels: int, *, interim: bool) -> LiveOptions:
     encoding = members.take("encoding", _encoding, CONTAINER)
-    channels = members.take("channels", _number, 1) or 1
-    if channels not in CHANNELS:
-        members.errors.append(FieldError("channels", "out_of_range", f"from {CHANNELS[0]} to {CHANNELS[-1]}"))
-    if channels > 1 and members.take("multichannel", boolean, False):
-        members.errors.append(FieldError("multichannel", "not_offered", "channels are mixed; send one in each request"))
     rate = members.take("sample_rate", _number, None)
     if encoding != CONTAINER and (rate is None or rate not in RATES):
         takes = f"{encoding} needs a rate from {RATES[0]} to {RATES[-1]}"
