@@ -545,6 +545,9 @@ SCHEMAS: Mapping[str, Any] = {
             ),
         }
     ),
+    "DeepgramAccepted": _object({"request_id": {"type": "string", "description": "The job's id"}}),
+    "GrantRequest": _object({}, {"ttl_seconds": _between(bounds.GRANT_TTL_S[0], bounds.GRANT_TTL_S[-1], 30)}),
+    "Grant": _object({"access_token": TEXT, "expires_in": WHOLE}),
     "ClientSecretRequest": _object(
         {},
         {

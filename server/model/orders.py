@@ -42,6 +42,17 @@ class LiveOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeepgramShape:
+    """What the answer about a file has for a client of Deepgram."""
+
+    punctuated: bool = False
+    paragraphs: bool = False
+    utterances: bool = False
+    language: bool = False  # name the language that was heard
+    sha256: str = ""  # of the file; empty for an address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What the client asked for. It never changes after acceptance."""
 
@@ -59,6 +70,7 @@ class Order:
     retention: str | None = None  # NOTHING, or None: as long as the plan says
     separate: bool = False  # the channels are separate speakers, each heard by itself
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
+    callback: DeepgramShape | None = None  # the webhook's body is Deepgram's answer, in this shape; None: ours
 
     @property
     def hint(self) -> str:

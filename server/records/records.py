@@ -10,9 +10,11 @@ import orjson
 from pipeline.documents.formats import SCHEMA, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import words_in_time
+from server.clock import now_ms
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, JobError, LiveProgress, State
 from server.model.orders import AUDIO, CONTAINER, LiveOptions, Source
+from server.records import deepgram
 from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
 from server.storage.ports import BlobStore, JobStore
 
@@ -83,6 +85,17 @@ class Records:
             if len(orjson.dumps(whole)) <= MAX_PARTING_BYTES:
                 return Announcement(whole, hands_over=True)
         return Announcement(self.notice(job))
+
+    async def message(self, job: Job) -> Announcement:
+        """The body of the job's webhook: the announcement, or Deepgram's answer for a client that named a callback."""
+        shape = job.order.callback
+        if shape is None:
+            return await self.announcement(job)
+        if not job.shows_results(now_ms()):
+            return Announcement(deepgram.failure(job))
+        chunks = await self.jobs.chunks(job.id)
+        body = await asyncio.to_thread(deepgram.file_answer, job, chunks, shape)
+        return Announcement(body, hands_over=job.passing)
 
     def notice(self, job: Job) -> dict[str, Any]:
         """The same without results that do not fit into a short body."""

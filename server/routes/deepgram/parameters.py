@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from starlette.datastructures import QueryParams
 
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
-from server.jobs.members import Members, Wrong, boolean, keywords
+from server.jobs.members import Members, Wrong, boolean, keywords, url_text
 from server.jobs.orders import language_among
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
-from server.model.orders import CONTAINER, LiveOptions, Order
+from server.model.orders import CONTAINER, DeepgramShape, LiveOptions, Order
 
 RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw": "alaw"}
 FILES = ("ogg-opus", "flac")  # they describe themselves, like everything without an encoding
@@ -25,7 +25,7 @@ ANY_LANGUAGE = "multi"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """What is asked for beside the order."""
+    """What is asked for with live audio."""
 
     order: Order
     punctuated: bool = False
@@ -33,9 +33,15 @@ class Listening:
     speech_events: bool = False
     ends_speech: bool = True  # whether a pause is told as the end of speech
     utterance_end_ms: int | None = None  # None: the ends of utterances are not told
-    paragraphs: bool = False
-    utterances: bool = False
-    detects_language: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileListening:
+    """What is asked for with a file or an address."""
+
+    order: Order
+    shape: DeepgramShape
+    callback: str | None = None  # where to send the answer
 
 
 def live_listening(query: QueryParams, offer: Offer) -> Listening:
@@ -59,18 +65,21 @@ def live_listening(query: QueryParams, offer: Offer) -> Listening:
     )
 
 
-def file_listening(query: QueryParams, offer: Offer) -> Listening:
+def file_listening(query: QueryParams, offer: Offer) -> FileListening:
     """Parse the query of a request with a file or an address. Raises Refused invalid_parameter."""
     members = _members(query)
-    if members.has("callback"):
-        members.errors.append(FieldError("callback", "not_offered", "use webhook_url of /v1/transcribe"))
     separate = members.take("multichannel", boolean, False)
-    return Listening(
-        order=replace(_order(members, offer, live=None), separate=separate),
+    shape = DeepgramShape(
         punctuated=_punctuated(members),
         paragraphs=members.take("paragraphs", boolean, False) or members.take("smart_format", boolean, False),
         utterances=members.take("utterances", boolean, False),
-        detects_language=members.take("detect_language", _switch, False),
+        language=members.take("detect_language", _switch, False),
+    )
+    callback = members.take("callback", url_text, None)
+    if str(members.fields.get("callback_method", ["post"])[0]).lower() != "post":
+        members.errors.append(FieldError("callback_method", "not_offered", "the answer is sent by POST"))
+    return FileListening(
+        order=replace(_order(members, offer, live=None), separate=separate), shape=shape, callback=callback
     )
 
 

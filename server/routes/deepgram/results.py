@@ -1,62 +1,14 @@
-"""Words, and what is told of a live session, as Deepgram's clients read it."""
+"""What is told of a live session, as Deepgram's clients read it."""
 
-import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
-from uuid import NAMESPACE_URL, uuid5
 
+from server.records.deepgram import Message, alternative, model_info, model_uuid
 from server.routes.deepgram.parameters import Listening
 from server.routes.lines import Frame
 
-Message: TypeAlias = dict[str, Any]
 FINAL_AFTER_S = 3.0  # final words are told without waiting for a pause
-
-_MARKS = re.compile(r"^\W+|\W+$")
-
-
-def model_uuid(model: str) -> str:
-    return str(uuid5(NAMESPACE_URL, f"https://scribewire.dev/models/{model}"))
-
-
-def model_info(model: str) -> Mapping[str, str]:
-    return {"name": f"scribewire-{model}", "version": "1", "arch": "whisper"}
-
-
-def shown_word(word: Mapping[str, Any], *, punctuated: bool) -> Message:
-    """A word of ours, which has its marks and capitals, as Deepgram shows one."""
-    shown = {
-        "word": _MARKS.sub("", word["word"]).lower() or word["word"],
-        "start": word["start"],
-        "end": word["end"],
-        "confidence": word["probability"],
-    }
-    return {**shown, "punctuated_word": word["word"]} if punctuated else shown
-
-
-def transcript_of(words: Iterable[Mapping[str, Any]], *, punctuated: bool) -> str:
-    parts = (
-        (" " if word.get("spaced", True) else "", word["word"] if punctuated else plain(word["word"])) for word in words
-    )
-    return "".join(space + text for space, text in parts).strip()
-
-
-def plain(text: str) -> str:
-    """Text without marks around its words and without capitals."""
-    return " ".join(bare for part in text.split() if (bare := _MARKS.sub("", part).lower()))
-
-
-def alternative(words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: str = "") -> Message:
-    """What was said in a stretch of audio. *more* is text behind its words that may still change."""
-    said = transcript_of(words, punctuated=punctuated)
-    rest = more if punctuated else plain(more)
-    sure = [word["probability"] for word in words]
-    return {
-        "transcript": f"{said} {rest}".strip(),
-        "confidence": round(sum(sure) / len(sure), 4) if sure else 0.0,
-        "words": [shown_word(word, punctuated=punctuated) for word in words],
-    }
 
 
 @dataclass(slots=True)
