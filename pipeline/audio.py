@@ -19,7 +19,8 @@ LONGEST_JOB = 30 * RATE
 """The most samples in one decode job, 30 s: Whisper hears no more at once."""
 
 Samples: TypeAlias = NDArray[np.float32]
-"""Mono audio at RATE, one dimension, -1..1."""
+"""Audio at RATE, -1..1. Mono has one dimension. Channels that are heard each by itself have the shape (n, channels), so
+that length and slices mean the same for both."""
 
 
 def seconds(position: int) -> float:

@@ -13,7 +13,7 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -26,6 +26,7 @@ from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.speech import SpeechProbability
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore, StreamCounts
+from pipeline.waking import Changes
 
 MAX_BUFFERED = position(30)
 """The most audio that may be buffered. feed() refuses a piece that would exceed it."""
@@ -78,6 +79,7 @@ class Happened:
     event: Event
     at_s: float
     lags_s: tuple[float, ...] = ()
+    channel: int | None = None  # whose event it is; None where all are heard together, and for what concerns all
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class Session:
         self._arrivals: deque[tuple[int, float]] = deque(maxlen=ARRIVALS)  # position after each piece, and its arrival
         self._loop = asyncio.get_running_loop()
         self._epoch_s = time.time() - self._loop.time()
-        self._changed = asyncio.Event()
+        self._changes = Changes()
         self._played_s = 0.0  # when a player in real time would finish the audio processed so far
         self._round_s = 0.0
         self._received = 0
@@ -126,6 +128,11 @@ class Session:
 
         Raises TooFast if more than MAX_BUFFERED would be buffered, ValueError after end() or when run() is over.
         """
+        self.add(samples)
+        await self.wait_for_room()
+
+    def add(self, samples: Samples) -> None:
+        """Add the next samples. Raises what feed() raises."""
         if self._ended or self._over:
             raise ValueError("audio after the end")
         if self._waiting + len(samples) > MAX_BUFFERED:
@@ -133,7 +140,10 @@ class Session:
         self._received += len(samples)
         self._arrivals.append((self._received, self._loop.time()))
         self._queue(samples)
-        await self._until(lambda: self._waiting <= ENOUGH_BUFFERED or self._over)
+
+    async def wait_for_room(self) -> None:
+        """Wait while more than ENOUGH_BUFFERED is buffered."""
+        await self._changes.until(lambda: self._waiting <= ENOUGH_BUFFERED or self._over)
 
     def finalize(self) -> int:
         """Decide all words fed so far, up to the last whole window, as if the speaker had stopped there.
@@ -156,11 +166,18 @@ class Session:
     async def events(self) -> AsyncIterator[Happened]:
         """Yield every event in order until everything is decided or run() ends. Only one reader may call it."""
         while True:
-            await self._until(lambda: bool(self._unread) or self._over)
+            await self._changes.until(lambda: bool(self._unread) or self._over)
             if not self._unread:
                 return
             yield self._unread.popleft()
-            self._tell()
+            self._changes.tell()
+
+    def decided(self) -> Mapping[int | None, int]:
+        """The position before which everything is decided, if all events so far were read; nothing otherwise.
+
+        It is given for each channel; this session has one, which is None.
+        """
+        return {} if self._unread else {None: min(self._core.decided, self._received)}
 
     def statistics(self) -> SessionStatistics:
         return SessionStatistics(
@@ -182,12 +199,12 @@ class Session:
         try:
             async with asyncio.TaskGroup() as tasks:
                 while not self._core.finished:
-                    await self._until(lambda: bool(self._backlog) or self._core.finished)
+                    await self._changes.until(lambda: bool(self._backlog) or self._core.finished)
                     if self._backlog:
                         await self._take(self._backlog.popleft(), tasks)
         finally:
             self._over = True
-            self._tell()
+            self._changes.tell()
 
     async def _take(self, item: Samples | _Order, tasks: asyncio.TaskGroup) -> None:
         if item is _Order.FINALIZE:
@@ -208,7 +225,7 @@ class Session:
         for window, speech in zip(windows, self._vad(windows), strict=True):
             if self._core.behind:
                 await self._wait_if_ahead()
-            await self._until(lambda: not self._core.full and len(self._unread) < MAX_UNREAD)
+            await self._changes.until(lambda: not self._core.full and len(self._unread) < MAX_UNREAD)
             self._core.receive_audio(window, speech=speech)
             self._advance(tasks)
 
@@ -216,7 +233,7 @@ class Session:
         """Wait for the request in flight, at most for as long as the sender is ahead."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._played_s - AHEAD_S):
-                await self._until(lambda: not self._core.behind)
+                await self._changes.until(lambda: not self._core.behind)
 
     def _advance(self, tasks: asyncio.TaskGroup) -> None:
         """Queue the core's events for the reader, and send the request that the core wants."""
@@ -227,7 +244,7 @@ class Session:
         request = self._core.decode_wanted()
         if request is not None:
             tasks.create_task(self._ask(request, tasks), name=f"hear from {request.start}")
-        self._tell()
+        self._changes.tell()
 
     async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:
         """Send one request and give the answer to the core."""
@@ -273,16 +290,7 @@ class Session:
 
     def _queue(self, item: Samples | _Order) -> None:
         self._backlog.append(item)
-        self._tell()
-
-    def _tell(self) -> None:
-        """Wake everything that waits in _until()."""
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        while not holds():
-            await self._changed.wait()
+        self._changes.tell()
 
 
 class _Promised:

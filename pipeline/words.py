@@ -27,7 +27,7 @@ class Segment:
     @property
     def speaker(self) -> str | None:
         """The name of whoever speaks, the same in the whole recording; None where that is not known."""
-        return None if self.channel is None else f"S{self.channel + 1}"
+        return speaker_on(self.channel)
 
     @property
     def start(self) -> int:
@@ -40,6 +40,11 @@ class Segment:
     @property
     def text(self) -> str:
         return written(self.words)
+
+
+def speaker_on(channel: int | None) -> str | None:
+    """Return the name of whoever speaks on a channel that is heard by itself."""
+    return None if channel is None else f"S{channel + 1}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ from server.records.links import Links
 from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
 from server.routes.channels import Channels
-from server.routes.deepgram.files import FileListening
+from server.routes.deepgram.files import ListenToFiles
+from server.routes.deepgram.grants import Grants
 from server.routes.deepgram.live import LiveListening
 from server.routes.door import Door, origin_of
 from server.routes.estimates import Estimates
@@ -191,13 +192,14 @@ class _Routes:
             self._audio_files(transcriptions),
             Models(self._accepting.offers),
             self._secrets,
-            FileListening(
+            ListenToFiles(
                 transcriptions=transcriptions,
                 waiter=self._waiter,
                 jobs=self._storage.jobs,
                 eraser=self._domain.eraser,
                 offers=self._accepting.offers,
             ),
+            Grants(keys=self._storage.signing_keys),
             ops,
             Pages(index=ops.index, base_url=self._domain.links.public_base_url),
         ]

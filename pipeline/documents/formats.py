@@ -10,7 +10,7 @@ import orjson
 
 from pipeline.audio import seconds
 from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues_of_runs
-from pipeline.words import Segment, Transcript, Word, words_in_time, written
+from pipeline.words import Segment, Transcript, Word, speaker_on, words_in_time, written
 
 SCHEMA = "service_v1"
 """The name of the JSON file's schema, which service_v1.json beside this file describes."""
@@ -63,7 +63,7 @@ def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
         "start": seconds(word.start),
         "end": seconds(word.end),
         "probability": _round(word.probability),
-        **_speaker_members(segment),
+        **speaker_members(None if segment is None else segment.channel),
     }
 
 
@@ -82,15 +82,13 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
         "text": segment.text,
         "avg_logprob": _round(segment.avg_logprob),
         "no_speech_prob": _round(segment.no_speech_prob),
-        **_speaker_members(segment),
+        **speaker_members(segment.channel),
     }
 
 
-def _speaker_members(segment: Segment | None) -> dict[str, Any]:
+def speaker_members(channel: int | None) -> dict[str, Any]:
     """Return who speaks, and on which channel, where that is known."""
-    if segment is None or segment.channel is None:
-        return {}
-    return {"channel": segment.channel, "speaker": segment.speaker}
+    return {} if channel is None else {"channel": channel, "speaker": speaker_on(channel)}
 
 
 def srt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:

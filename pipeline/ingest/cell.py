@@ -143,7 +143,7 @@ def _decode(order: DecodeOrder, file: ByteSource, out: int) -> None:
 
     signal.setitimer(signal.ITIMER_PROF, min(order.stall_s, order.limits.first_frame_cpu_s))
     try:
-        with recording(file, order.limits, live=order.live, channel=order.channel) as heard:
+        with recording(file, order.limits, live=order.live, channel=order.channel, separate=order.separate) as heard:
             send(Opened(heard.probe))
             for samples in heard:
                 send(samples)

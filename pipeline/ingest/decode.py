@@ -5,7 +5,7 @@ without any way to open other files. cell.py calls this module in a separate pro
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import EINVAL, EPERM
 from itertools import chain, pairwise
@@ -77,7 +77,8 @@ class ByteSource(Protocol):
 class OpenRecording:
     """An open recording whose first frame is decoded. It can be iterated once; *notes* are complete after that.
 
-    The samples of a file come in arrays of RATE, the last one shorter. Those of a live stream come as soon as possible.
+    The samples of a file come in arrays of RATE, the last one shorter. Those of a live stream come as soon as possible,
+    and have the shape (n, channels) if its channels are decoded side by side.
     Iterating raises InvalidAudio, and AudioTooLong one second of audio after the limit.
     """
 
@@ -89,9 +90,14 @@ class OpenRecording:
         *,
         live: bool = False,
         channel: int | None = None,
+        separate: int | None = None,
     ) -> None:
-        """Decode the first frame. Raises NoAudioStream, UndecodableAudio, InvalidAudio."""
+        """Decode the first frame. Raises NoAudioStream, UndecodableAudio, InvalidAudio.
+
+        InvalidAudio is also raised if there are not as many channels as are to be decoded *separate*.
+        """
         self._channel = channel
+        self._separate = separate
         self._container = container
         self._stream = _audio_stream(container, limits)
         self._tick_s = float(self._stream.time_base or 0)  # of the frames' time stamps
@@ -104,6 +110,8 @@ class OpenRecording:
         first = next(frames, None)
         if first is None:
             raise InvalidAudio("no audio frame could be decoded")
+        if separate is not None and first.layout.nb_channels != separate:
+            raise InvalidAudio(f"the audio has {first.layout.nb_channels} channels, and {separate} were ordered")
         self._frames = chain((first,), frames)
         self.probe = self._probed(first, stated=_states_length(source, container))
 
@@ -142,24 +150,35 @@ class OpenRecording:
 
     def _resampled(self) -> Iterator[Samples]:
         """Yield the samples of all frames, with silence where the recording has gaps."""
-        run: _Mono | None = None
+        run: _Mono | _Side | None = None
         due_s: float | None = None
         for frame in self._frames:
             at_s = self._at_s(frame)
             if run is None:
-                yield np.zeros(self._lead(frame), np.float32)
+                yield self._silence(self._lead(frame))
             elif (hole := _hole(at_s, due_s)) or not run.takes(frame):
                 yield run.end()
-                yield np.zeros(hole, np.float32)
+                yield self._silence(hole)
                 self._filled += hole > 0
                 run = None
             if run is None:
-                pick = None if self._channel is None else _pick(self._channel, frame.layout.nb_channels)
-                run = _Mono(*_kind(frame), block=1 if self._live else frame.sample_rate, pick=pick)
+                run = self._run(frame)
             due_s = None if at_s is None else at_s + frame.samples / frame.sample_rate
             yield run.receive(frame)
         if run is not None:
             yield run.end()
+
+    def _run(self, frame: AudioFrame) -> "_Mono | _Side":
+        """Return what turns *frame* and those of its kind into samples."""
+        block, channels = 1 if self._live else frame.sample_rate, frame.layout.nb_channels
+        if self._separate is not None:
+            picks = [_pick(channel, channels) for channel in range(self._separate)]
+            return _Side([_Mono(*_kind(frame), block=block, pick=pick) for pick in picks])
+        pick = None if self._channel is None else _pick(self._channel, channels)
+        return _Mono(*_kind(frame), block=block, pick=pick)
+
+    def _silence(self, length: int) -> Samples:
+        return np.zeros(length if self._separate is None else (length, self._separate), np.float32)
 
     def _at_s(self, frame: AudioFrame) -> float | None:
         """Return the second at which *frame* begins by its time stamp, or None."""
@@ -286,6 +305,22 @@ class _Mono:
         return np.clip(samples, -1.0, 1.0, out=samples)
 
 
+class _Side:
+    """Turns frames into samples of several channels side by side, of shape (n, channels)."""
+
+    def __init__(self, channels: Sequence[_Mono]) -> None:
+        self._channels = channels
+
+    def takes(self, frame: AudioFrame) -> bool:
+        return self._channels[0].takes(frame)
+
+    def receive(self, frame: AudioFrame) -> Samples:
+        return np.stack([channel.receive(frame) for channel in self._channels], axis=1)
+
+    def end(self) -> Samples:
+        return np.stack([channel.end() for channel in self._channels], axis=1)
+
+
 class _Nameless:
     """A source that cannot be written to, and has no name from which FFmpeg could choose a reader."""
 
@@ -321,9 +356,16 @@ class _Nameless:
 
 @contextmanager
 def recording(
-    source: ByteSource, limits: DecodeLimits, *, live: bool = False, channel: int | None = None
+    source: ByteSource,
+    limits: DecodeLimits,
+    *,
+    live: bool = False,
+    channel: int | None = None,
+    separate: int | None = None,
 ) -> Iterator[OpenRecording]:
     """Open the recording in *source*: one of its channels, counted from 0, or with None the sound of all.
+
+    With *separate*, which has the number of channels, a live stream's channels are decoded side by side.
 
     With *live*, start after a few kilobytes instead of reading far ahead.
 
@@ -332,7 +374,7 @@ def recording(
     nameless = _Nameless(source)
     with _opened(nameless, live=live) as container:
         try:
-            yield OpenRecording(nameless, container, limits, live=live, channel=channel)
+            yield OpenRecording(nameless, container, limits, live=live, channel=channel, separate=separate)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
 

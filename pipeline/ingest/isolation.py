@@ -109,19 +109,20 @@ class Isolation:
             yield audio
 
     @contextmanager
-    def live(self, limits: DecodeLimits) -> "Iterator[LiveDecoding]":
+    def live(self, limits: DecodeLimits, *, separate: int | None = None) -> "Iterator[LiveDecoding]":
         """Decode a container that is still being written. One thread feeds it, another iterates.
 
-        The errors of decoding() are raised while iterating. The stream may pause for any time; only CPU time without a
-        result counts as a stall.
+        With *separate*, which has the number of its channels, the samples have the shape (n, channels). The errors of
+        decoding() are raised while iterating, InvalidAudio also for another number of channels. The stream may pause
+        for any time; only CPU time without a result counts as a stall.
         """
         source, feed = os.pipe()
         with ExitStack() as stack:
             feeding = stack.enter_context(os.fdopen(feed, "wb", buffering=0))
             with os.fdopen(source, "rb"):
-                order = DecodeOrder(limits=limits, live=True, stall_s=self._stall_s, cpu_s=None)
+                order = DecodeOrder(limits=limits, live=True, stall_s=self._stall_s, cpu_s=None, separate=separate)
                 process = stack.enter_context(self._started(order, source))
-            yield LiveDecoding(process, feeding)
+            yield LiveDecoding(process, feeding, separate)
 
     @contextmanager
     def _started(self, order: DecodeOrder, source: int) -> "Iterator[_Process]":
@@ -216,9 +217,17 @@ class Decoding:
 class LiveDecoding(Decoding):
     """A recording that is still being written."""
 
-    def __init__(self, process: "_Process", feeding: Any) -> None:
+    def __init__(self, process: "_Process", feeding: Any, separate: int | None) -> None:
         super().__init__(process, wait_s=None)
         self._feeding = feeding
+        self._separate = separate
+
+    def __iter__(self) -> Iterator[Samples]:
+        """Yield the samples, 1..RATE of each channel."""
+        for samples in super().__iter__():
+            if self._separate is not None and len(samples) % self._separate:
+                raise self._broken()
+            yield samples if self._separate is None else samples.reshape(-1, self._separate)
 
     def feed(self, data: bytes) -> bool:
         """Send the next bytes of the container; waits while the decoder is busy. Returns False once it has ended."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
 from pipeline.ingest.decode import Resampler
-from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES, Encoding
+from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding
 
 
 def _mulaw_values() -> Samples:
@@ -31,19 +31,22 @@ ALAW = _alaw_values()
 class PcmDecoder:
     """Decodes bytes of one encoding, in pieces of any length, even odd ones.
 
-    It keeps less than one frame and the end of the filter. Stereo is mixed to mono. Float samples are clipped to -1..1,
-    and NaN becomes silence.
+    It keeps less than one frame and the end of the filter. Stereo is mixed to mono, unless the channels are wanted
+    *separate*: then the samples are an array of shape (n, channels). Float samples are clipped to -1..1, and NaN
+    becomes silence.
     """
 
-    def __init__(self, encoding: Encoding, *, rate: int, channels: int) -> None:
-        """Raise ValueError for values that are not in SAMPLE_BYTES, RATES and CHANNELS."""
-        if encoding not in SAMPLE_BYTES or rate not in RATES or channels not in CHANNELS:
+    def __init__(self, encoding: Encoding, *, rate: int, channels: int, separate: bool = False) -> None:
+        """Raise ValueError for values that are not in SAMPLE_BYTES, RATES and CHANNELS or SEPARATE_CHANNELS."""
+        counts = SEPARATE_CHANNELS if separate else CHANNELS
+        if encoding not in SAMPLE_BYTES or rate not in RATES or channels not in counts:
             raise ValueError(f"no raw audio is {encoding} at {rate} Hz with {channels} channels")
+        self._separate = separate
         self._encoding = encoding
         self._channels = channels
         self._frame_bytes = channels * SAMPLE_BYTES[encoding]
         self._rest = b""
-        self._resampler = None if rate == RATE else Resampler(rate)
+        self._resamplers = [] if rate == RATE else [Resampler(rate) for _ in range(channels if separate else 1)]
 
     def receive(self, data: bytes) -> Samples:
         """Return the samples that *data* completes and the filter releases."""
@@ -51,12 +54,21 @@ class PcmDecoder:
         whole = len(data) - len(data) % self._frame_bytes
         self._rest = data[whole:]
         values = self._values(np.frombuffer(data, np.uint8, whole))
+        if self._separate:
+            frames = values.reshape(-1, self._channels)
+            if not self._resamplers:
+                return frames
+            columns = zip(self._resamplers, frames.T, strict=True)
+            return np.stack([one.receive(np.ascontiguousarray(column)) for one, column in columns], axis=1)
         mono = values if self._channels == 1 else values.reshape(-1, self._channels).mean(axis=1, dtype=np.float32)
-        return mono if self._resampler is None else self._resampler.receive(mono)
+        return self._resamplers[0].receive(mono) if self._resamplers else mono
 
     def end(self) -> Samples:
         """Return what the filter still holds. An incomplete frame at the end is dropped."""
-        return np.zeros(0, np.float32) if self._resampler is None else self._resampler.end()
+        rests = [resampler.end() for resampler in self._resamplers]
+        if self._separate:
+            return np.stack(rests, axis=1) if rests else np.zeros((0, self._channels), np.float32)
+        return rests[0] if rests else np.zeros(0, np.float32)
 
     def _values(self, data: NDArray[np.uint8]) -> Samples:
         match self._encoding:

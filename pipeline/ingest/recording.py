@@ -13,17 +13,17 @@ EXTENSION = "flac"
 
 
 class Recording:
-    """A mono FLAC file of 16 bits at RATE, without a name. It is deleted when it is closed.
+    """A FLAC file of 16 bits at RATE, without a name. It is deleted when it is closed.
 
     Every method blocks, and raises OSError if the file cannot be written. The recording is unusable after that.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Create the file in *folder*, or in the system's folder for temporary files."""
+    def __init__(self, folder: Path | None = None, *, channels: int = 1) -> None:
+        """Create the file in *folder*, or in the system's folder for temporary files. It has 1 to 8 *channels*."""
         self._file: BinaryIO = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  close() does
         try:
             self._flac = soundfile.SoundFile(
-                self._file.fileno(), "w", RATE, channels=1, format="FLAC", subtype="PCM_16", closefd=False
+                self._file.fileno(), "w", RATE, channels=channels, format="FLAC", subtype="PCM_16", closefd=False
             )
         except soundfile.SoundFileError as error:
             self._file.close()
@@ -36,7 +36,7 @@ class Recording:
         self.close()
 
     def write(self, samples: Samples) -> None:
-        """Append samples, clipped to -1..1."""
+        """Append samples, clipped to -1..1. Those of several channels have the shape (n, channels)."""
         try:
             self._flac.write(samples)
         except soundfile.SoundFileError as error:

@@ -65,9 +65,7 @@ class StreamOptions:
     final: int = position(14)  # the same for a final
     apart: int = position(1.5)  # speech before a longer silence is not in the window of the next turn
     known: float = 0.5  # the language is settled with this probability ...
-    known_after: int = position(
-        1.5
-    )  # ... after this much speech, or at the end of a turn: in less, languages sound alike
+    known_after: int = position(1.5)  # ... after this much speech or at the end of a turn: in less, they sound alike
 
     def __post_init__(self) -> None:
         """Raise ValueError if a segment and the silence after it would not fit into one decode job."""
@@ -139,6 +137,13 @@ class StreamCore:
     def position(self) -> int:
         """How many samples were received."""
         return self._window.end
+
+    @property
+    def decided(self) -> int:
+        """The position before which everything is decided, silence included: no later word will begin before it."""
+        if self._turns.first is not None:
+            return self._agreement.end
+        return max(self._agreement.end, self.position - self._options.turns.onset - self._options.lead)
 
     @property
     def full(self) -> bool:

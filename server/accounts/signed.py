@@ -124,6 +124,29 @@ def read_client_secret(keys: SigningKeys, secret: str, *, now_s: float) -> tuple
     return bytes.fromhex(key_hash), said
 
 
+# --- grants ------------------------------------------------------------------------------------------------------
+
+
+GRANT = "gt_"
+"""What the short-lived credential begins with that Deepgram's clients get for a browser."""
+
+
+def make_grant(keys: SigningKeys, *, key_hash: bytes, expires_s: int) -> str:
+    """A credential in place of the API key with this hash, until the second *expires_s* (since 1970, exclusive)."""
+    return GRANT + _seal(keys, "grant", f"{key_hash.hex()}\n{expires_s}")
+
+
+def read_grant(keys: SigningKeys, grant: str, *, now_s: float) -> bytes:
+    """The hash of the API key that make_grant() was given. Raises MalformedToken, TokenExpired."""
+    content = _unseal(keys, "grant", grant.removeprefix(GRANT))
+    if content is None:
+        raise MalformedToken("this is no grant of this server")
+    key_hash, expires_s = content.split("\n")
+    if now_s >= int(expires_s):
+        raise TokenExpired("this grant has expired")
+    return bytes.fromhex(key_hash)
+
+
 # --- download links ----------------------------------------------------------------------------------------------
 
 

@@ -14,10 +14,16 @@ ALWAYS = ("internal", "not_ready", "shutting_down")
 BY_METHOD: Mapping[str, tuple[str, ...]] = {"POST": ("invalid_idempotency_key",)}
 BY_AUTH: Mapping[Auth, tuple[str, ...]] = {
     Auth.KEY: ("missing_credentials", "invalid_key", "environment_mismatch", "rate_limited"),
+    Auth.GRANT: ("missing_credentials", "invalid_key", "invalid_token", "environment_mismatch", "rate_limited"),
     Auth.OPEN: ("rate_limited",),
     Auth.OWN: ("rate_limited",),
     Auth.FREE: ("rate_limited",),
     Auth.NONE: (),
+}
+SECURITY: Mapping[Auth, list[dict[str, Any]]] = {
+    Auth.KEY: [{"key": []}],
+    Auth.GRANT: [{"key": []}],
+    Auth.OWN: [{"key": []}, {}],
 }
 TAGS = {
     "channels": "Lasting addresses that show live captions",
@@ -66,7 +72,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "summary": operation.summary,
         "tags": [operation.tag],
         "responses": _responses(operation),
-        "security": {Auth.KEY: [{"key": []}], Auth.OWN: [{"key": []}, {}]}.get(operation.auth, [{}]),
+        "security": SECURITY.get(operation.auth, [{}]),
     }
     if operation.deprecation is not None:
         shown["deprecated"] = True

@@ -46,6 +46,7 @@ class Auth(StrEnum):
     """Which credentials an operation takes."""
 
     KEY = "key"  # a valid API key of this environment
+    GRANT = "grant"  # the same, or a grant that was made with one
     OPEN = "open"  # anyone, counted by address
     OWN = "own"  # the handler decides: signed links, stream tokens
     FREE = "free"  # anyone, counted by address and only against floods: metrics, documentation

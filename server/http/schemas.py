@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.documents.cues import USUAL_SHAPE
 from pipeline.documents.schema import service_v1_schema
-from pipeline.ingest.encodings import CHANNELS, RATES
+from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from server.http.codes import CODES
 from server.model import bounds
 from server.model.jobs import JOB_CODES, State
@@ -279,7 +279,16 @@ SCHEMAS: Mapping[str, Any] = {
                 "description": f"Of raw audio; {LiveOptions().sample_rate} if left out, "
                 f"and {bounds.TELEPHONE_RATE} for {' and '.join(bounds.TELEPHONE_ENCODINGS)}",
             },
-            "channels": _between(CHANNELS[0], CHANNELS[-1], 1),
+            "channels": {
+                "anyOf": [_between(CHANNELS[0], CHANNELS[-1], 1), {"const": "separate"}],
+                "default": 1,
+                "description": "How many channels raw audio has, to be heard together. separate: each channel has its "
+                "own speakers, is heard by itself and counts as a session of its own",
+            },
+            "channel_count": {
+                **_between(SEPARATE_CHANNELS[0], SEPARATE_CHANNELS[-1], SEPARATE_CHANNELS[0]),
+                "description": "With channels=separate: how many channels the audio has",
+            },
             "interim_results": {**SWITCH, "default": True},
             "endpointing_ms": _between(bounds.ENDPOINTING_MS[0], bounds.ENDPOINTING_MS[-1], 500),
             "max_utterance_s": _number(bounds.UTTERANCE_S, 15),
@@ -308,6 +317,7 @@ SCHEMAS: Mapping[str, Any] = {
         {
             "sample_rate": WHOLE,
             "channels": WHOLE,
+            "separate": {"const": True, "description": "Each channel is heard by itself"},
             "channel": MAYBE_TEXT,
             "audio_url": {"type": "string", "format": "uri", "description": "The recording, once completed"},
             "ingest_ws": {"type": "string", "format": "uri", "description": "Only in the answer of POST /v1/live"},
@@ -535,6 +545,9 @@ SCHEMAS: Mapping[str, Any] = {
             ),
         }
     ),
+    "DeepgramAccepted": _object({"request_id": {"type": "string", "description": "The job's id"}}),
+    "GrantRequest": _object({}, {"ttl_seconds": _between(bounds.GRANT_TTL_S[0], bounds.GRANT_TTL_S[-1], 30)}),
+    "Grant": _object({"access_token": TEXT, "expires_in": WHOLE}),
     "ClientSecretRequest": _object(
         {},
         {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import orjson
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
-from pipeline.ingest.encodings import CHANNELS, RATES
+from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from server.jobs.members import (
     Fields,
     Members,
@@ -44,10 +44,11 @@ COMMON = SUBTITLES | {
     "metadata",
     "retention",
 }
-LIVE_ONLY = frozenset({*LiveOptions.__slots__, "word_timestamps"})
+LIVE_ONLY = frozenset({*LiveOptions.__slots__, "channel_count", "word_timestamps"})
 FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema", "channels"})
 
 
+MIXED, SEPARATE = bounds.CHANNEL_MODES
 MAX_WARNINGS = 8  # of unknown members; they are stored with the job
 
 
@@ -74,7 +75,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
         word_timestamps=members.take("word_timestamps", boolean, False),
         scenario=members.take("sandbox_scenario", one_of(bounds.SCENARIOS), None) if sandbox else None,
     )
-    separate = members.take("channels", one_of(bounds.CHANNEL_MODES), "mixed") == "separate"
+    separate = members.take("channels", one_of(bounds.CHANNEL_MODES), MIXED) == SEPARATE
     wait_s = members.take("wait", whole_seconds, None)
     members.take("schema", one_of(("service_v1",)), None)
     members.check()
@@ -94,11 +95,12 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
     members = Members(fields)
     default = LiveOptions()
     encoding = members.take("encoding", one_of(bounds.ENCODINGS), default.encoding)
+    channels, separate = _live_channels(members)
     usual_rate = bounds.TELEPHONE_RATE if encoding in bounds.TELEPHONE_ENCODINGS else default.sample_rate
     live = LiveOptions(
         encoding=encoding,
         sample_rate=members.take("sample_rate", whole_in(RATES), usual_rate),
-        channels=members.take("channels", whole_in(CHANNELS), default.channels),
+        channels=channels,
         interim_results=members.take("interim_results", boolean, default.interim_results),
         endpointing_ms=members.take("endpointing_ms", whole_in(bounds.ENDPOINTING_MS), default.endpointing_ms),
         max_utterance_s=members.take("max_utterance_s", number_in(*bounds.UTTERANCE_S), default.max_utterance_s),
@@ -108,7 +110,17 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
     timed = members.take("word_timestamps", boolean, True)  # live words always have their times
     order = common_order(members, offer=offer, word_timestamps=timed)
     members.check()
-    return replace(order, live=live), unknown_members(fields, COMMON | LIVE_ONLY)
+    return replace(order, live=live, separate=separate), unknown_members(fields, COMMON | LIVE_ONLY)
+
+
+def _live_channels(members: Members) -> tuple[int, bool]:
+    """How many channels the audio of a live session has, and whether each is heard by itself."""
+    count = members.take("channel_count", whole_in(SEPARATE_CHANNELS), None)
+    if members.fields.get("channels") == [SEPARATE]:
+        return count or SEPARATE_CHANNELS[0], True
+    if count is not None:
+        members.errors.append(FieldError("channel_count", "missing_companion", f"needs channels={SEPARATE}"))
+    return members.take("channels", _mixed_channels, LiveOptions().channels), False
 
 
 def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scenario: str | None = None) -> Order:
@@ -177,6 +189,13 @@ def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
         return heard.pop() if len(set(given)) == 1 else None
 
     return parse
+
+
+def _mixed_channels(values: Sequence[object]) -> int:
+    """A number of channels that are heard together."""
+    if isinstance(single(values), str):
+        raise Wrong("unknown_value", f'must be {CHANNELS[0]}, {CHANNELS[-1]} or "{SEPARATE}"')
+    return whole_in(CHANNELS)(values)
 
 
 def channel_name(values: Sequence[object]) -> str:

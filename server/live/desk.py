@@ -65,7 +65,7 @@ class Desk:
         self._endings = Endings(parts.storage, parts.engines, parts.metrics, parts.closing)
         self._lives: dict[str, LiveSession] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of the jobs being opened
-        self._starting: dict[str, str] = {}  # job -> environment, of sessions that are admitted and not there yet
+        self._starting: dict[str, Job] = {}  # by id, of sessions that are admitted and not there yet
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -77,23 +77,28 @@ class Desk:
         """Whether the server is stopping. Sessions are handed back, and continue elsewhere or later."""
         return self._parts.closing.is_set()
 
-    def admit(self, environment: str) -> None:
-        """Return if there is room for one more session. Raises Refused queue_full, shutting_down."""
+    def admit(self, environment: str, *, seats: int = 1) -> None:
+        """Return if there is room for *seats* more sessions. Raises Refused queue_full, shutting_down.
+
+        A session with channels that are heard by themselves counts as that many.
+        """
         if self.closing or self._tasks is None:
             raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
         if not self._parts.takes_writers:
             raise self._full("this node takes no live audio")
         engine = self._parts.engines[environment]
         now = time.monotonic()
-        ages_s = [now - live.began for live in self._lives.values() if live.job.environment == environment]
-        ages_s += [0.0 for starting in self._starting.values() if starting == environment]
+        lives = [live for live in self._lives.values() if live.job.environment == environment]
+        ages_s = [now - live.began for live in lives for _ in range(live.seats)]
+        starting = [job for job in self._starting.values() if job.environment == environment]
+        ages_s += [0.0 for job in starting for _ in range(job.order.seats)]
         weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
-            engine.headroom.admit((len(ages_s) + 1) / max(1.0, weighed))
+            engine.headroom.admit((len(ages_s) + seats) / max(1.0, weighed))
         except PipelineError as error:
             raise self._full(str(error)) from None
-        if engine.max_sessions is not None and len(ages_s) >= engine.max_sessions:
-            raise self._full(f"this machine carries {engine.max_sessions} live sessions, and all are in use")
+        if engine.max_sessions is not None and len(ages_s) + seats > engine.max_sessions:
+            raise self._full(f"this machine carries {engine.max_sessions} live sessions, and {len(ages_s)} are in use")
 
     def _full(self, why: str) -> Refused:
         self._parts.metrics.refused.labels("queue_full").inc()
@@ -123,8 +128,8 @@ class Desk:
             live = self._lives.get(job.id)
             if live is not None and not live.over.is_set():
                 return live
-            self.admit(job.environment)
-            self._starting[job.id] = job.environment
+            self.admit(job.environment, seats=job.order.seats)
+            self._starting[job.id] = job
             try:
                 return await self._start(job)
             finally:
@@ -155,7 +160,7 @@ class Desk:
             return live.progress()
         if job.terminal:
             return LiveProgress(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
-        before = await self._past(job.id, await self._parts.storage.jobs.chunks(job.id))
+        before = await self._past(job, await self._parts.storage.jobs.chunks(job.id))
         reached = _bytes_up_to(before, job.order.live)
         return LiveProgress(reached, seconds(before.origin.position), settled_bytes=reached)
 
@@ -181,13 +186,7 @@ class Desk:
         parts, job = self._parts, held.job
         order = job.order
         assert order.live is not None
-        session = parts.engines[job.environment].session(
-            order,
-            tenant=job.account,
-            language=order.language or before.language,
-            origin=before.origin.position,
-            settled=before.settled,
-        )
+        session = parts.engines[job.environment].session(order, tenant=job.account, past=before)
         journal = Journal(
             held,
             before,
@@ -251,20 +250,21 @@ class Desk:
             live.give_up()
 
     async def _complete(self, held: HeldLease, before: Past) -> None:
-        await self._endings.complete(held, LiveResult(duration=before.end))
+        await self._endings.complete(held, LiveResult(duration=before.duration))
 
     async def _closed_past(self, held: HeldLease) -> Past:
-        return await self._endings.close_open_words(held, await self._past(held.job.id, held.lease.chunks))
+        return await self._endings.close_open_words(held, await self._past(held.job, held.lease.chunks))
 
-    async def _past(self, job_id: str, chunks: Sequence[bytes]) -> Past:
+    async def _past(self, job: Job, chunks: Sequence[bytes]) -> Past:
         log: list[Event] = []
-        while page := await self._parts.storage.events.read(job_id, after=log[-1].seq if log else 0, limit=LOG_PAGE):
+        while page := await self._parts.storage.events.read(job.id, after=log[-1].seq if log else 0, limit=LOG_PAGE):
             log += page
-        return await asyncio.to_thread(read_past, chunks, log)  # hours of words, for which the event loop must not wait
+        # Hours of words, for which the event loop must not wait.
+        return await asyncio.to_thread(read_past, chunks, log, job.order.live_channels)
 
 
 def _bytes_up_to(before: Past, options: LiveOptions) -> int | None:
     """The byte at which a writer of raw audio resumes. A container's bytes do not tell a time."""
     if options.encoding == CONTAINER:
-        return None if before.settled else 0
+        return None if before.begun else 0
     return bytes_up_to(before.origin.position, options)

@@ -22,7 +22,7 @@ from server.metrics import Metrics
 from server.model.errors import BlobsAway
 from server.model.events import NewEvent
 from server.model.jobs import JobError, State, returns_quota
-from server.model.orders import Source
+from server.model.orders import Order, Source
 from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import Storage
 from server.waiting import set_within
@@ -56,12 +56,13 @@ class Endings:
         job, engine = held.job, self.engines[held.job.environment]
         chunks = await self.storage.jobs.chunks(job.id)
         # Hours of speech have more than ten thousand words, and the event loop must not wait for them.
-        transcript = await asyncio.to_thread(_transcript, chunks, heard.duration, job.order.language, engine)
+        transcript = await asyncio.to_thread(_transcript, chunks, heard.duration, job.order, engine)
         outputs = [await self._write(name, transcript, held) for name in job.order.output_formats]
         await self._note_source(held, heard.received_bytes)
         if heard.audio is not None:
             outputs.append(heard.audio)
-        await self._end(held, completed_outcome(transcript, outputs, warnings=heard.warnings))
+        heard_s = _heard_s(held, heard.duration)
+        await self._end(held, completed_outcome(transcript, outputs, warnings=heard.warnings, heard_s=heard_s))
 
     async def insist(self, held: HeldLease, key: str, store: Callable[[], Awaitable[T]]) -> T:
         """Call *store*, which stores the blob *key*, until the store of audio and results can be reached.
@@ -90,25 +91,28 @@ class Endings:
 
     async def cancel(self, held: HeldLease, *, duration: int) -> None:
         """End the job as its client wished. Raises LeaseLost."""
-        await self._end(held, Outcome(state=State.CANCELED, duration_s=seconds(duration)))
+        outcome = Outcome(state=State.CANCELED, duration_s=seconds(duration), heard_s=_heard_s(held, duration))
+        await self._end(held, outcome)
 
     async def close_open_words(self, held: HeldLease, past: Past) -> Past:
-        """Store the words after the last closed segment as a segment of their own. Raises LeaseLost."""
-        segment = past.last_segment
-        if segment is None:
-            return past
-        chunk = Chunk(
-            index=len(past.chunks),
-            jobs_done=0,
-            start=past.end,
-            end=segment.end,
-            segments=(segment,),
-            language=past.language,
-            language_probability=past.language_probability,
-        )
-        event = NewEvent("segment", orjson.dumps(closed_segment(past.segments, segment, forced=True)))
-        await held.checkpoint(chunk, [event])
-        return replace(past, chunks=(*past.chunks, chunk), open_words=())
+        """Store the words after the last closed segment of each channel as a segment of its own. Raises LeaseLost."""
+        for still_open in past.open:
+            segment, channel = still_open.closed, still_open.channel
+            language, probability = past.language(channel)
+            chunk = Chunk(
+                index=len(past.chunks),
+                jobs_done=0,
+                start=past.end(channel),
+                end=segment.end,
+                segments=(segment,),
+                language=language,
+                language_probability=probability,
+                channel=channel,
+            )
+            event = NewEvent("segment", orjson.dumps(closed_segment(still_open.id, segment, forced=True)))
+            await held.checkpoint(chunk, [event])
+            past = replace(past, chunks=(*past.chunks, chunk), open=past.open[1:])
+        return past
 
     async def _write(self, name: str, transcript: Transcript, held: HeldLease) -> Artifact:
         job, epoch, blobs = held.job, held.lease.epoch, self.storage.blobs
@@ -130,17 +134,27 @@ class Endings:
             report_end(job, self.metrics)
 
 
-def _transcript(bodies: Sequence[bytes], duration: int, language: str | None, engine: LiveEngine) -> Transcript:
-    """The transcript of the stored chunks, with silence from the last of them to the end."""
+def _heard_s(held: HeldLease, duration: int) -> float | None:
+    """The audio that counts as used, if that is not the duration: each channel that is heard by itself counts."""
+    order = held.job.order
+    return seconds(duration) * len(order.live_channels) if order.separate else None
+
+
+def _transcript(bodies: Sequence[bytes], duration: int, order: Order, engine: LiveEngine) -> Transcript:
+    """The transcript of the stored chunks, with silence from the last of each channel to the end."""
     chunks = [restored(body) for body in bodies]
-    last = chunks[-1] if chunks else None
-    rest = Chunk(
-        index=len(chunks),
-        jobs_done=0,
-        start=last.end if last else 0,
-        end=duration,
-        segments=(),
-        language=last.language if last else language,
-        language_probability=last.language_probability if last else None,
-    )
-    return assemble([*chunks, rest], duration=duration, engine=engine.engine, model=engine.model)
+    past = Past(tuple(chunks))
+    for channel in order.live_channels:
+        language, probability = past.language(channel)
+        rest = Chunk(
+            index=len(chunks),
+            jobs_done=0,
+            start=past.end(channel),
+            end=duration,
+            segments=(),
+            language=language or order.language,
+            language_probability=probability,
+            channel=channel,
+        )
+        chunks.append(rest)
+    return assemble(chunks, duration=duration, engine=engine.engine, model=engine.model)

@@ -1,18 +1,32 @@
 """One environment's engine, as live sessions use it."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pipeline.audio import position
+from pipeline.audio import Samples, position
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.vad import VoiceDetector
+from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.recognition.turns import TurnOptions
-from pipeline.session import Listener, Session
+from pipeline.session import Happened, Listener, Session, SessionStatistics
 from pipeline.words import Word
+from server.live.resuming import Past
 from server.model.orders import Order
+
+
+class Hearing(Protocol):
+    """What hears a live stream: a Session, or one for each of its channels. See pipeline/session.py."""
+
+    async def feed(self, samples: Samples) -> None: ...
+    def finalize(self) -> int: ...
+    def end(self) -> None: ...
+    def events(self) -> AsyncIterator[Happened]: ...
+    def decided(self) -> Mapping[int | None, int]: ...
+    def statistics(self) -> SessionStatistics: ...
+    async def run(self) -> None: ...
 
 
 class Headroom(Protocol):
@@ -34,15 +48,24 @@ class LiveEngine:
     voice: VoiceDetector | None  # None: everything counts as speech
     max_sessions: int | None = None  # sessions that this machine can carry, if that was measured
 
-    def session(self, order: Order, *, tenant: str, language: str | None, origin: int = 0, settled: int = 0) -> Session:
-        """Make a session for *order* whose first sample is at *origin* on the stream's clock.
+    def session(self, order: Order, *, tenant: str, past: Past) -> Hearing:
+        """Make a session for *order* that continues where *past* says, which must have no open words.
 
-        The session counts from its own first sample; the engine is asked in positions of the stream. Words that were
-        *settled* before, on the stream's clock, are not reported again.
+        The session counts from its own first sample, or that of each channel; the engine is asked in positions of the
+        stream. Words that were settled before are not reported again.
         """
+        each = [self._session(order, tenant, past, channel) for channel in past.channels]
+        if not order.separate:
+            return each[0]
+        origin = past.origin
+        return MultichannelSession(each, skipped=[origin.positions[one] - origin.position for one in past.channels])
+
+    def _session(self, order: Order, tenant: str, past: Past, channel: int | None) -> Session:
+        """Make the session of one channel, or with None of all channels together."""
         assert order.live is not None
+        origin, settled = past.origin.positions[channel], past.settled(channel)
         options = StreamOptions(
-            language=language,
+            language=order.language or past.language(channel)[0],
             hint=order.hint,
             longest=position(order.live.max_utterance_s),
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),

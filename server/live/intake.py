@@ -15,7 +15,7 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.encodings import SAMPLE_BYTES, Encoding
 from pipeline.ingest.isolation import Isolation, LiveDecoding
 from pipeline.ingest.pcm import PcmDecoder
-from server.model.orders import LiveOptions
+from server.model.orders import CONTAINER, LiveOptions, Order
 
 PIECE_S = 0.5  # of raw audio taken at once; more would block the event loop
 PIECE_BYTES = 64 * 1024  # of a container, as much as a pipe holds
@@ -51,11 +51,22 @@ def bytes_up_to(position: int, live: LiveOptions) -> int:
     return position * live.sample_rate // RATE * raw_frame_bytes(live)
 
 
+def intake_of(order: Order, isolation: Isolation, sink: Sink, *, position: int) -> Intake:
+    """The intake of a live session. Raw audio goes on at *position*, in 16 kHz samples."""
+    live = order.live
+    assert live is not None
+    if live.encoding == CONTAINER:
+        return ContainerIntake(isolation, sink, separate=live.channels if order.separate else None)
+    return RawIntake(live, sink, received_bytes=bytes_up_to(position, live), separate=order.separate)
+
+
 class RawIntake:
     """Decodes raw audio in the event loop, in pieces."""
 
-    def __init__(self, live: LiveOptions, sink: Sink, *, received_bytes: int = 0) -> None:
-        self._decoder = PcmDecoder(cast(Encoding, live.encoding), rate=live.sample_rate, channels=live.channels)
+    def __init__(self, live: LiveOptions, sink: Sink, *, received_bytes: int = 0, separate: bool = False) -> None:
+        self._decoder = PcmDecoder(
+            cast(Encoding, live.encoding), rate=live.sample_rate, channels=live.channels, separate=separate
+        )
         self._piece = int(PIECE_S * live.sample_rate) * raw_frame_bytes(live)
         self._sink = sink
         self._closed = False
@@ -86,9 +97,11 @@ class RawIntake:
 class ContainerIntake:
     """One thread writes into the decoder's pipe, another reads its output; both pause when the session does."""
 
-    def __init__(self, isolation: Isolation, sink: Sink) -> None:
+    def __init__(self, isolation: Isolation, sink: Sink, *, separate: int | None = None) -> None:
+        """*separate* is the number of channels if each is to be heard by itself."""
         self._isolation = isolation
         self._sink = sink
+        self._separate = separate
         self._threads = ThreadPoolExecutor(3, thread_name_prefix="live")  # the third one ends what the others wait for
         self._opened = asyncio.Event()  # set also if there will be no decoder
         self._decoding: LiveDecoding | None = None
@@ -117,7 +130,8 @@ class ContainerIntake:
 
     async def run(self) -> None:
         stack = ExitStack()
-        opening = self._threads.submit(stack.enter_context, self._isolation.live(DecodeLimits()))
+        decoding = self._isolation.live(DecodeLimits(), separate=self._separate)
+        opening = self._threads.submit(stack.enter_context, decoding)
         try:
             self._decoding = await asyncio.wrap_future(opening)
             self._opened.set()

@@ -3,17 +3,23 @@
 Partials are not stored: they are shown, then forgotten.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
-from pipeline.audio import seconds
+from pipeline.audio import position, seconds
+from pipeline.events import SegmentClosed
 from pipeline.session import Happened
-from pipeline.words import Chunk
+from pipeline.words import Chunk, Segment
 from server.jobs.leases import HeldLease
 from server.live.resuming import Past
-from server.live.telling import LogBatch, log_batch
+from server.live.telling import LogBatch, Telling
 from server.metrics import Metrics
+from server.model.events import NewEvent
 from server.storage.ports import EventLog
 from server.streams.partials import Partials
+
+QUIET = position(5)
+"""The shortest silence on a channel that is stored when a segment is, so that a restart need not hear it again."""
 
 
 class Journal:
@@ -23,48 +29,78 @@ class Journal:
         self, held: HeldLease, past: Past, *, events: EventLog, partials: Partials, interim: bool, metrics: Metrics
     ) -> None:
         self.warnings: dict[str, Mapping[str, str]] = {}
-        self.settled = past.settled  # everything before this is decided
+        self._settled = {channel: past.settled(channel) for channel in past.channels}  # what is before is decided
         self._held = held
         self._job_id = held.job.id
-        self._origin = past.origin
+        self._base = past.origin.position
+        self._positions = past.origin.positions
+        self._telling = Telling(past.origin)
         self._events = events
         self._partials = partials
         self._interim = interim
         self._metrics = metrics
-        self._language = held.job.order.language or past.language
-        self._language_probability = past.language_probability
+        self._languages = {channel: past.language(channel) for channel in past.channels}
+        if (language := held.job.order.language) is not None:
+            self._languages = {channel: (language, past.language(channel)[1]) for channel in past.channels}
         self.finalized_s = self.seconds_at(0)  # up to where everything is decided because a writer asked for it
         self._chunks = len(past.chunks)  # only their number is kept, since a session may last for hours
-        self._closed = past.end  # end of the last closed segment
+        self._closed = {channel: past.end(channel) for channel in past.channels}  # end of the last chunk
         self._last = 0  # the log's last event; only the holder of the lease writes there
 
-    def seconds_at(self, position: int) -> float:
+    def seconds_at(self, place: int) -> float:
         """A position of the session in seconds on the stream's clock."""
-        return seconds(self._origin.position + position)
+        return seconds(self._base + place)
+
+    @property
+    def settled(self) -> int:
+        """The position before which everything is decided on every channel."""
+        return min(self._settled.values())
+
+    @property
+    def reached(self) -> int:
+        """The end of everything that is stored."""
+        return max(self._settled.values())
 
     async def open(self) -> None:
         """Find the end of the log. Must be called first."""
         self._last = await self._events.last(self._job_id)
 
-    async def write(self, happened: Sequence[Happened], *, heard: int) -> None:
-        """Store what happened, then show it. *heard* is the end of the audio so far, on the stream's clock."""
-        batch = log_batch(happened, self._origin)
+    async def write(
+        self, happened: Sequence[Happened], *, heard: int, decided: Mapping[int | None, int] = MappingProxyType({})
+    ) -> None:
+        """Store what happened, then show it. *heard* is the end of the audio so far, on the stream's clock.
+
+        *decided* has, by channel, up to where everything is decided, in positions of the session.
+        """
+        for some in _by_chunk(happened):
+            await self._write(self._telling.batch(some), heard)
+        if any(isinstance(one.event, SegmentClosed) for one in happened):
+            for channel, reached in decided.items():
+                await self._settle_silence(channel, min(self._positions[channel] + reached, heard))
+
+    async def _write(self, batch: LogBatch, heard: int) -> None:
         self._count(batch)
         for warning in batch.warnings:
             self.warn(warning.code, warning.message)
-        if batch.language is not None:
-            self._language, self._language_probability = batch.language.language, batch.language.probability
+        for channel, found in batch.languages.items():
+            self._languages[channel] = found.language, found.probability
         if batch.events:
             await self._keep(batch, heard)
-        self.settled = max(self.settled, min(batch.settled, heard))
+        for channel, end in batch.settled.items():
+            self._settled[channel] = max(self._settled[channel], min(end, heard))
         if batch.finalized is not None:
             self.finalized_s = seconds(batch.finalized)
-        if batch.partial is not None and self._interim:
-            self._partials.show(self._job_id, batch.partial, after=self._last)
-        elif batch.partial_ended:
-            self._partials.end(self._job_id)
-        else:
-            self._partials.move(self._job_id, after=self._last)
+        self._show(batch)
+
+    def _show(self, batch: LogBatch) -> None:
+        """Show the newest partials at their new place in the log, and those no longer that were overtaken."""
+        for channel, partial in batch.shown.items():
+            if partial is None:
+                self._partials.end(self._job_id, channel=channel)
+        self._partials.move(self._job_id, after=self._last)
+        for channel, partial in batch.shown.items():
+            if partial is not None and self._interim:
+                self._partials.show(self._job_id, partial, after=self._last, channel=channel)
 
     def warn(self, code: str, message: str) -> None:
         """Add a warning to the job's record. The first message of each code is kept."""
@@ -72,7 +108,8 @@ class Journal:
 
     def close(self) -> None:
         """Show the last partial no longer."""
-        self._partials.end(self._job_id)
+        for channel in self._closed:
+            self._partials.end(self._job_id, channel=channel)
 
     async def _keep(self, batch: LogBatch, heard: int) -> None:
         if batch.segments:
@@ -81,23 +118,49 @@ class Journal:
             self._last = (await self._held.log(batch.events))[-1].seq
 
     async def _checkpoint(self, batch: LogBatch, heard: int) -> None:
-        """Store closed segments as one chunk, in one commit with their events."""
+        """Store a channel's closed segments as one chunk, in one commit with their events."""
+        last = batch.segments[-1]
+        await self._store(last.channel, min(last.end, heard), batch.segments, batch.events)
+        self._last = await self._held.wait_for(lambda: self._events.last(self._job_id))
+
+    async def _settle_silence(self, channel: int | None, end: int) -> None:
+        """Store that a channel was silent for long up to *end*, so that a restart need not hear that again."""
+        if end >= self._closed[channel] + QUIET and self._settled[channel] == self._closed[channel]:
+            await self._store(channel, end, (), ())
+            self._settled[channel] = end
+
+    async def _store(
+        self, channel: int | None, end: int, segments: Sequence[Segment], events: Sequence[NewEvent]
+    ) -> None:
+        language, probability = self._languages[channel]
         chunk = Chunk(
             index=self._chunks,
             jobs_done=0,
-            start=self._closed,
-            end=max(self._closed, min(batch.segments[-1].end, heard)),
-            segments=tuple(batch.segments),
-            language=self._language,
-            language_probability=self._language_probability,
+            start=self._closed[channel],
+            end=max(self._closed[channel], end),
+            segments=tuple(segments),
+            language=language,
+            language_probability=probability,
+            channel=channel,
         )
-        await self._held.checkpoint(chunk, batch.events)
+        await self._held.checkpoint(chunk, events)
         self._chunks += 1
-        self._closed = chunk.end
-        self._last = await self._held.wait_for(lambda: self._events.last(self._job_id))
+        self._closed[channel] = chunk.end
 
     def _count(self, batch: LogBatch) -> None:
         self._metrics.live_partials.inc(batch.partials)
         self._metrics.live_words.inc(len(batch.lags_s))
         for lag_s in batch.lags_s:
             self._metrics.word_lag.observe(lag_s)
+
+
+def _by_chunk(happened: Sequence[Happened]) -> Iterator[Sequence[Happened]]:
+    """Cut *happened* so that no part closes segments of two channels: a part is stored in one commit, as one chunk."""
+    begin, closing = 0, None
+    for at, one in enumerate(happened):
+        if isinstance(one.event, SegmentClosed):
+            if closing is not None and closing != one.channel:
+                yield happened[begin:at]
+                begin = at
+            closing = one.channel
+    yield happened[begin:]

@@ -1,8 +1,8 @@
 """Where a live session continues after its server died, as read from the job's chunks and log. Pure.
 
 Closed segments are chunks of the job. Words that were committed after the last of them are only in the log. They become
-a segment of their own, because a committed word neither changes nor disappears. The stream continues after the last
-word.
+a segment of their own, because a committed word neither changes nor disappears. Each channel that is heard by itself
+continues after its own last word, and the stream where the first of them does.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from pipeline.audio import position
+from pipeline.audio import WINDOW, position
 from pipeline.documents.stored import restored
 from pipeline.words import Chunk, Segment, Word
 from server.live.telling import Origin
@@ -26,54 +26,71 @@ MIN_PROBABILITY = 1e-3  # lower bound for a word's probability in the mean of a 
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What a live job has said so far. The segment of the *open_words* was never closed."""
+class OpenSegment:
+    """Words that were committed before their segment was closed. There is at least one."""
 
-    chunks: tuple[Chunk, ...] = ()
-    open_words: tuple[Word, ...] = ()
+    id: int
+    words: tuple[Word, ...]
+    channel: int | None = None
 
     @property
-    def settled(self) -> int:
-        """The position up to which everything is decided: the end of the last word."""
-        return self.open_words[-1].end if self.open_words else self.end
+    def closed(self) -> Segment:
+        """The words as a segment."""
+        logs = [math.log(max(word.probability, MIN_PROBABILITY)) for word in self.words]
+        return Segment(self.words, avg_logprob=sum(logs) / len(logs), no_speech_prob=0.0, channel=self.channel)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a live job has said so far, on the channels that are heard by themselves, or with None on all together."""
+
+    chunks: tuple[Chunk, ...] = ()
+    open: tuple[OpenSegment, ...] = ()  # one of a channel at most
+    channels: tuple[int | None, ...] = (None,)
+    numbered: int = 0  # segments that have an id
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything is decided."""
+        return bool(self.chunks or self.open)
+
+    def settled(self, channel: int | None = None) -> int:
+        """The position up to which everything on a channel is decided: the end of its last word or chunk."""
+        return next((segment.words[-1].end for segment in self.open if segment.channel == channel), self.end(channel))
+
+    def end(self, channel: int | None = None) -> int:
+        """The end of the last chunk of a channel."""
+        last = self._last(channel)
+        return 0 if last is None else last.end
+
+    @property
+    def duration(self) -> int:
+        """The end of the last chunk of all."""
+        return max((chunk.end for chunk in self.chunks), default=0)
 
     @property
     def origin(self) -> Origin:
-        """Where the stream continues once the open words are a segment."""
+        """Where the stream continues once the open words are segments."""
+        places = {channel: resumed_at(self.settled(channel)) for channel in self.channels}
+        first = min(places.values())
+        # Whole windows apart, because all channels are to be decided up to the same position when a writer asks.
+        positions = {channel: first + (place - first) // WINDOW * WINDOW for channel, place in places.items()}
         return Origin(
-            position=resumed_at(self.settled),
-            words=self.words + len(self.open_words),
-            segments=self.segments + bool(self.open_words),
+            positions={**positions, None: first},
+            words=sum(len(segment.words) for segment in self._segments()),
+            segments=max(self.numbered, len(self._segments())),
         )
 
-    @property
-    def end(self) -> int:
-        """The end of the last closed segment."""
-        return self.chunks[-1].end if self.chunks else 0
+    def language(self, channel: int | None = None) -> tuple[str | None, float | None]:
+        """The language of a channel and how sure that is."""
+        last = self._last(channel)
+        return (None, None) if last is None else (last.language, last.language_probability)
 
-    @property
-    def words(self) -> int:
-        return sum(len(segment.words) for chunk in self.chunks for segment in chunk.segments)
+    def _last(self, channel: int | None) -> Chunk | None:
+        return next((chunk for chunk in reversed(self.chunks) if chunk.channel == channel), None)
 
-    @property
-    def segments(self) -> int:
-        return sum(len(chunk.segments) for chunk in self.chunks)
-
-    @property
-    def language(self) -> str | None:
-        return self.chunks[-1].language if self.chunks else None
-
-    @property
-    def language_probability(self) -> float | None:
-        return self.chunks[-1].language_probability if self.chunks else None
-
-    @property
-    def last_segment(self) -> Segment | None:
-        """The open words as a segment; None if there are none."""
-        if not self.open_words:
-            return None
-        logs = [math.log(max(word.probability, MIN_PROBABILITY)) for word in self.open_words]
-        return Segment(self.open_words, avg_logprob=sum(logs) / len(logs), no_speech_prob=0.0)
+    def _segments(self) -> Sequence[Segment | OpenSegment]:
+        return [*(segment for chunk in self.chunks for segment in chunk.segments), *self.open]
 
 
 def resumed_at(settled: int) -> int:
@@ -81,11 +98,23 @@ def resumed_at(settled: int) -> int:
     return max(0, settled - LEAD)
 
 
-def read_past(bodies: Sequence[bytes], log: Iterable[Event]) -> Past:
+def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int | None, ...] = (None,)) -> Past:
     """The past in the bodies of a job's chunks and in its log."""
-    closed = Past(tuple(restored(body) for body in bodies))
+    closed = Past(tuple(restored(body) for body in bodies), channels=channels)
     said = [orjson.loads(event.body) for event in log if event.type == "word"]
-    return Past(closed.chunks, tuple(_word(body, closed.end) for body in said if body["index"] >= closed.words))
+    still_open = (_open_segment(closed, said, channel) for channel in channels)
+    numbered = max((body["segment"] + 1 for body in said), default=0)
+    return Past(closed.chunks, tuple(one for one in still_open if one is not None), channels, numbered)
+
+
+def _open_segment(closed: Past, said: Sequence[Mapping[str, Any]], channel: int | None) -> OpenSegment | None:
+    """The words of the log that come after those in the chunks of this channel."""
+    chunks = [chunk for chunk in closed.chunks if chunk.channel == channel]
+    count = sum(len(segment.words) for chunk in chunks for segment in chunk.segments)
+    bodies = [body for body in said if body.get("channel") == channel][count:]
+    if not bodies:
+        return None
+    return OpenSegment(bodies[0]["segment"], tuple(_word(body, closed.end(channel)) for body in bodies), channel)
 
 
 def _word(body: Mapping[str, Any], least: int) -> Word:

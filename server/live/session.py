@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
-from pipeline.session import Session
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
-from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to
+from server.live.engine import Hearing
+from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
 from server.live.resuming import Past, resumed_at
 from server.live.rules import LiveRules
@@ -41,7 +41,7 @@ class LiveSession:
         self,
         held: HeldLease,
         past: Past,
-        session: Session,
+        session: Hearing,
         *,
         journal: Journal,
         endings: Endings,
@@ -67,8 +67,9 @@ class LiveSession:
         self._plan = plan
         self._metrics = metrics
         self._closing = closing
-        self._tape = Tape(endings.storage.blobs.scratch) if self.options.record else None
-        self.resumed = past.settled > 0
+        self.seats = self.job.order.seats
+        self._tape = Tape(endings.storage.blobs.scratch, channels=self.seats) if self.options.record else None
+        self.resumed = past.begun
         self._heard = past.origin.position  # end of the audio taken so far, on the stream's clock
         self._retractions = 0
         self._ending = asyncio.Event()
@@ -81,11 +82,7 @@ class LiveSession:
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._clock = clock
         self._renew_at = time.monotonic() + rules.renew_s
-        self._intake: Intake = (
-            ContainerIntake(isolation, self._take_in)
-            if self.options.encoding == CONTAINER
-            else RawIntake(self.options, self._take_in, received_bytes=bytes_up_to(self._heard, self.options))
-        )
+        self._intake: Intake = intake_of(self.job.order, isolation, self._take_in, position=self._heard)
 
     # --- for writers -------------------------------------------------------------------------------------------------
 
@@ -275,7 +272,8 @@ class LiveSession:
         events = self._session.events()
         async for first in events:
             unread = self._session.statistics().unread
-            await self._journal.write([first, *[await anext(events) for _ in range(unread)]], heard=self._heard)
+            happened = [first, *[await anext(events) for _ in range(unread)]]
+            await self._journal.write(happened, heard=self._heard, decided=self._session.decided())
             self._count_retractions()
 
     def _count_retractions(self) -> None:
@@ -310,7 +308,7 @@ class LiveSession:
             self._journal.warn(broken.code, str(broken))
         audio = await self._store_tape()
         result = LiveResult(
-            duration=max(self._heard, self._journal.settled),
+            duration=max(self._heard, self._journal.reached),
             received_bytes=received_bytes,
             warnings=tuple(self._journal.warnings.values()),
             audio=audio,

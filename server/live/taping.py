@@ -25,8 +25,9 @@ def recording_key(job_id: str, *, epoch: int) -> str:
 class Tape:
     """add() only keeps samples; flush() writes them to a file in *folder*, outside the event loop."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, channels: int = 1) -> None:
         self._folder = folder
+        self._channels = channels
         self._added: list[Samples] = []  # bounded by flush() every second and by the pace of the session
         self._recording: Recording | None = None
         self._writing = asyncio.Lock()
@@ -68,7 +69,7 @@ class Tape:
         samples, self._added = np.concatenate(self._added), []
         try:
             if self._recording is None:
-                self._recording = await asyncio.to_thread(Recording, self._folder)
+                self._recording = await asyncio.to_thread(Recording, self._folder, channels=self._channels)
             await asyncio.to_thread(self._recording.write, samples)
         except OSError as error:
             self._tear(error)

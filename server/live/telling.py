@@ -1,13 +1,13 @@
 """Turning what a session reports into events for the log and for readers. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.documents.formats import segment_object, word_event
+from pipeline.documents.formats import segment_object, speaker_members, word_event
 from pipeline.events import (
     Finalized,
     LanguageDetected,
@@ -28,9 +28,14 @@ from server.model.instants import iso
 class Origin:
     """Where on the stream's clock a session began, and what had been said before. Not zero after a restart."""
 
-    position: int = 0
+    positions: Mapping[int | None, int] = field(default_factory=lambda: {None: 0})  # by channel; None: of the stream
     words: int = 0
     segments: int = 0
+
+    @property
+    def position(self) -> int:
+        """Where the stream continues: there the first of its channels does."""
+        return self.positions[None]
 
 
 @dataclass(slots=True)
@@ -39,63 +44,85 @@ class LogBatch:
 
     events: list[NewEvent] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)  # that were closed
-    partial: bytes | None = None  # the newest, if it came after the last word
-    partial_ended: bool = False  # the one shown before is in the log now
+    shown: dict[int | None, bytes | None] = field(default_factory=dict)  # by channel, what is its partial from now on
     partials: int = 0  # how many were reported, shown or not
     lags_s: list[float] = field(default_factory=list)  # of the words
-    settled: int = 0  # end of the last word
+    settled: dict[int | None, int] = field(default_factory=dict)  # by channel, the end of its last word
     finalized: int | None = None  # up to where a writer's wish to decide everything was fulfilled
-    language: LanguageDetected | None = None
+    languages: dict[int | None, LanguageDetected] = field(default_factory=dict)  # by channel
     warnings: list[Warned] = field(default_factory=list)
 
 
-def log_batch(happened: Iterable[Happened], origin: Origin) -> LogBatch:
-    """Describe what *happened* since the last batch."""
-    batch = LogBatch()
-    for one in happened:
-        _add(batch, one, origin)
-    return batch
+class Telling:
+    """Describes what a session reports. Words and segments of all its channels are counted together."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._positions = origin.positions
+        self._words = origin.words
+        self._segments = origin.segments
+        self._ids: dict[int | None, tuple[int, int]] = {}  # by channel: its newest segment's own number, and its id
+
+    def batch(self, happened: Iterable[Happened]) -> LogBatch:
+        """Describe what *happened* since the last batch."""
+        batch = LogBatch()
+        for one in happened:
+            self._add(batch, one)
+        return batch
+
+    def _add(self, batch: LogBatch, one: Happened) -> None:
+        origin, channel = self._positions[one.channel], one.channel
+        where = {} if channel is None else {"channel": channel}
+        match one.event:
+            case WordsCommitted():
+                self._add_words(batch, one, one.event)
+            case SegmentClosed(number, segment, forced):
+                batch.shown[channel] = None
+                words = tuple(shifted(word, origin) for word in segment.words)
+                batch.segments.append(replace(segment, words=words, channel=channel))
+                _log(batch, "segment", closed_segment(self._id(channel, number), batch.segments[-1], forced=forced))
+            case Partial(words, segment):
+                batch.partials += 1
+                said = _partial([shifted(word, origin) for word in words], self._id(channel, segment))
+                batch.shown[channel] = orjson.dumps({**said, **speaker_members(channel)})
+            case SpeechStarted(at):
+                _log(batch, "speech.started", {"at": seconds(origin + at), **where})
+            case SpeechEnded(at):
+                _log(batch, "speech.ended", {"at": seconds(origin + at), **where})
+            case Finalized(at):
+                if channel is None:
+                    batch.finalized = origin + at
+                _log(batch, "finalized", {"at": seconds(origin + at), **where})
+            case LanguageDetected(language, probability):
+                batch.languages[channel] = one.event
+                _log(batch, "language", {"language": language, "probability": round(probability, 4), **where})
+            case Warned(code, message):
+                batch.warnings.append(one.event)
+                _log(batch, "warning", {"code": code, "message": message, **where})
+            case _:
+                assert_never(one.event)
+
+    def _add_words(self, batch: LogBatch, one: Happened, event: WordsCommitted) -> None:
+        batch.shown[one.channel] = None
+        segment, at = self._id(one.channel, event.segment), iso(round(one.at_s * 1000))
+        words = [shifted(word, self._positions[one.channel]) for word in event.words]
+        for number, (word, lag_s) in enumerate(zip(words, one.lags_s, strict=True), self._words):
+            body = {"index": number, "segment": segment, **word_event(word), **speaker_members(one.channel)}
+            _log(batch, "word", {**body, "emitted_at": at, "lag_ms": round(lag_s * 1000)})
+        self._words += len(words)
+        batch.lags_s += one.lags_s
+        batch.settled[one.channel] = words[-1].end
+
+    def _id(self, channel: int | None, number: int) -> int:
+        """The id of a channel's segment *number*: a new one when the channel's next segment is first heard of."""
+        if self._ids.get(channel, (None, 0))[0] != number:
+            self._ids[channel] = number, self._segments
+            self._segments += 1
+        return self._ids[channel][1]
 
 
-def _add(batch: LogBatch, one: Happened, origin: Origin) -> None:
-    match one.event:
-        case WordsCommitted(words, index, segment):
-            _end_partial(batch)
-            first = origin.words + index
-            at = iso(round(one.at_s * 1000))
-            for number, (word, lag_s) in enumerate(zip(words, one.lags_s, strict=True), first):
-                body = {"index": number, "segment": origin.segments + segment, **word_event(shifted(word, origin))}
-                _log(batch, "word", {**body, "emitted_at": at, "lag_ms": round(lag_s * 1000)})
-            batch.lags_s += one.lags_s
-            batch.settled = shifted(words[-1], origin).end
-        case SegmentClosed(number, segment, forced):
-            _end_partial(batch)
-            moved = replace(segment, words=tuple(shifted(word, origin) for word in segment.words))
-            batch.segments.append(moved)
-            _log(batch, "segment", closed_segment(origin.segments + number, moved, forced=forced))
-        case Partial(words, segment):
-            batch.partials += 1
-            batch.partial = _partial([shifted(word, origin) for word in words], origin.segments + segment)
-        case SpeechStarted(at):
-            _log(batch, "speech.started", {"at": seconds(origin.position + at)})
-        case SpeechEnded(at):
-            _log(batch, "speech.ended", {"at": seconds(origin.position + at)})
-        case Finalized(at):
-            batch.finalized = origin.position + at
-            _log(batch, "finalized", {"at": seconds(batch.finalized)})
-        case LanguageDetected(language, probability):
-            batch.language = one.event
-            _log(batch, "language", {"language": language, "probability": round(probability, 4)})
-        case Warned(code, message):
-            batch.warnings.append(one.event)
-            _log(batch, "warning", {"code": code, "message": message})
-        case _:
-            assert_never(one.event)
-
-
-def shifted(word: Word, origin: Origin) -> Word:
+def shifted(word: Word, origin: int) -> Word:
     """A word of the session, moved to the stream's clock."""
-    return replace(word, start=origin.position + word.start, end=origin.position + word.end)
+    return replace(word, start=origin + word.start, end=origin + word.end)
 
 
 def closed_segment(number: int, segment: Segment, *, forced: bool) -> dict[str, Any]:
@@ -103,13 +130,9 @@ def closed_segment(number: int, segment: Segment, *, forced: bool) -> dict[str, 
     return {**segment_object(number, segment), "forced": forced}
 
 
-def _partial(words: list[Word], segment: int) -> bytes:
+def _partial(words: list[Word], segment: int) -> dict[str, Any]:
     start, end = (seconds(words[0].start), seconds(words[-1].end)) if words else (None, None)
-    return orjson.dumps({"segment": segment, "text": written(words), "start": start, "end": end})
-
-
-def _end_partial(batch: LogBatch) -> None:
-    batch.partial, batch.partial_ended = None, True
+    return {"segment": segment, "text": written(words), "start": start, "end": end}
 
 
 def _log(batch: LogBatch, kind: str, body: dict[str, Any]) -> None:

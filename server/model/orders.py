@@ -42,6 +42,17 @@ class LiveOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeepgramShape:
+    """What the answer about a file has for a client of Deepgram."""
+
+    punctuated: bool = False
+    paragraphs: bool = False
+    utterances: bool = False
+    language: bool = False  # name the language that was heard
+    sha256: str = ""  # of the file; empty for an address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What the client asked for. It never changes after acceptance."""
 
@@ -57,13 +68,24 @@ class Order:
     scenario: str | None = None  # sandbox only
     live: LiveOptions | None = None
     retention: str | None = None  # NOTHING, or None: as long as the plan says
-    separate: bool = False  # a file's channels are separate speakers, each heard by itself
+    separate: bool = False  # the channels are separate speakers, each heard by itself
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
+    callback: DeepgramShape | None = None  # the webhook's body is Deepgram's answer, in this shape; None: ours
 
     @property
     def hint(self) -> str:
         """What the recogniser is told before it hears the audio."""
         return hint_of(self.keywords, self.prompt)
+
+    @property
+    def live_channels(self) -> tuple[int | None, ...]:
+        """What a live session hears by itself: each of its channels, or with None all of them together."""
+        return tuple(range(self.live.channels)) if self.separate and self.live is not None else (None,)
+
+    @property
+    def seats(self) -> int:
+        """How many sessions' share of the model's time a live session takes."""
+        return len(self.live_channels)
 
     @property
     def kept(self) -> bool:

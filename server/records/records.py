@@ -10,9 +10,11 @@ import orjson
 from pipeline.documents.formats import SCHEMA, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import words_in_time
+from server.clock import now_ms
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, JobError, LiveProgress, State
 from server.model.orders import AUDIO, CONTAINER, LiveOptions, Source
+from server.records import deepgram
 from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
 from server.storage.ports import BlobStore, JobStore
 
@@ -84,6 +86,17 @@ class Records:
                 return Announcement(whole, hands_over=True)
         return Announcement(self.notice(job))
 
+    async def message(self, job: Job) -> Announcement:
+        """The body of the job's webhook: the announcement, or Deepgram's answer for a client that named a callback."""
+        shape = job.order.callback
+        if shape is None:
+            return await self.announcement(job)
+        if not job.shows_results(now_ms()):
+            return Announcement(deepgram.failure(job))
+        chunks = await self.jobs.chunks(job.id)
+        body = await asyncio.to_thread(deepgram.file_answer, job, chunks, shape)
+        return Announcement(body, hands_over=job.passing)
+
     def notice(self, job: Job) -> dict[str, Any]:
         """The same without results that do not fit into a short body."""
         data = record(job, self.links, ttl_s=WEBHOOK_TTL_S)
@@ -149,16 +162,20 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
     if completed and "json" in order.output_formats:
         shown["schema"] = SCHEMA
     if order.live is not None:
-        shown["live"] = _live(job, order.live)
+        shown["live"] = _live(job, order.live, separate=order.separate)
     shown["text"] = job.text
     return shown
 
 
-def _live(job: Job, options: LiveOptions) -> dict[str, Any]:
+def _live(job: Job, options: LiveOptions, *, separate: bool) -> dict[str, Any]:
     """The record of a live session, with the progress that the job's row shows: that of its end."""
     shown: dict[str, Any] = asdict(options)
     if options.encoding == CONTAINER:
-        del shown["sample_rate"], shown["channels"]
+        del shown["sample_rate"]
+        if not separate:
+            del shown["channels"]
+    if separate:
+        shown["separate"] = True
     return shown | LiveProgress(job.source.bytes, job.duration_s, settled_bytes=job.source.bytes).to_json()
 
 

@@ -126,7 +126,8 @@ class Accepting:
         """All warnings of a job with this *order*, those *asked* first. Raises Refused url_not_allowed."""
         found = [*asked, *self.offers[caller.environment].warnings]
         if order.webhook_url:
-            await self.check_url(caller, "webhook_url", order.webhook_url)
+            param = "webhook_url" if order.callback is None else "callback"
+            await self.check_url(caller, param, order.webhook_url)
             if await self.outbox.disabled(caller.account_id, order.webhook_url):
                 found.append({"code": "webhook_disabled", "param": "webhook_url"})
         return tuple(found)

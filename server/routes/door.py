@@ -15,7 +15,7 @@ from server.accounts.addresses import Network, address_key, client_address
 from server.accounts.failures import Failures
 from server.accounts.keys import MalformedKey, digest, environment_of
 from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
-from server.accounts.signed import Scope, check_token
+from server.accounts.signed import GRANT, Scope, check_token, read_grant
 from server.clock import now_ms
 from server.config import LOOPBACK
 from server.http.caller import Caller
@@ -61,8 +61,9 @@ class Door:
 
     async def admit(self, request: Request, operation: Operation) -> Caller:
         """The caller, after every check that needs no body. Raises RequestError."""
-        if operation.auth is Auth.KEY:
-            caller = await self.count(request, await self.identify(request))
+        if operation.auth in (Auth.KEY, Auth.GRANT):
+            identified = await self.identify(request, grants=operation.auth is Auth.GRANT)
+            caller = await self.count(request, identified)
         elif operation.auth is Auth.OPEN:
             caller = await self.count(request, self._anonymous(request))
         else:
@@ -79,14 +80,16 @@ class Door:
             raise
         return caller
 
-    async def identify(self, request: HTTPConnection, *, secret: str | None = None) -> Caller:
+    async def identify(self, request: HTTPConnection, *, secret: str | None = None, grants: bool = False) -> Caller:
         """The owner of the request's API key. *secret* is the key, where it was sent elsewhere than as Bearer.
 
-        Raises RequestError.
+        With *grants*, a grant that was made with the key does instead. Raises RequestError.
         """
         secret = secret or bearer(request.headers)
         if secret is None:
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
+        if grants and secret.startswith(GRANT):
+            return await self.identify_hash(request, read_grant(self.keys, secret, now_s=now_ms() / 1000))
         return await self._known(request, *await self._look_up(secret, self._address(request)))
 
     async def identify_hash(self, request: HTTPConnection, hashed: bytes) -> Caller:

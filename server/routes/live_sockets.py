@@ -211,6 +211,7 @@ def _started(live: LiveSession) -> bytes:
             "encoding": options.encoding,
             "sample_rate": options.sample_rate,
             "channels": options.channels,
+            **({"separate": True} if live.job.order.separate else {}),
             "interim_results": options.interim_results,
         }
     )

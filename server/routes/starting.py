@@ -36,7 +36,7 @@ class LiveStarts:
 
         Raises Refused (queue_full, shutting_down, url_not_allowed, invalid_parameter), LimitReached.
         """
-        self.desk.admit(caller.environment)
+        self.desk.admit(caller.environment, seats=order.seats)
         _, api_key, plan = caller.require_account()
         order = with_retention(order, api_key.retention)
         new = new_job(
@@ -44,7 +44,7 @@ class LiveStarts:
             caller,
             order,
             Source(type="live"),
-            counted_s=MIN_AUDIO_S,
+            counted_s=MIN_AUDIO_S * order.seats,
             audio_s=None,
             blob=None,
             max_active=plan.live_sessions,

@@ -7,7 +7,7 @@ some at a time, and in between the event loop does whatever else waits.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 
 from server.model.events import Event
@@ -46,8 +46,8 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         self._last: int | None = None  # the number of the newest event; None before the log was looked at
         self._newest: list[Rendered] = []  # events up to the last one
-        self._partial: Rendered | None = None
-        self._batches: dict[tuple[int, int], Batch] = {}  # of this version, by the place they begin at and the partial
+        self._rendered: dict[int | None, Rendered] = {}  # the partials, by channel
+        self._batches: dict[tuple[int, tuple[int, ...]], Batch] = {}  # of this version, by their begin and the partials
         self._waiting: OrderedDict[asyncio.Future[bool], tuple[int, float]] = OrderedDict()  # version seen, since when
         self._releasing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -76,19 +76,19 @@ class Feed:
         return self._last is not None and after >= self._last - len(self._newest)
 
     def since(self, after: int, shown: int) -> Batch | None:
-        """What a reader lacks that has every event up to *after* and partial number *shown*; None if nothing.
+        """What a reader lacks that has every event up to *after* and the partials up to *shown*; None if nothing.
 
         For places that the feed has(). Readers at the same place get the same batch.
         """
         assert self._last is not None, "has() is asked first"
-        partial = self._partial_at(max(after, self._last), shown)
-        behind = max(0, self._last - after)
-        if not behind and partial is None:
+        place, behind = max(after, self._last), max(0, self._last - after)
+        partials = [one for one in self._partials.newest(self._job_id) if one.after == place and one.number > shown]
+        if not behind and not partials:
             return None
-        key = (after, 0 if partial is None else partial.number)
+        key = (after, tuple(one.number for one in partials))
         if key not in self._batches:
             events = self._newest[len(self._newest) - behind :]
-            self._batches[key] = Batch(events if partial is None else [*events, self._rendered(partial)])
+            self._batches[key] = Batch([*events, *self._render_partials(partials)])
         return self._batches[key]
 
     async def wait(self, version: int) -> bool:
@@ -150,15 +150,12 @@ class Feed:
         longest_waiting, _ = next(iter(self._waiting.values()))
         return longest_waiting == self.version
 
-    def _partial_at(self, place: int, shown: int) -> ShownPartial | None:
-        """The job's partial, if it belongs after event *place* and is not *shown*."""
-        partial = self._partials.newest(self._job_id)
-        return partial if partial and partial.after == place and partial.number != shown else None
-
-    def _rendered(self, partial: ShownPartial) -> Rendered:
-        if self._partial is None or self._partial.seen is not partial:
-            self._partial = Rendered(partial, partial_body(self._job_id, partial))
-        return self._partial
+    def _render_partials(self, partials: Sequence[ShownPartial]) -> list[Rendered]:
+        """The partials with their JSON, each made once for all readers."""
+        for one in partials:
+            if (made := self._rendered.get(one.channel)) is None or made.seen is not one:
+                self._rendered[one.channel] = Rendered(one, partial_body(self._job_id, one))
+        return [self._rendered[one.channel] for one in partials]
 
     # --- waking readers ----------------------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ class Reader:
     def __init__(self, job_id: str, after: int, *, feed: Feed, following: Following) -> None:
         self._job_id = job_id
         self._after = after
-        self._shown = 0  # the number of the last partial
+        self._shown = 0  # the number of the newest partial
         self._feed = feed
         self._following = following
         self._began = now_ms()

@@ -1,7 +1,8 @@
 """The newest partial of every live job: words that may still change. Nothing older is kept.
 
-A partial belongs to one place in its job's log. Readers send it when they are at that place, so it never comes before
-the words that it follows nor after those that replace it. A slow reader misses partials and nothing else.
+A job whose channels are heard each by itself has one for each channel. A partial belongs to one place in its job's log.
+Readers send it when they are at that place, so it never comes before the words that it follows nor after those that
+replace it. A slow reader misses partials and nothing else.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -16,13 +17,14 @@ class ShownPartial:
     number: int
     after: int  # the log's last event at the time
     body: bytes
+    channel: int | None = None
 
 
 class Partials:
-    """The newest partial of each job. It belongs to one event loop."""
+    """The newest partials of each job. It belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._newest: dict[str, ShownPartial] = {}
+        self._newest: dict[str, dict[int | None, ShownPartial]] = {}  # by job and channel, in the order of numbers
         self._watches: dict[str, set[Callable[[], None]]] = {}
         self.on_change: Callable[[str], None] | None = None  # called with each job whose partial changes
         self._number = 0
@@ -32,25 +34,34 @@ class Partials:
         """The jobs whose partials somebody waits for."""
         return self._watches.keys()
 
-    def newest(self, job_id: str) -> ShownPartial | None:
-        return self._newest.get(job_id)
+    def newest(self, job_id: str) -> Collection[ShownPartial]:
+        """The job's partials, at most one of each channel, in the order of their numbers."""
+        return self._newest.get(job_id, {}).values()
 
-    def show(self, job_id: str, body: bytes, *, after: int) -> None:
-        """Replace the job's partial by *body*, which belongs after event *after*."""
+    def show(self, job_id: str, body: bytes, *, after: int, channel: int | None = None) -> None:
+        """Replace the partial of the job's channel by *body*, which belongs after event *after*."""
         self._number += 1
-        self._newest[job_id] = ShownPartial(self._number, after, body)
+        shown = self._newest.setdefault(job_id, {})
+        shown.pop(channel, None)
+        shown[channel] = ShownPartial(self._number, after, body, channel)
         self._wake(job_id)
 
     def move(self, job_id: str, *, after: int) -> None:
-        """Keep the partial although the log went on to *after*."""
-        if (partial := self._newest.get(job_id)) is not None:
-            self._newest[job_id] = replace(partial, after=after)
+        """Keep the partials although the log went on to *after*."""
+        shown = self._newest.get(job_id, {})
+        for channel, partial in shown.items():
+            shown[channel] = replace(partial, after=after)
+        if shown:
             self._wake(job_id)
 
-    def end(self, job_id: str) -> None:
-        """Forget the partial: its words are in the log now, or were never said."""
-        if self._newest.pop(job_id, None) is not None and self.on_change is not None:
-            self.on_change(job_id)
+    def end(self, job_id: str, *, channel: int | None = None) -> None:
+        """Forget the partial of the job's channel: its words are in the log now, or were never said."""
+        shown = self._newest.get(job_id, {})
+        if shown.pop(channel, None) is not None:
+            if not shown:
+                del self._newest[job_id]
+            if self.on_change is not None:
+                self.on_change(job_id)
 
     @contextmanager
     def watch(self, job_id: str, wake: Callable[[], None]) -> Iterator[None]:

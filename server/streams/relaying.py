@@ -1,12 +1,14 @@
 """Partials for readers on other nodes than the one that hears the session. Only what somebody reads there is sent.
 
 A node with readers asks for the partials of their jobs every few seconds. The node that hears such a job answers with
-its newest partial, and with each that follows. Whatever gets lost on the way is replaced by the next one.
+its newest partial on each channel, and with each that follows. Whatever gets lost on the way is replaced by the next.
 """
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -40,7 +42,8 @@ class PartialRelay:
             await self._ask()
             changed, self._changed = self._changed, set()
             for job_id in changed:
-                await self.relay.send(orjson.dumps(self._told(job_id)))
+                for told in self._told(job_id):
+                    await self.relay.send(orjson.dumps(told))
 
     async def _ask(self) -> None:
         """Ask for the partials of jobs that are read here: of all of them now and then, of new ones at once."""
@@ -53,11 +56,20 @@ class PartialRelay:
         for first in range(0, len(asking), ASKED_AT_ONCE):
             await self.relay.send(orjson.dumps({"want": asking[first : first + ASKED_AT_ONCE]}))
 
-    def _told(self, job_id: str) -> dict[str, object]:
-        partial = self.partials.newest(job_id)
-        if partial is None:
-            return {"job": job_id}
-        return {"job": job_id, "after": partial.after, "body": partial.body.decode()}
+    def _told(self, job_id: str) -> list[dict[str, object]]:
+        """A message for each partial of the job. Each names all that there are, so that others are forgotten."""
+        partials = self.partials.newest(job_id)
+        standing = [partial.channel for partial in partials]
+        return [
+            {
+                "job": job_id,
+                "standing": standing,
+                "channel": partial.channel,
+                "after": partial.after,
+                "body": partial.body.decode(),
+            }
+            for partial in partials
+        ] or [{"job": job_id, "standing": []}]
 
     def _note(self, job_id: str) -> None:
         """A partial changed on this node."""
@@ -75,7 +87,7 @@ class PartialRelay:
             if "want" in told:
                 self._want(told["want"])
             elif told.get("job") in self.partials.watched:
-                self._show(told["job"], told.get("body"), told.get("after"))
+                self._show(told["job"], told)
         finally:
             self._hearing = False
 
@@ -83,15 +95,19 @@ class PartialRelay:
         now = time.monotonic()
         self._wanted = {job_id: until for job_id, until in self._wanted.items() if until > now}
         for job_id in jobs:
-            if job_id not in self._wanted and self.partials.newest(job_id) is not None:
+            if job_id not in self._wanted and self.partials.newest(job_id):
                 self._changed.add(job_id)
             self._wanted[job_id] = now + WANTED_S
 
-    def _show(self, job_id: str, body: str | None, after: int | None) -> None:
-        newest = self.partials.newest(job_id)
-        if body is None or after is None:
-            self.partials.end(job_id)
-        elif newest is not None and newest.body == body.encode():
+    def _show(self, job_id: str, told: Mapping[str, Any]) -> None:
+        """Show another node's partial here, at its place in the log, and forget those that it has no longer."""
+        here = {partial.channel: partial for partial in self.partials.newest(job_id)}
+        for gone in here.keys() - set(told.get("standing", ())):
+            self.partials.end(job_id, channel=gone)
+        if "body" not in told:
+            return
+        body, channel, after = told["body"].encode(), told["channel"], told["after"]
+        if channel in here and here[channel].body == body:
             self.partials.move(job_id, after=after)
         else:
-            self.partials.show(job_id, body.encode(), after=after)
+            self.partials.show(job_id, body, after=after, channel=channel)

@@ -41,7 +41,7 @@ class Rendered:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """What a reader is sent next, together: events in order and perhaps a partial behind them. Never empty."""
+    """What a reader is sent next, together: events in order and perhaps partials behind them. Never empty."""
 
     items: Sequence[Rendered]
     _joined: dict[Callable[..., bytes], bytes] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Batch:
     @property
     def event(self) -> Event | None:
         """The last of the events; None if there is only a partial."""
-        return next((item.seen for item in reversed(self.items[-2:]) if isinstance(item.seen, Event)), None)
+        return next((item.seen for item in reversed(self.items) if isinstance(item.seen, Event)), None)
 
     @property
     def hands_over(self) -> bool:
@@ -58,6 +58,7 @@ class Batch:
 
     @property
     def partial(self) -> ShownPartial | None:
+        """The newest of the partials; None if there are only events."""
         last = self.items[-1].seen
         return last if isinstance(last, ShownPartial) else None
 

@@ -96,7 +96,7 @@ class Deliveries:
             account = await self.storage.accounts.account(delivery.account)
             if job is None or account is None:
                 return None
-            told = await self.records.announcement(job)
+            told = await self.records.message(job)
         except StorageError:
             raise
         except Exception:  # noqa: BLE001  an attempt that is not recorded would be repeated for ever

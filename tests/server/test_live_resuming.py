@@ -21,10 +21,11 @@ from pipeline.events import (
 from pipeline.session import Happened
 from pipeline.words import Chunk, Segment, Word
 from server.live.resuming import LEAD, Past, read_past
-from server.live.telling import LogBatch, Origin, log_batch
+from server.live.telling import LogBatch, Origin, Telling
 from server.model.events import Event
 
 AT_S = 1_795_176_000.25
+NOTHING = Origin()
 WORDS = (Word("Guten", 1600, 8000, 0.9), Word("日", 8000, 16_000, 0.51239, spaced=False))
 
 
@@ -32,12 +33,16 @@ def happened(event, *lags_s: float) -> Happened:
     return Happened(event, AT_S, lags_s)
 
 
+def told(*events: Happened, origin: Origin = NOTHING) -> LogBatch:
+    return Telling(origin).batch(events)
+
+
 def bodies(batch: LogBatch) -> list[tuple[str, dict[str, object]]]:
     return [(event.type, orjson.loads(event.body)) for event in batch.events]
 
 
 def test_words_are_told_with_their_place_their_times_and_their_lag():
-    batch = log_batch([happened(WordsCommitted(WORDS, 4, 2), 0.5, 0.4321)], Origin())
+    batch = told(happened(WordsCommitted(WORDS, 0, 0), 0.5, 0.4321), origin=Origin(words=4, segments=2))
     assert bodies(batch) == [
         ("word", {"index": 4, "segment": 2, "word": "Guten", "start": 0.1, "end": 0.5, "probability": 0.9,
                   "emitted_at": "2026-11-20T12:00:00.250Z", "lag_ms": 500}),
@@ -48,14 +53,14 @@ def test_words_are_told_with_their_place_their_times_and_their_lag():
 
 
 def test_a_session_that_went_on_counts_from_where_the_one_before_stopped():
-    origin = Origin(position=10 * RATE, words=7, segments=3)
+    origin = Origin(positions={None: 10 * RATE}, words=7, segments=3)
     events = [
         happened(SpeechStarted(800)),
         happened(WordsCommitted(WORDS, 0, 0), 0.1, 0.1),
         happened(SegmentClosed(0, Segment(WORDS, -0.1, 0.0), forced=True)),
         happened(SpeechEnded(16_000)),
     ]
-    batch = log_batch(events, origin)
+    batch = told(*events, origin=origin)
     seen = bodies(batch)
     assert seen[0] == ("speech.started", {"at": 10.05})
     assert [(body["index"], body["segment"], body["start"]) for kind, body in seen if kind == "word"] == [
@@ -68,9 +73,7 @@ def test_a_session_that_went_on_counts_from_where_the_one_before_stopped():
 
 
 def test_language_and_warnings_are_events_too():
-    batch = log_batch(
-        [happened(LanguageDetected("de", 0.98765)), happened(Warned("late", "the model is slow"))], Origin()
-    )
+    batch = told(happened(LanguageDetected("de", 0.98765)), happened(Warned("late", "the model is slow")))
     assert bodies(batch) == [
         ("language", {"language": "de", "probability": 0.9877}),
         ("warning", {"code": "late", "message": "the model is slow"}),
@@ -80,15 +83,13 @@ def test_language_and_warnings_are_events_too():
 def test_only_the_newest_partial_that_no_word_has_overtaken_is_shown():
     first, second = happened(Partial(WORDS[:1], 0)), happened(Partial(WORDS, 0))
     committed = happened(WordsCommitted(WORDS, 0, 0), 0.1, 0.1)
-    assert orjson.loads(log_batch([first, second], Origin()).partial or b"") == {
+    assert orjson.loads(told(first, second).shown[None] or b"") == {
         "segment": 0, "text": "Guten日", "start": 0.1, "end": 1.0,
     }  # fmt: skip
-    assert not log_batch([first], Origin()).partial_ended
-    overtaken = log_batch([first, committed], Origin())
-    assert (overtaken.partial, overtaken.partial_ended) == (None, True)
-    assert log_batch([committed, first], Origin()).partial is not None
-    nothing = log_batch([happened(Partial((), 3))], Origin()).partial
-    assert orjson.loads(nothing or b"") == {"segment": 3, "text": "", "start": None, "end": None}
+    assert told(first, committed).shown == {None: None}
+    assert told(committed, first).shown[None] is not None
+    nothing = told(happened(Partial((), 3))).shown[None]
+    assert orjson.loads(nothing or b"") == {"segment": 0, "text": "", "start": None, "end": None}
 
 
 @st.composite
@@ -116,9 +117,9 @@ def stories(draw: st.DrawFn) -> list[list[Happened]]:
 
 def kept(batches: Sequence[Sequence[Happened]], origin: Origin, before: Past) -> tuple[list[bytes], list[Event]]:
     """Return what is stored of *batches*, chunks and log, after what was stored before."""
-    chunks, log = list(before.chunks), []
+    chunks, log, telling = list(before.chunks), [], Telling(origin)
     for batch in batches:
-        said = log_batch(batch, origin)
+        said = telling.batch(batch)
         log += [Event("job", len(log) + 1, 0, event.type, event.body) for event in said.events]
         if said.segments:
             start = chunks[-1].end if chunks else 0
@@ -131,6 +132,10 @@ def words_of(before: Past) -> list[Word]:
     return [word for chunk in before.chunks for segment in chunk.segments for word in segment.words]
 
 
+def open_words(before: Past) -> tuple[Word, ...]:
+    return before.open[0].words if before.open else ()
+
+
 @given(stories(), stories())
 def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(first, second):
     chunks, log = kept(first, Origin(), Past())
@@ -138,27 +143,29 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     said = [
         word for batch in first for one in batch if isinstance(one.event, WordsCommitted) for word in one.event.words
     ]
-    assert [word.text for word in (*words_of(before), *before.open_words)] == [word.text for word in said]
+    assert [word.text for word in (*words_of(before), *open_words(before))] == [word.text for word in said]
     assert before.origin.words == len(said)
     closed = [one for batch in first for one in batch if isinstance(one.event, SegmentClosed)]
-    assert before.origin.segments == len(closed) + bool(before.open_words)
+    assert before.origin.segments == len(closed) + bool(before.open)
     end = said[-1].end if said else 0
-    assert abs(before.settled - end) <= RATE / 1000  # the log is in milliseconds
-    assert before.origin.position == max(0, before.settled - LEAD)
-    tail = said[len(said) - len(before.open_words) :]
-    assert all(abs(a.end - b.end) <= RATE / 1000 for a, b in zip(before.open_words, tail, strict=True))
+    assert abs(before.settled() - end) <= RATE / 1000  # the log is in milliseconds
+    assert before.origin.position == max(0, before.settled() - LEAD)
+    tail = said[len(said) - len(open_words(before)) :]
+    assert all(abs(a.end - b.end) <= RATE / 1000 for a, b in zip(open_words(before), tail, strict=True))
 
     # The open words become a segment, and the next process may die as well.
-    segment = before.last_segment
-    if segment is not None:
-        chunk = Chunk(len(before.chunks), 0, before.end, segment.end, (segment,), "en", 0.9)
+    for still_open in before.open:
+        segment = still_open.closed
+        chunk = Chunk(len(before.chunks), 0, before.end(), segment.end, (segment,), "en", 0.9)
         assert Past((*before.chunks, chunk)).origin == before.origin
         assert segment.avg_logprob <= 0
         before = Past((*before.chunks, chunk))
-    behind = replace(before.origin, position=before.settled)  # a session that continues reports no word before that
+    behind = replace(
+        before.origin, positions={None: before.settled()}
+    )  # a session that continues reports no word before that
     chunks, more = kept(second, behind, before)
     again = read_past(chunks, [*log, *more])
     told_then = [one.event for batch in second for one in batch if isinstance(one.event, WordsCommitted)]
     assert again.origin.words == len(said) + sum(len(event.words) for event in told_then)
-    starts = [word.start for word in (*words_of(again), *again.open_words)]
+    starts = [word.start for word in (*words_of(again), *open_words(again))]
     assert starts == sorted(starts)

@@ -46,6 +46,7 @@ PROMISED = {
     "/v1/models": {"get"},
     "/v1/models/{model}": {"get"},
     "/v1/listen": {"post"},
+    "/v1/auth/grant": {"post"},
     "/v1/realtime/client_secrets": {"post"},
     "/healthz": {"get"},
     "/readyz": {"get"},

@@ -21,9 +21,10 @@ from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.instants import iso
 from server.model.offers import Offer
+from server.records.deepgram import Message
 from server.routes.deepgram.errors import MANNERS, REQUEST_ID
 from server.routes.deepgram.parameters import live_listening
-from server.routes.deepgram.results import Message, Results
+from server.routes.deepgram.results import Results
 from server.routes.door import Door, bearer
 from server.routes.lines import Frame, Line, Switchboard
 from server.routes.live_sockets import MAX_MESSAGE_BYTES
@@ -54,7 +55,7 @@ class LiveListening:
         websocket = socket.websocket
         self.door.check_page(websocket)
         scheme, secret = _offered_key(websocket.scope["subprotocols"])
-        caller = await self.door.identify(websocket, secret=bearer(websocket.headers) or secret)
+        caller = await self.door.identify(websocket, secret=bearer(websocket.headers) or secret, grants=True)
         offer = self.offers[caller.environment]
         listening = live_listening(websocket.query_params, offer)
         async with self.switchboard.line(websocket, caller, listening.order) as line:
@@ -149,7 +150,7 @@ class _Conversation:
             "sha256": self._sha256.hexdigest(),
             "created": iso(now_ms()),
             "duration": self.line.heard_s,
-            "channels": 1,
+            "channels": self.results.channels,
         }
 
     def _not_configured(self) -> Message:

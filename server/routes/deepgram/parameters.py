@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from starlette.datastructures import QueryParams
 
-from pipeline.ingest.encodings import CHANNELS, RATES
-from server.jobs.members import Members, Wrong, boolean, keywords
+from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
+from server.jobs.members import Members, Wrong, boolean, keywords, url_text
 from server.jobs.orders import language_among
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
-from server.model.orders import CONTAINER, LiveOptions, Order
+from server.model.orders import CONTAINER, DeepgramShape, LiveOptions, Order
 
 RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw": "alaw"}
 FILES = ("ogg-opus", "flac")  # they describe themselves, like everything without an encoding
@@ -25,7 +25,7 @@ ANY_LANGUAGE = "multi"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """What is asked for beside the order."""
+    """What is asked for with live audio."""
 
     order: Order
     punctuated: bool = False
@@ -33,9 +33,15 @@ class Listening:
     speech_events: bool = False
     ends_speech: bool = True  # whether a pause is told as the end of speech
     utterance_end_ms: int | None = None  # None: the ends of utterances are not told
-    paragraphs: bool = False
-    utterances: bool = False
-    detects_language: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileListening:
+    """What is asked for with a file or an address."""
+
+    order: Order
+    shape: DeepgramShape
+    callback: str | None = None  # where to send the answer
 
 
 def live_listening(query: QueryParams, offer: Offer) -> Listening:
@@ -47,9 +53,10 @@ def live_listening(query: QueryParams, offer: Offer) -> Listening:
     ends_speech, endpointing_ms = members.take("endpointing", _endpointing, (True, LiveOptions().endpointing_ms))
     if members.has("callback"):
         members.errors.append(FieldError("callback", "not_offered", "results come on the WebSocket"))
-    live = _live(members, endpointing_ms, interim=interim)
+    separate, channels = _channels(members)
+    live = _live(members, endpointing_ms, channels, interim=interim)
     return Listening(
-        order=_order(members, offer, live=live),
+        order=replace(_order(members, offer, live=live), separate=separate),
         punctuated=_punctuated(members),
         interim=interim,
         speech_events=members.take("vad_events", boolean, False),
@@ -58,18 +65,21 @@ def live_listening(query: QueryParams, offer: Offer) -> Listening:
     )
 
 
-def file_listening(query: QueryParams, offer: Offer) -> Listening:
+def file_listening(query: QueryParams, offer: Offer) -> FileListening:
     """Parse the query of a request with a file or an address. Raises Refused invalid_parameter."""
     members = _members(query)
-    if members.has("callback"):
-        members.errors.append(FieldError("callback", "not_offered", "use webhook_url of /v1/transcribe"))
     separate = members.take("multichannel", boolean, False)
-    return Listening(
-        order=replace(_order(members, offer, live=None), separate=separate),
+    shape = DeepgramShape(
         punctuated=_punctuated(members),
         paragraphs=members.take("paragraphs", boolean, False) or members.take("smart_format", boolean, False),
         utterances=members.take("utterances", boolean, False),
-        detects_language=members.take("detect_language", _switch, False),
+        language=members.take("detect_language", _switch, False),
+    )
+    callback = members.take("callback", url_text, None)
+    if str(members.fields.get("callback_method", ["post"])[0]).lower() != "post":
+        members.errors.append(FieldError("callback_method", "not_offered", "the answer is sent by POST"))
+    return FileListening(
+        order=replace(_order(members, offer, live=None), separate=separate), shape=shape, callback=callback
     )
 
 
@@ -88,13 +98,23 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
     return Order(language=language, keywords=terms, word_timestamps=True, live=live)
 
 
-def _live(members: Members, endpointing_ms: int, *, interim: bool) -> LiveOptions:
+def _channels(members: Members) -> tuple[bool, int]:
+    """Whether each channel of live audio is heard by itself, and how many there are.
+
+    A file that describes itself has two if the request does not say.
+    """
+    asked = members.take("multichannel", boolean, False)
+    usual = SEPARATE_CHANNELS[0] if asked and not members.has("encoding") else 1
+    channels = members.take("channels", _number, usual) or 1
+    separate = asked and channels > 1
+    allowed = SEPARATE_CHANNELS if separate else CHANNELS
+    if channels not in allowed:
+        members.errors.append(FieldError("channels", "out_of_range", f"from {allowed[0]} to {allowed[-1]}"))
+    return separate, channels
+
+
+def _live(members: Members, endpointing_ms: int, channels: int, *, interim: bool) -> LiveOptions:
     encoding = members.take("encoding", _encoding, CONTAINER)
-    channels = members.take("channels", _number, 1) or 1
-    if channels not in CHANNELS:
-        members.errors.append(FieldError("channels", "out_of_range", f"from {CHANNELS[0]} to {CHANNELS[-1]}"))
-    if channels > 1 and members.take("multichannel", boolean, False):
-        members.errors.append(FieldError("multichannel", "not_offered", "channels are mixed; send one in each request"))
     rate = members.take("sample_rate", _number, None)
     if encoding != CONTAINER and (rate is None or rate not in RATES):
         takes = f"{encoding} needs a rate from {RATES[0]} to {RATES[-1]}"

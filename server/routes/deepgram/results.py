@@ -1,72 +1,24 @@
-"""Words, and what is told of a live session, as Deepgram's clients read it."""
+"""What is told of a live session, as Deepgram's clients read it."""
 
-import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
-from uuid import NAMESPACE_URL, uuid5
 
+from server.records.deepgram import Message, alternative, model_info, model_uuid
 from server.routes.deepgram.parameters import Listening
 from server.routes.lines import Frame
 
-Message: TypeAlias = dict[str, Any]
-CHANNEL = [0, 1]  # number and count; channels are mixed
 FINAL_AFTER_S = 3.0  # final words are told without waiting for a pause
-
-_MARKS = re.compile(r"^\W+|\W+$")
-
-
-def model_uuid(model: str) -> str:
-    return str(uuid5(NAMESPACE_URL, f"https://scribewire.dev/models/{model}"))
-
-
-def model_info(model: str) -> Mapping[str, str]:
-    return {"name": f"scribewire-{model}", "version": "1", "arch": "whisper"}
-
-
-def shown_word(word: Mapping[str, Any], *, punctuated: bool) -> Message:
-    """A word of ours, which has its marks and capitals, as Deepgram shows one."""
-    shown = {
-        "word": _MARKS.sub("", word["word"]).lower() or word["word"],
-        "start": word["start"],
-        "end": word["end"],
-        "confidence": word["probability"],
-    }
-    return {**shown, "punctuated_word": word["word"]} if punctuated else shown
-
-
-def transcript_of(words: Iterable[Mapping[str, Any]], *, punctuated: bool) -> str:
-    parts = (
-        (" " if word.get("spaced", True) else "", word["word"] if punctuated else plain(word["word"])) for word in words
-    )
-    return "".join(space + text for space, text in parts).strip()
-
-
-def plain(text: str) -> str:
-    """Text without marks around its words and without capitals."""
-    return " ".join(bare for part in text.split() if (bare := _MARKS.sub("", part).lower()))
-
-
-def alternative(words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: str = "") -> Message:
-    """What was said in a stretch of audio. *more* is text behind its words that may still change."""
-    said = transcript_of(words, punctuated=punctuated)
-    rest = more if punctuated else plain(more)
-    sure = [word["probability"] for word in words]
-    return {
-        "transcript": f"{said} {rest}".strip(),
-        "confidence": round(sum(sure) / len(sure), 4) if sure else 0.0,
-        "words": [shown_word(word, punctuated=punctuated) for word in words],
-    }
 
 
 @dataclass(slots=True)
-class Results:
-    """Makes messages of the events of one live session. Times are seconds from its beginning."""
+class ChannelResults:
+    """Makes messages of the events of one channel, or of all together. Times are seconds since the session began."""
 
     listening: Listening
     request_id: str
     model: str
+    channel: Sequence[int] = (0, 1)  # its number, and how many are heard by themselves
     _words: list[Frame] = field(default_factory=list)  # final ones that were not told as such
     _reached: float = 0.0  # where the last final message ended
     _held: Message | None = None  # the last message before the answer to Finalize, which may be that answer
@@ -79,7 +31,7 @@ class Results:
         match frame["type"]:
             case "speech.started":
                 self._last_word_end = None
-                shown = {"type": "SpeechStarted", "channel": CHANNEL, "timestamp": frame["at"]}
+                shown = {"type": "SpeechStarted", "channel": [*self.channel], "timestamp": frame["at"]}
                 return [shown] if self.listening.speech_events else []
             case "word":
                 self._words.append(frame)
@@ -106,7 +58,7 @@ class Results:
         if end is None or wait_ms is None or heard_s < end + wait_ms / 1000:
             return []
         self._last_word_end = None
-        return [{"type": "UtteranceEnd", "channel": CHANNEL, "last_word_end": end}]
+        return [{"type": "UtteranceEnd", "channel": [*self.channel], "last_word_end": end}]
 
     def _finalized(self, at: float) -> list[Message]:
         self._decided = at
@@ -141,7 +93,7 @@ class Results:
         punctuated = self.listening.punctuated
         return {
             "type": "Results",
-            "channel_index": CHANNEL,
+            "channel_index": [*self.channel],
             "start": round(self._reached, 3),
             "duration": round(max(0.0, end - self._reached), 3),
             "is_final": is_final,
@@ -154,3 +106,28 @@ class Results:
                 "model_uuid": model_uuid(self.model),
             },
         }
+
+
+class Results:
+    """Makes messages of the events of one live session: on each channel by itself where that was ordered."""
+
+    def __init__(self, listening: Listening, request_id: str, model: str) -> None:
+        channels = listening.order.live_channels
+        self.channels = len(channels)
+        self._each = {
+            channel: ChannelResults(listening, request_id, model, (number, self.channels))
+            for number, channel in enumerate(channels)
+        }
+
+    def hear(self, frame: Frame) -> list[Message]:
+        """Take an event of the session. One without a channel concerns them all."""
+        concerned = [self._each[frame["channel"]]] if "channel" in frame else self._each.values()
+        return [message for results in concerned for message in results.hear(frame)]
+
+    def finalize(self, at: float) -> list[Message]:
+        """See ChannelResults.finalize(). Every channel answers."""
+        return [message for results in self._each.values() for message in results.finalize(at)]
+
+    def passed(self, heard_s: float) -> list[Message]:
+        """See ChannelResults.passed()."""
+        return [message for results in self._each.values() for message in results.passed(heard_s)]

@@ -8,7 +8,7 @@ import orjson
 from pipeline.documents.cues import SubtitleShape
 from server.model.accounts import Quota
 from server.model.jobs import Job, JobError, State
-from server.model.orders import LiveOptions, Order, Source
+from server.model.orders import DeepgramShape, LiveOptions, Order, Source
 
 LIVE, BATCH = 0, 1  # the column `class`
 
@@ -60,8 +60,14 @@ def order_of(text: str) -> Order:
     members: dict[str, Any] = orjson.loads(text)
     live = members.pop("live")
     subtitles = SubtitleShape(**members.pop("subtitles", {}))
+    callback = members.pop("callback", None)
     members.update({name: tuple(value) for name, value in members.items() if isinstance(value, list)})
-    return Order(**members, live=None if live is None else LiveOptions(**live), subtitles=subtitles)
+    return Order(
+        **members,
+        live=None if live is None else LiveOptions(**live),
+        subtitles=subtitles,
+        callback=None if callback is None else DeepgramShape(**callback),
+    )
 
 
 def error_of(text: str | None) -> JobError | None:

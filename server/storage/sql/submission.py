@@ -11,7 +11,7 @@ from server.storage.sql.counters import look, take
 from server.storage.sql.database import Transaction
 from server.storage.sql.endings import QUEUE_TOPIC
 from server.storage.sql.events import append, status_event
-from server.storage.sql.rows import BATCH, LIVE, Row, job_of, text_of
+from server.storage.sql.rows import BATCH, LIVE, Row, job_of, order_of, text_of
 
 Liveness: TypeAlias = Callable[[Transaction, str], bool]
 """Whether the process that named itself so is alive and has this storage open."""
@@ -48,7 +48,11 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
         _require(take(tx, new.account, quota), quota)
     # The account's place in the queue stays locked until the commit, so that nobody else counts its jobs meanwhile.
     virtual_time = fairness.enter(tx, new.account, fairness.counted_s(new.audio_s) / new.weight)
-    _check_active(tx, new.account, new.environment, kind=_class(new), max_active=new.max_active, max_queued=max_queued)
+    _check_queue(tx, kind=_class(new), max_queued=max_queued)
+    if new.order.live is not None:
+        _check_live(tx, new)
+    else:
+        _check_active(tx, new.account, new.environment, max_active=new.max_active)
     _insert(tx, new, virtual_time)
     if key is not None:
         _keep_key(tx, key, new.id, boot)
@@ -69,7 +73,8 @@ def check_room(
     """Raise what submit() would raise now for a file of this account. Takes nothing."""
     for quota in quotas:
         _require(look(tx, account, quota), quota)
-    _check_active(tx, account, environment, kind=BATCH, max_active=max_active, max_queued=max_queued)
+    _check_queue(tx, kind=BATCH, max_queued=max_queued)
+    _check_active(tx, account, environment, max_active=max_active)
 
 
 def _require(count: Count, quota: Quota) -> None:
@@ -77,22 +82,38 @@ def _require(count: Count, quota: Quota) -> None:
         raise QuotaExceeded(quota.name, limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
 
 
-def _check_active(
-    tx: Transaction, account: str, environment: str, *, kind: int, max_active: int | None, max_queued: int
-) -> None:
+def _check_queue(tx: Transaction, *, kind: int, max_queued: int) -> None:
     if kind == BATCH:
         (queued,) = tx.all("SELECT count(*) AS n FROM jobs WHERE state = 'queued' AND class = ?", (BATCH,))
         if queued["n"] >= max_queued:
             raise QueueFull(f"{queued['n']} jobs are waiting")
-    if max_active is not None:
-        (active,) = tx.all(
-            "SELECT count(*) AS n FROM jobs"
-            " WHERE account = ? AND environment = ? AND class = ? AND state IN ('queued', 'processing')",
-            (account, environment, kind),
-        )
-        if active["n"] >= max_active:
-            name = "live sessions" if kind == LIVE else "jobs"
-            raise ConcurrencyLimited(name, limit=max_active, used=active["n"])
+
+
+def _check_active(tx: Transaction, account: str, environment: str, *, max_active: int | None) -> None:
+    """Raise ConcurrencyLimited if the account has as many unfinished files as its plan allows."""
+    if max_active is None:
+        return
+    (active,) = tx.all(
+        "SELECT count(*) AS n FROM jobs"
+        " WHERE account = ? AND environment = ? AND class = ? AND state IN ('queued', 'processing')",
+        (account, environment, BATCH),
+    )
+    if active["n"] >= max_active:
+        raise ConcurrencyLimited("jobs", limit=max_active, used=active["n"])
+
+
+def _check_live(tx: Transaction, new: NewJob) -> None:
+    """Raise ConcurrencyLimited if the account has no room for a session, which counts once for each of its channels."""
+    if new.max_active is None:
+        return
+    rows = tx.all(
+        "SELECT options FROM jobs"
+        " WHERE account = ? AND environment = ? AND class = ? AND state IN ('queued', 'processing')",
+        (new.account, new.environment, LIVE),
+    )
+    used = sum(order_of(row["options"]).seats for row in rows)
+    if used + new.order.seats > new.max_active:
+        raise ConcurrencyLimited("live sessions", limit=new.max_active, used=used)
 
 
 def _insert(tx: Transaction, new: NewJob, virtual_time: float) -> None:

@@ -1,0 +1,133 @@
+"""One live stream whose channels are separate speakers: a Session for each channel, behind the interface of one.
+
+    session = MultichannelSession([Session(...), Session(...)], skipped=[0, 0])
+    await session.feed(frames)                      # of shape (n, channels)
+    async for happened in session.events(): ...     # of all channels, each with its channel
+
+server/live/engine.py makes one where a client ordered separate channels, such as the two sides of a telephone call. A
+channel has its own voice detector, turns, words and requests, so nobody waits because somebody else speaks.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import fields, replace
+
+from pipeline.audio import WINDOW, Samples
+from pipeline.events import Finalized
+from pipeline.recognition.stream import StreamCounts
+from pipeline.session import MAX_UNREAD, Happened, Session, SessionStatistics
+from pipeline.waking import Changes
+
+
+class MultichannelSession:
+    """Like a Session. Positions in events count from the first sample that their own channel hears."""
+
+    def __init__(self, sessions: Sequence[Session], *, skipped: Sequence[int]) -> None:
+        """*skipped* has how many of the first samples each channel does not hear, in whole windows; one hears all."""
+        if any(skip % WINDOW for skip in skipped) or min(skipped) != 0:
+            raise ValueError("a channel skips whole windows, and one of them skips none")
+        self._sessions = sessions
+        self._skipped = skipped
+        self._received = 0
+        self._finalized = 0  # the position of the last finalize()
+        self._deciding: dict[int, set[int]] = {}  # by position of finalize(), the channels that are not as far
+        self._unread: deque[Happened] = deque()
+        self._changes = Changes()
+        self._ended = self._over = False
+
+    async def feed(self, samples: Samples) -> None:
+        """Add the next samples of every channel, of shape (n, channels), then wait as Session.feed() does.
+
+        Raises what Session.feed() raises.
+        """
+        begins = self._received
+        self._received += len(samples)
+        for channel, (session, skip) in enumerate(zip(self._sessions, self._skipped, strict=True)):
+            heard = samples[max(0, skip - begins) :, channel]
+            if len(heard):
+                session.add(heard)
+        for session in self._sessions:
+            await session.wait_for_room()
+
+    def finalize(self) -> int:
+        """Decide all words fed so far on every channel. See Session.finalize(). One event tells when all are done."""
+        reached = self._received - self._received % WINDOW
+        if reached > self._finalized and not self._ended:
+            self._finalized = reached
+            self._deciding[reached] = set()
+            for channel, (session, skip) in enumerate(zip(self._sessions, self._skipped, strict=True)):
+                if reached > skip:
+                    session.finalize()
+                    self._deciding[reached].add(channel)
+        return self._finalized
+
+    def end(self) -> None:
+        """End the audio. Calling it again does nothing."""
+        self._ended = True
+        for session in self._sessions:
+            session.end()
+
+    async def events(self) -> AsyncIterator[Happened]:
+        """Yield the events of all channels as they are decided. Only one reader may call it."""
+        while True:
+            await self._changes.until(lambda: bool(self._unread) or self._over)
+            if not self._unread:
+                return
+            yield self._unread.popleft()
+            self._changes.tell()
+
+    def decided(self) -> Mapping[int | None, int]:
+        """By channel, where every event was read: the position before which everything is decided on that channel."""
+        if self._unread:
+            return {}
+        each = [session.decided() for session in self._sessions]
+        return {channel: decided[None] for channel, decided in enumerate(each) if decided}
+
+    def statistics(self) -> SessionStatistics:
+        """The sums over all channels, and of times and waiting audio the largest."""
+        each = [session.statistics() for session in self._sessions]
+        names = [one.name for one in fields(StreamCounts)]
+        return SessionStatistics(
+            received=self._received,
+            waiting=max(one.waiting for one in each),
+            unread=len(self._unread),
+            round_s=max(one.round_s for one in each),
+            lag_s=max(one.lag_s for one in each),
+            retractions=sum(one.retractions for one in each),
+            counts=StreamCounts(**{name: sum(getattr(one.counts, name) for one in each) for name in names}),
+        )
+
+    async def run(self) -> None:
+        """Process the audio of all channels until everything fed before end() is decided. See Session.run()."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for channel, session in enumerate(self._sessions):
+                    tasks.create_task(session.run(), name=f"channel {channel}")
+                    tasks.create_task(self._pass_on(channel, session), name=f"events of channel {channel}")
+        finally:
+            self._over = True
+            self._changes.tell()
+
+    async def _pass_on(self, channel: int, session: Session) -> None:
+        """Queue the events of a channel. Between taking one and queueing it there is no wait, so decided() is true."""
+        async for happened in session.events():
+            told = self._told(channel, happened)
+            if told is not None:
+                self._unread.append(told)
+                self._changes.tell()
+            await self._changes.until(lambda: len(self._unread) < MAX_UNREAD)
+
+    def _told(self, channel: int, happened: Happened) -> Happened | None:
+        """Return the event of a channel for the readers; None for an answer to finalize() that others still owe."""
+        event = happened.event
+        if isinstance(event, Finalized):
+            reached = event.at + self._skipped[channel]
+            owing = self._deciding.get(reached, set())
+            if channel in owing:
+                owing.remove(channel)
+                if owing:
+                    return None
+                del self._deciding[reached]
+                return replace(happened, event=Finalized(reached))
+        return replace(happened, channel=channel)

@@ -1,0 +1,132 @@
+"""Words and finished files as Deepgram's clients read them: in answers, in callbacks and on the live WebSocket. Pure.
+
+(developers.deepgram.com/reference)
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+from uuid import NAMESPACE_URL, uuid5
+
+from pipeline.documents.formats import word_object
+from pipeline.documents.stored import restored
+from server.model.instants import iso
+from server.model.jobs import Job
+from server.model.orders import DeepgramShape
+
+Message: TypeAlias = dict[str, Any]
+Phrase: TypeAlias = Sequence[Mapping[str, Any]]
+"""The words of a segment."""
+
+_MARKS = re.compile(r"^\W+|\W+$")
+
+
+def model_uuid(model: str) -> str:
+    return str(uuid5(NAMESPACE_URL, f"https://scribewire.dev/models/{model}"))
+
+
+def model_info(model: str) -> Mapping[str, str]:
+    return {"name": f"scribewire-{model}", "version": "1", "arch": "whisper"}
+
+
+def shown_word(word: Mapping[str, Any], *, punctuated: bool) -> Message:
+    """A word of ours, which has its marks and capitals, as Deepgram shows one."""
+    shown = {
+        "word": _MARKS.sub("", word["word"]).lower() or word["word"],
+        "start": word["start"],
+        "end": word["end"],
+        "confidence": word["probability"],
+    }
+    return {**shown, "punctuated_word": word["word"]} if punctuated else shown
+
+
+def transcript_of(words: Iterable[Mapping[str, Any]], *, punctuated: bool) -> str:
+    parts = (
+        (" " if word.get("spaced", True) else "", word["word"] if punctuated else plain(word["word"])) for word in words
+    )
+    return "".join(space + text for space, text in parts).strip()
+
+
+def plain(text: str) -> str:
+    """Text without marks around its words and without capitals."""
+    return " ".join(bare for part in text.split() if (bare := _MARKS.sub("", part).lower()))
+
+
+def alternative(words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: str = "") -> Message:
+    """What was said in a stretch of audio. *more* is text behind its words that may still change."""
+    said = transcript_of(words, punctuated=punctuated)
+    rest = more if punctuated else plain(more)
+    sure = [word["probability"] for word in words]
+    return {
+        "transcript": f"{said} {rest}".strip(),
+        "confidence": round(sum(sure) / len(sure), 4) if sure else 0.0,
+        "words": [shown_word(word, punctuated=punctuated) for word in words],
+    }
+
+
+def file_answer(job: Job, bodies: Sequence[bytes], shape: DeepgramShape) -> Message:
+    """The answer about a finished file, made of the job's stored chunks."""
+    chunks = [restored(body) for body in bodies]
+    spoken: dict[int, list[Phrase]] = {chunk.channel or 0: [] for chunk in chunks}
+    for chunk in chunks:
+        spoken[chunk.channel or 0] += [[word_object(word) for word in segment.words] for segment in chunk.segments]
+    results: dict[str, Any] = {"channels": [_channel(job, spoken[number], shape) for number in sorted(spoken)]}
+    if shape.utterances:
+        told = sorted(
+            ((phrase, number) for number, phrases in spoken.items() for phrase in phrases),
+            key=lambda one: float(one[0][0]["start"]),
+        )
+        results["utterances"] = [
+            {"id": f"{job.id}-{count}", "channel": number, **_utterance(phrase, shape)}
+            for count, (phrase, number) in enumerate(told)
+        ]
+    return {"metadata": {**_metadata(job, shape), "channels": len(spoken)}, "results": results}
+
+
+def failure(job: Job) -> Message:
+    """What a callback is told of a job without results: it failed, or they were handed over already and not kept."""
+    gone = ("output_not_found", "the results of this job are not kept")
+    code, message = gone if job.error is None else (job.error.code, job.error.message)
+    return {"err_code": code.upper(), "err_msg": message, "request_id": job.id}
+
+
+def _channel(job: Job, phrases: Sequence[Phrase], shape: DeepgramShape) -> Mapping[str, Any]:
+    said = alternative([word for phrase in phrases for word in phrase], punctuated=shape.punctuated)
+    if shape.paragraphs:
+        said["paragraphs"] = _paragraphs(phrases, shape)
+    if not shape.language:
+        return {"alternatives": [said]}
+    return {
+        "alternatives": [said],
+        "detected_language": job.language,
+        "language_confidence": job.language_probability,
+    }
+
+
+def _metadata(job: Job, shape: DeepgramShape) -> Mapping[str, Any]:
+    name = job.model or ""
+    model = model_uuid(name)
+    return {
+        "transaction_key": "deprecated",
+        "request_id": job.id,
+        "sha256": shape.sha256,
+        "created": iso(job.created_at),
+        "duration": job.duration_s,
+        "models": [model],
+        "model_info": {model: model_info(name)},
+    }
+
+
+def _utterance(phrase: Phrase, shape: DeepgramShape) -> Mapping[str, Any]:
+    times = {"start": phrase[0]["start"], "end": phrase[-1]["end"]}
+    return {**times, **alternative(phrase, punctuated=shape.punctuated)}
+
+
+def _paragraphs(phrases: Sequence[Phrase], shape: DeepgramShape) -> Mapping[str, Any]:
+    """Each phrase as a paragraph with one sentence: sentences are not looked for."""
+    texts = [transcript_of(words, punctuated=shape.punctuated) for words in phrases]
+    shown = []
+    for text, words in zip(texts, phrases, strict=True):
+        times = {"start": words[0]["start"], "end": words[-1]["end"]}
+        shown.append({"sentences": [{"text": text, **times}], "num_words": len(words), **times})
+    return {"transcript": "\n\n".join(["", *texts]).removeprefix("\n"), "paragraphs": shown}

@@ -1,0 +1,58 @@
+"""POST /v1/auth/grant: a credential for a browser, as Deepgram's clients ask for it."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from server.accounts.signed import make_grant
+from server.clock import now_ms
+from server.http.bodies import JSON, body_of, json_object
+from server.http.caller import Caller
+from server.http.operation import Answer, Operation, json_response
+from server.http.schemas import ref
+from server.jobs.members import members_of, number_in
+from server.model.accounts import SigningKeys
+from server.model.bounds import GRANT_TTL_S
+from server.routes.asking import JSON_CODES
+from server.routes.deepgram.errors import SHAPE
+
+MAX_BODY = 4096
+USUAL_TTL_S = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grants:
+    """Gives out the credentials that Deepgram's clients call access tokens. The door recognises them."""
+
+    keys: SigningKeys
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                method="POST",
+                path="/v1/auth/grant",
+                handle=self.create,
+                id="createGrant",
+                tag="deepgram",
+                summary="Make a short-lived credential for /v1/listen",
+                description="It is good in place of the API key there and nowhere else, as long as that key is. What "
+                "began with it goes on when it expires.",
+                media_types=(JSON,),
+                max_body=MAX_BODY,
+                bodies={JSON: ref("GrantRequest")},
+                body_examples={JSON: {"ttl_seconds": 30}},
+                answers={200: Answer(description="The credential", schema=ref("Grant"))},
+                codes=JSON_CODES,
+                errors_as=SHAPE,
+            )
+        ]
+
+    async def create(self, request: Request, caller: Caller) -> Response:
+        body = await body_of(request, most=MAX_BODY)
+        members = members_of(json_object(body) if body else {})
+        ttl_s = int(members.take("ttl_seconds", number_in(GRANT_TTL_S[0], GRANT_TTL_S[-1]), USUAL_TTL_S))
+        members.check()
+        _, key, _ = caller.require_account()
+        grant = make_grant(self.keys, key_hash=key.hash, expires_s=now_ms() // 1000 + ttl_s)
+        return json_response({"access_token": grant, "expires_in": ttl_s})

@@ -1,0 +1,155 @@
+"""Tests of multichannel.py in virtual time: each channel is heard as if it were alone, and all are one stream."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.audio import RATE, WINDOW, position
+from pipeline.events import Finalized, Partial
+from pipeline.multichannel import MultichannelSession
+from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.session import Happened, Session
+from pipeline.words import Word
+from tests.pipeline.test_session import LENGTH, SPOKEN, Listener, Voice, at_once, committed, streamed, talk, virtually
+
+OTHER = talk(9, start=1.3, each=0.3)
+
+
+def one_channel(words: tuple[Word, ...], takes_s: float = 0.08) -> Session:
+    return Session(
+        StreamCore(StreamOptions()), vad=Voice(words), listener=Listener(words, takes=[takes_s]), tenant="acct"
+    )
+
+
+async def heard(
+    session: MultichannelSession, feed: Callable[[MultichannelSession], Coroutine[Any, Any, None]]
+) -> list[Happened]:
+    """Run a whole session: *feed*, then the end."""
+    happened: list[Happened] = []
+
+    async def read() -> None:
+        happened.extend([one async for one in session.events()])
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(session.run())
+        tasks.create_task(read())
+        await feed(session)
+        session.end()
+    return happened
+
+
+def frames(length: int, channels: int = 2) -> np.ndarray[Any, Any]:
+    return np.zeros((length, channels), np.float32)
+
+
+async def whole(session: MultichannelSession) -> None:
+    for begin in range(0, LENGTH, RATE):
+        await session.feed(frames(min(RATE, LENGTH - begin)))
+
+
+def of_channel(happened: Sequence[Happened], channel: int) -> list[object]:
+    """Return the events of a channel without partials, whose number depends on the speed of everything else."""
+    return [one.event for one in happened if one.channel == channel and not isinstance(one.event, Partial)]
+
+
+def test_each_channel_is_heard_as_if_it_were_alone():
+    async def main() -> None:
+        session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER)], skipped=[0, 0])
+        happened = await heard(session, whole)
+        for channel, words in enumerate((SPOKEN, OTHER)):
+            _, alone = await streamed(at_once(), Listener(words), words=words)
+            expected = [one.event for one in alone if not isinstance(one.event, Partial)]
+            assert of_channel(happened, channel) == expected
+        statistics = session.statistics()
+        assert (statistics.retractions, statistics.counts.words) == (0, len(SPOKEN) + len(OTHER))
+        assert {one.channel for one in happened if isinstance(one.event, Partial)} == {0, 1}
+
+    virtually(main())
+
+
+def test_nobody_waits_for_words_because_the_model_is_slow_on_another_channel():
+    async def main() -> None:
+        session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER, takes_s=3.0)], skipped=[0, 0])
+        happened = await heard(session, live)
+        lags_s = [lag_s for one in happened if one.channel == 0 for lag_s in one.lags_s]
+        assert max(lags_s) < 2
+        assert len(lags_s) == len(SPOKEN)
+
+    async def live(session: MultichannelSession) -> None:
+        for begin in range(0, LENGTH, RATE // 10):
+            await asyncio.sleep(0.1)
+            await session.feed(frames(min(RATE // 10, LENGTH - begin)))
+
+    virtually(main())
+
+
+def test_one_event_tells_that_every_channel_is_decided():
+    places: list[int] = []
+
+    async def feed(session: MultichannelSession) -> None:
+        await session.feed(frames(position(2)))
+        places.append(session.finalize())
+        places.append(session.finalize())
+        await session.feed(frames(position(6)))
+        places.append(session.finalize())
+
+    async def main() -> None:
+        session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER, takes_s=1.0)], skipped=[0, 0])
+        happened = await heard(session, feed)
+        told = [(n, one.event.at) for n, one in enumerate(happened) if isinstance(one.event, Finalized)]
+        assert [at for _, at in told] == [places[0], places[2]]
+        for number, at in told:
+            later = [word for word in committed(happened[number:]) if word.end <= at]
+            assert not later, "words before the place came after the event"
+            assert happened[number].channel is None
+
+    virtually(main())
+
+
+def test_a_channel_that_is_further_goes_on_at_its_own_place():
+    skip = 200 * WINDOW
+    late = tuple(word for word in SPOKEN if word.start >= skip)
+    moved = tuple(Word(w.text, w.start - skip, w.end - skip, w.probability) for w in late)
+
+    async def feed(session: MultichannelSession) -> None:
+        await session.feed(frames(skip // 2))
+        assert session.finalize() == skip // 2
+        await session.feed(frames(LENGTH - skip // 2))
+
+    async def main() -> None:
+        session = MultichannelSession([one_channel(OTHER), one_channel(moved)], skipped=[0, skip])
+        happened = await heard(session, feed)
+        heard_late = committed([one for one in happened if one.channel == 1])
+        assert [word.text for word in heard_late] == [word.text for word in moved]
+        assert [one.channel for one in happened if isinstance(one.event, Finalized)] == [None]
+
+    virtually(main())
+
+
+def test_channels_go_on_whole_windows_apart_and_the_first_at_the_beginning():
+    for skipped in ([0, 100], [WINDOW, WINDOW]):
+        with pytest.raises(ValueError, match="whole windows"):
+            MultichannelSession([], skipped=skipped)
+
+
+def test_what_is_decided_counts_silence_and_not_what_is_still_open():
+    async def main() -> None:
+        session = MultichannelSession([one_channel(SPOKEN), one_channel(())], skipped=[0, 0])
+        seen: list[tuple[int, dict[int | None, int]]] = []
+
+        async def feed(_: MultichannelSession) -> None:
+            for _ in range(30):
+                await session.feed(frames(RATE // 10))
+                await asyncio.sleep(0.1)
+            seen.append((session.statistics().counts.words, dict(session.decided())))
+
+        words = committed(await heard(session, feed))
+        [(count, decided)] = seen
+        assert position(2) < decided[1] < position(3)
+        assert 0 < count < len(words)
+        assert decided[0] == words[count - 1].end
+
+    virtually(main())

@@ -1,0 +1,192 @@
+"""Tests of live sessions whose channels are separate speakers: one transcript that names them, live and at the end."""
+
+import asyncio
+import io
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from tests.server.running import SPEECH, Server
+from tests.server.storing import in_a_loop
+from tests.server.talking import SECOND, Caller, Frame, Talk, durable, refused, silence, spoken, talking, written
+from tests.server.test_live_model import alike
+
+JFK = SPEECH / "human" / "jfk.flac"
+AUSTEN = SPEECH / "human" / "austen_0870.flac"
+
+
+def of(frames: Sequence[Frame], channel: int, kind: str = "word") -> list[Frame]:
+    return [frame for frame in frames if frame["type"] == kind and frame["channel"] == channel]
+
+
+def words(frames: Sequence[Frame], channel: int) -> list[str]:
+    return [frame["word"] for frame in of(frames, channel)]
+
+
+async def output(job: Frame, name: str) -> httpx.Response:
+    async with httpx.AsyncClient() as client:
+        return await client.get(job["formats"][name])
+
+
+@in_a_loop
+async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transcript(live_server):
+    me = Caller(live_server, live_server.key())
+    record = await me.start(channels="separate", output_formats=["json", "srt", "vtt"], record=True, max_utterance_s=3)
+    assert (record["live"]["channels"], record["live"]["separate"]) == (2, True)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        assert (await talk.next())["channels"] == 2
+        await talk.send(silence(8) * 2)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert words(talk.frames, 0) == words(talk.frames, 1) == spoken(8)
+    told = talk.of("word")
+    assert [word["index"] for word in told] == list(range(len(told)))
+    assert {(word["channel"], word["speaker"]) for word in told} == {(0, "S1"), (1, "S2")}
+    assert {partial["speaker"] for partial in talk.of("partial")} == {"S1", "S2"}
+    segments = talk.of("segment")
+    assert sorted(segment["id"] for segment in segments) == list(range(len(segments)))
+    counted = Counter(word["segment"] for word in told)
+    for segment in segments:
+        own = [word for word in told if word["segment"] == segment["id"]]
+        assert {word["channel"] for word in own} == {segment["channel"]}
+        assert len(segment["text"].split()) == counted[segment["id"]]
+    assert [frame["seq"] for frame in durable(talk.frames)] == list(range(1, len(durable(talk.frames)) + 1))
+    await check_result(me, record["job_id"])
+
+
+async def check_result(me: Caller, job_id: str) -> None:
+    job = await me.job(job_id)
+    assert (job["status"], job["duration"], len(job["words"])) == ("completed", 8, 2 * len(spoken(8)))
+    starts = [word["start"] for word in job["words"]]
+    assert starts == sorted(starts)
+    assert "\nS1: This" in (await output(job, "srt")).text
+    assert "\n<v S2>This" in (await output(job, "vtt")).text
+    document = (await output(job, "json")).json()
+    assert {segment["speaker"] for segment in document["segments"]} == {"S1", "S2"}
+    async with me.client() as client:
+        growing = await client.get(f"/v1/jobs/{job_id}/live.vtt")
+        usage = {row["name"]: row["used"] for row in (await client.get("/v1/usage")).json()["usage"]}
+        audio = await client.get(job["live"]["audio_url"])
+    assert "\n<v S1>" in growing.text
+    assert (usage["audio_seconds"], usage["transcriptions"]) == (16, 1), "each channel counts"
+    assert soundfile.info(io.BytesIO(audio.content)).channels == 2
+
+
+@pytest.mark.parametrize(
+    ("order", "param"),
+    [
+        ({"channels": "both"}, "channels"),
+        ({"channels": "separate", "channel_count": 9}, "channel_count"),
+        ({"channels": "separate", "channel_count": 1}, "channel_count"),
+        ({"channels": 2, "channel_count": 2}, "channel_count"),
+    ],
+)
+def test_an_order_for_channels_that_cannot_be_met_names_its_member(live_server, order, param):
+    with live_server.new_client() as client:
+        answer = client.post("/v1/live", json=order)
+    assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
+
+
+@in_a_loop
+async def test_up_to_eight_channels_are_kept_apart_at_any_rate(me):
+    record = await me.start(channels="separate", channel_count=8, encoding="mulaw")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(bytes([255]) * 8 * 8000 * 2)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    for channel in range(8):
+        assert words(talk.frames, channel) == spoken(2)
+
+
+def in_stereo(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return both side by side, the shorter one with silence behind it."""
+    longest = max(len(left), len(right))
+    return np.stack([np.pad(side, (0, longest - len(side))) for side in (left, right)], axis=1)
+
+
+@in_a_loop
+async def test_the_channels_of_a_container_are_counted_and_kept_apart(me):
+    for count, file_channels in ((2, 2), (2, 1)):
+        record = await me.start(channels="separate", channel_count=count, encoding="container")
+        file = io.BytesIO()
+        soundfile.write(file, np.zeros((3 * 44_100, file_channels)), 44_100, format="OGG")
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            await talk.socket.send(file.getvalue())
+            await talk.say("close")
+            if file_channels == count:
+                assert await talk.to_the_end() == (1000, "")
+                assert words(talk.frames, 0) == words(talk.frames, 1) == spoken(3)
+            else:
+                await refused(talk, 4415, "invalid_audio")
+                assert "1 channels" in talk.frames[-1]["error"]["detail"]
+
+
+def test_a_session_takes_as_many_seats_of_its_plan_as_it_has_channels(live_server):
+    with live_server.new_client("free") as client:  # one session at a time
+        refusal = client.post("/v1/live", json={"channels": "separate"})
+        assert (refusal.status_code, refusal.json()["code"]) == (429, "concurrency_limited")
+        assert client.post("/v1/live", json={"channels": 2}).status_code == 201
+
+
+@in_a_loop
+async def test_finalize_is_answered_once_for_all_channels(me):
+    record = await me.start(channels="separate")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(2) * 2)
+        await talk.say("finalize")
+        answer = await talk.until("finalized")
+        assert (answer["at"], "channel" in answer) == (1.984, False)
+        assert words(talk.frames, 0) == words(talk.frames, 1) == spoken(2)
+        await talk.say("close")
+        await talk.to_the_end()
+    assert len(talk.of("finalized")) == 1
+
+
+@in_a_loop
+async def test_a_writer_that_loses_its_connection_loses_no_word_of_any_channel(me):
+    record = await me.start(channels="separate", max_utterance_s=3)
+    reader = asyncio.create_task(me.events(record["job_id"]))
+    await written(record["live"]["ingest_ws"], silence(12) * 2, random.Random(3), drops=4)
+    frames: list[Frame] = [{"type": kind, **data} for _, kind, data in await reader]
+    assert words(frames, 0) == words(frames, 1) == spoken(12)
+
+
+@in_a_loop
+async def test_two_people_who_speak_at_once_are_each_understood(bundled_server: Server):
+    left, right = (soundfile.read(clip, dtype="int16")[0] for clip in (JFK, AUSTEN))
+    audio = in_stereo(left, right).tobytes()
+    me = Caller(bundled_server, bundled_server.new_key("pro"))
+    record = await me.start(channels="separate", output_formats=["json", "srt"])
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        listening = asyncio.create_task(talk.to_the_end())
+        for at in range(0, len(audio), SECOND // 5):
+            await talk.socket.send(audio[at : at + SECOND // 5])
+            await asyncio.sleep(0.05)
+        await talk.say("close")
+        assert await listening == (1000, "")
+    first, second = [await alone(me, clip) for clip in (left, right)]
+    assert alike(" ".join(words(talk.frames, 0)), first) >= 0.8
+    assert alike(" ".join(words(talk.frames, 1)), second) >= 0.8
+    assert "country" in first
+    assert overlapping(talk)
+
+
+async def alone(me: Caller, samples: np.ndarray[Any, Any]) -> str:
+    """Return what is understood of a recording by itself."""
+    file = io.BytesIO()
+    soundfile.write(file, samples, 16_000, format="FLAC")
+    async with me.client() as client:
+        answer = await client.post("/v1/transcribe", files={"file": ("a.flac", file.getvalue())})
+    return str(answer.json()["text"])
+
+
+def overlapping(talk: Talk) -> bool:
+    """Whether words of both channels were told in turn, and not one channel after the other."""
+    told = [word["channel"] for word in talk.of("word")]
+    return told != sorted(told) and told != sorted(told, reverse=True)
