@@ -112,7 +112,7 @@ class Session:
         self._arrivals: deque[tuple[int, float]] = deque(maxlen=ARRIVALS)  # position after each piece, and its arrival
         self._loop = asyncio.get_running_loop()
         self._epoch_s = time.time() - self._loop.time()
-        self._changed = asyncio.Event()
+        self._waiters: dict[asyncio.Future[None], Callable[[], bool]] = {}  # tasks in _until(), and what for
         self._played_s = 0.0  # when a player in real time would finish the audio processed so far
         self._round_s = 0.0
         self._received = 0
@@ -192,15 +192,17 @@ class Session:
     async def _take(self, item: Samples | _Order, tasks: asyncio.TaskGroup) -> None:
         if item is _Order.FINALIZE:
             self._core.finalize()
+            self._advance(tasks)
         elif item is _Order.END:
             await self._hear(self._framer.end()[0], tasks)
             self._core.finish(self._received)
+            self._advance(tasks)
         else:
             windows = self._framer.receive(item)
             for at in range(0, len(windows), WINDOWS):
                 await self._hear(windows[at : at + WINDOWS], tasks)
-                await asyncio.sleep(0)
-        self._advance(tasks)
+                if self._backlog or at + WINDOWS < len(windows):
+                    await asyncio.sleep(0)
 
     async def _hear(self, windows: Windows, tasks: asyncio.TaskGroup) -> None:
         """Process some windows, as fast as the core and the reader of the events allow."""
@@ -276,13 +278,19 @@ class Session:
         self._tell()
 
     def _tell(self) -> None:
-        """Wake everything that waits in _until()."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        """Wake what waits in _until() for something that holds now. To wake the others too would cost far more."""
+        for waiter, holds in self._waiters.items():
+            if not waiter.done() and holds():
+                waiter.set_result(None)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         while not holds():
-            await self._changed.wait()
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._waiters[waiter] = holds
+            try:
+                await waiter
+            finally:
+                del self._waiters[waiter]
 
 
 class _Promised:
