@@ -46,15 +46,25 @@ class Place:
 
     def asked(self, *, job: str | None = None, kept_bytes: int | None = None) -> socket.socket:
         """A new reader of *job*, else of the session, whose system keeps so much for it. The answer has begun."""
+        connection = self.sent(job=job, kept_bytes=kept_bytes)
+        check_answer(connection)
+        return connection
+
+    def sent(self, *, job: str | None = None, kept_bytes: int | None = None) -> socket.socket:
+        """The same, when the answer has not begun."""
         connection = socket.socket()
         if kept_bytes is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kept_bytes)
         connection.connect(self.address)
         request = WAYS["SSE"].format(job=job or self.job, key=self.server.key, host=self.address[0])
         connection.sendall(request.encode())
-        if not connection.recv(12).startswith(ANSWERED):
-            raise SystemExit("a reader was refused")
         return connection
+
+
+def check_answer(connection: socket.socket) -> None:
+    """Wait until the answer begins. Raises SystemExit if it is a refusal."""
+    if not connection.recv(12).startswith(ANSWERED):
+        raise SystemExit("a reader was refused")
 
 
 @contextmanager
@@ -140,9 +150,11 @@ def join(place: Place, number: int) -> None:
     begin = time.monotonic()
     while True:
         share = min(1.0, (time.monotonic() - begin) / JOIN_S)
-        while len(held) < number * share:
-            held.append(place.asked())
-            held[-1].setblocking(False)
+        new = [place.sent() for _ in range(round(number * share) - len(held))]
+        for one in new:
+            check_answer(one)
+            one.setblocking(False)
+        held += new
         for one in held:
             try:
                 one.recv(262_144)

@@ -209,15 +209,17 @@ class Session:
     async def _take(self, item: Samples | _Order, tasks: asyncio.TaskGroup) -> None:
         if item is _Order.FINALIZE:
             self._core.finalize()
+            self._advance(tasks)
         elif item is _Order.END:
             await self._hear(self._framer.end()[0], tasks)
             self._core.finish(self._received)
+            self._advance(tasks)
         else:
             windows = self._framer.receive(item)
             for at in range(0, len(windows), WINDOWS):
                 await self._hear(windows[at : at + WINDOWS], tasks)
-                await asyncio.sleep(0)
-        self._advance(tasks)
+                if self._backlog or at + WINDOWS < len(windows):
+                    await asyncio.sleep(0)
 
     async def _hear(self, windows: Windows, tasks: asyncio.TaskGroup) -> None:
         """Process some windows, as fast as the core and the reader of the events allow."""

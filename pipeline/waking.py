@@ -5,17 +5,23 @@ from collections.abc import Callable
 
 
 class Changes:
-    """Whoever changes what others wait for calls tell(); they look again whether it holds now."""
+    """Whoever changes what others wait for calls tell(), which wakes those for whom it holds now."""
 
     def __init__(self) -> None:
-        self._changed = asyncio.Event()
+        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
 
     def tell(self) -> None:
-        """Wake everything that waits in until()."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        """Wake whoever waits in until() for something that holds now. To wake the others too would cost far more."""
+        for waiter, holds in self._waiting.items():
+            if not waiter.done() and holds():
+                waiter.set_result(None)
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until *holds* is true. Returns at once if it is already."""
         while not holds():
-            await self._changed.wait()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting[waiter] = holds
+            try:
+                await waiter
+            finally:
+                del self._waiting[waiter]

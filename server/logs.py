@@ -5,6 +5,9 @@ Spoken words, prompts, keys, tokens and signatures are never logged. URLs are lo
 
 import logging
 import sys
+import time
+from abc import abstractmethod
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,13 +25,24 @@ def configure(*, style: str, level: str) -> None:
     # As the documentation of logging advises, nothing is collected that no line shows: it would double their cost.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001  the documented switch has no other name
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if style == "json" else _Text())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.basicConfig(level=level.upper(), handlers=[_Lines(_Json() if style == "json" else _Text())], force=True)
     for noisy in ("httpx", "httpcore", "uvicorn.access", "uvicorn.error", "websockets", "faster_whisper"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     # It warns of every attempt of every connection; that the database is away is said once, by who listens to it.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+
+
+def log_request(level: int, fields: Mapping[str, object]) -> None:
+    """Write the line of a request that was answered, with its *fields*. The caller knows that *level* is logged.
+
+    Most lines are such, and making and passing on a record of logging for each would cost several times as much as the
+    line. It is done only where configure() was not called, or somebody listens beside it.
+    """
+    handlers = logging.root.handlers
+    if len(handlers) == 1 and isinstance(lines := handlers[0], _Lines):
+        lines.write_line(level, "request", fields)
+    else:
+        log.log(level, "request", extra=fields)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -44,13 +58,43 @@ def _cause(record: logging.LogRecord) -> str | None:
     return str(error) if isinstance(error, StorageError) and isinstance(error, RequestError) else None
 
 
-class _Text(logging.Formatter):
+class _Style(logging.Formatter):
+    """How a line looks."""
+
+    @abstractmethod
+    def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
+        """The line of an instant in seconds since 1970 UTC, with those of *fields* that are not None."""
+
+
+class _Lines(logging.StreamHandler[Any]):
+    """Writes lines to standard error, each at once, so that a crash loses none."""
+
+    def __init__(self, style: _Style) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(style)
+        self._style = style
+
+    def write_line(self, level: int, message: str, fields: Mapping[str, object]) -> None:
+        """Write a line of this moment without a record."""
+        line = self._style.line(time.time(), logging.getLevelName(level), message, fields)
+        self.acquire()
+        try:
+            self.stream.write(line + self.terminator)
+            self.stream.flush()
+        finally:
+            self.release()
+
+
+class _Text(_Style):
+    def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
+        at = datetime.fromtimestamp(at_s, UTC).time().isoformat("milliseconds")
+        told = " ".join([message, *(f"{name}={value}" for name, value in fields.items() if value is not None)])
+        return printable(f"{at} {level.lower():7} {told}".rstrip())
+
     def format(self, record: logging.LogRecord) -> str:
-        at = datetime.fromtimestamp(record.created, UTC).time().isoformat("milliseconds")
-        fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
         cause = _cause(record)
         told = record.getMessage() if cause is None else f"{record.getMessage()}: {cause}"
-        line = printable(f"{at} {record.levelname.lower():7} {told} {fields}".rstrip())
+        line = self.line(record.created, record.levelname, told, _fields(record))
         if not record.exc_info or cause is not None:
             return line
         # Indented, so that no text inside an exception can pass for a line of the log.
@@ -69,17 +113,21 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-class _Json(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **_fields(record),
+class _Json(_Style):
+    def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
+        line: dict[str, object] = {
+            "at": datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds"),
+            "level": level.lower(),
+            "logger": log.name,
+            "message": message,
         }
-        if (cause := _cause(record)) is not None:
-            line["error"] = cause
-        elif record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+        line |= {name: value for name, value in fields.items() if value is not None}
         return orjson.dumps(line, default=str).decode()
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {"logger": record.name, **_fields(record)}
+        if (cause := _cause(record)) is not None:
+            fields["error"] = cause
+        elif record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return self.line(record.created, record.levelname, record.getMessage(), fields)

@@ -9,6 +9,7 @@ calls this module; decisions.md has the measurements behind the numbers.
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
@@ -16,6 +17,8 @@ from pipeline.audio import position
 from pipeline.words import Word
 
 T = TypeVar("T")
+
+MAX_NORMALISED = 4096  # words that are remembered without case: each is compared many times while it is undecided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +218,7 @@ class Agreement:
         return len(fresh)
 
 
+@lru_cache(MAX_NORMALISED)
 def normalise(text: str) -> str:
     """Return the word without case and punctuation, or with both if nothing else is left."""
     folded = unicodedata.normalize("NFKC", text).casefold()

@@ -60,8 +60,10 @@ class Voicing:
 
     def _move_to_speech(self, strays: list[Word], before: Sequence[Word], bound: int) -> list[Word]:
         """Return words at silent places, moved to the free speech between their neighbours, if there is enough."""
+        if not strays:
+            return []
         free = self._voiced_frames(before[-1].end if before else self._start, bound)
-        if not strays or len(free) < MIN_FREE_FRAMES:
+        if len(free) < MIN_FREE_FRAMES:
             return []
         return _spread(strays, self._at(free[0]), self._at(free[-1] + 1))
 

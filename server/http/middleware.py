@@ -18,7 +18,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.logs import log
+from server.logs import log, log_request
 from server.metrics import Metrics
 
 ALLOWED_METHODS = ("GET", "HEAD", "POST", "DELETE")
@@ -173,16 +173,17 @@ class Envelope:
         if exchange.status == TOO_MANY:
             self.metrics.refused.labels(state.get("code", "unknown")).inc()
         level = logging.DEBUG if state.get("unlogged") and exchange.status < BAD else logging.INFO
-        if log.isEnabledFor(level):
-            fields = {
-                "request_id": state["request_id"],
-                "method": scope["method"],
-                "path": scope["path"],
-                "status": exchange.status,
-                "duration_ms": round(exchange.took_s * 1000, 1),
-                "account": state.get("account"),
-            }
-            log.log(level, "request", extra=fields)
+        if not log.isEnabledFor(level):
+            return
+        fields = {
+            "request_id": state["request_id"],
+            "method": scope["method"],
+            "path": scope["path"],
+            "status": exchange.status,
+            "duration_ms": round(exchange.took_s * 1000, 1),
+            "account": state.get("account"),
+        }
+        log_request(level, fields)
 
 
 class _Exchange:
@@ -243,9 +244,8 @@ class _Exchange:
         if self._refuses_body and self._body_left > KEPT_OPEN_BYTES:
             added[b"connection"] = b"close"
         kept = [header for header in headers if header[0] not in added]
-        for header in DEFAULTS:
-            if all(name != header[0] for name, _ in kept):
-                kept.append(header)
+        named = {name for name, _ in kept}
+        kept += [header for header in DEFAULTS if header[0] not in named]
         return kept + list(added.items())
 
     async def _linger(self) -> None:

@@ -1,8 +1,12 @@
 """Writing instants: milliseconds since 1970 inside the server, RFC 3339 UTC outside."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
+
+MAX_WRITTEN = 4096  # instants that are remembered as written: records are asked for again and again
 
 
+@lru_cache(MAX_WRITTEN)
 def iso(ms: int) -> str:
     """The instant as 2026-11-20T11:30:00.123Z."""
     return f"{datetime.fromtimestamp(ms // 1000, UTC).isoformat()[:19]}.{ms % 1000:03}Z"

@@ -142,7 +142,7 @@ def query_seconds(request: Request, name: str, *, most: int) -> int | None:
 
 def query_number(request: Request, name: str, *, least: int, most: int) -> int | None:
     """A whole number in the query; None if it is not there."""
-    raw = request.query_params.get(name)
+    raw = request.query_params.get(name) if request.scope["query_string"] else None
     if raw is None:
         return None
     if not (raw.isascii() and raw.isdecimal() and len(raw) <= len(str(most)) and least <= int(raw) <= most):

@@ -90,23 +90,25 @@ class Door:
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
         if grants and secret.startswith(GRANT):
             return await self.identify_hash(request, read_grant(self.keys, secret, now_s=now_ms() / 1000))
-        return await self._known(request, *await self._look_up(secret, self._address(request)))
+        address = self._address(request)
+        return await self._known(request, address, *await self._look_up(secret, address))
 
     async def identify_hash(self, request: HTTPConnection, hashed: bytes) -> Caller:
         """The owner of the API key with this hash, which stands in text that we have signed. Raises RequestError."""
-        return await self._known(request, *await self._found(hashed))
+        return await self._known(request, self._address(request), *await self._found(hashed))
 
-    async def _known(self, request: HTTPConnection, key: ApiKey, account: Account) -> Caller:
+    async def _known(self, request: HTTPConnection, address: str, key: ApiKey, account: Account) -> Caller:
         """The owner of a working key. Raises Problem environment_mismatch."""
-        environment = request.state.environment
-        request.state.account = account.id
+        state = request.scope["state"]
+        environment: str = state["environment"]
+        state["account"] = account.id
         if key.environment != environment:
             raise Problem(
                 "environment_mismatch", f"this is a {key.environment} key, and this is the {environment} address"
             )
         await self._touch(key)
         plan = self.limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
-        return Caller(environment, self._address(request), account, key, plan)
+        return Caller(environment, address, account, key, plan)
 
     async def _look_up(self, secret: str, address: str) -> tuple[ApiKey, Account]:
         """The working key and its account. Raises MalformedKey, Problem invalid_key.
@@ -194,10 +196,11 @@ class Door:
         return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, window)
 
     def _anonymous(self, request: HTTPConnection) -> Caller:
-        return Caller(request.state.environment, self._address(request))
+        return Caller(request.scope["state"]["environment"], self._address(request))
 
     def _address(self, request: HTTPConnection) -> str:
-        peer = request.client.host if request.client else None
+        client: tuple[str, int] | None = request.scope.get("client")
+        peer = client[0] if client else None
         forwarded = request.headers.getlist("x-forwarded-for") if self.trusted_proxies else ()
         return address_key(client_address(peer, forwarded, self.trusted_proxies))
 

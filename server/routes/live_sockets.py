@@ -163,7 +163,7 @@ class LiveSockets:
     async def _place(self, websocket: WebSocket, job: Job) -> int:
         """The number of the last event that the client has. Raises InvalidLastEventId."""
         after = last_event_id(None, websocket.query_params.get("last_event_id"))
-        if after > await self.events.last(job.id):
+        if after and after > await self.events.last(job.id):
             raise InvalidLastEventId("last_event_id is beyond the last event of this job")
         return after
 

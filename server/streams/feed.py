@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 
+from server.model.errors import StorageAway
 from server.model.events import Event
 from server.storage.patience import patiently
 from server.storage.ports import EventLog
@@ -19,6 +20,8 @@ from server.waiting import racing
 
 KEPT = 128  # events that are kept for readers which are behind, and at most twice as many; the log has them all
 WOKEN_AT_ONCE = 64  # readers, in one round of the event loop
+PAGE = 100  # events that a reader which is behind has in memory
+PAGE_SHARED_S = 0.25  # for which a page is kept for others who come to the same place, as when thousands join
 
 
 class Feed:
@@ -48,6 +51,7 @@ class Feed:
         self._newest: list[Rendered] = []  # events up to the last one
         self._rendered: dict[int | None, Rendered] = {}  # the partials, by channel
         self._batches: dict[tuple[int, tuple[int, ...]], Batch] = {}  # of this version, by their begin and the partials
+        self._pages: dict[int, asyncio.Task[Batch | None]] = {}  # read from the log just now, by the number before them
         self._waiting: OrderedDict[asyncio.Future[bool], tuple[int, float]] = OrderedDict()  # version seen, since when
         self._releasing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -91,6 +95,17 @@ class Feed:
             self._batches[key] = Batch([*events, *self._render_partials(partials)])
         return self._batches[key]
 
+    async def page(self, after: int) -> Batch | None:
+        """What the log has behind number *after*, for a reader at a place that is no longer in memory; None if nothing.
+
+        Readers that ask for the same within a moment share one reading of the log.
+        """
+        reading = self._pages.get(after)
+        if reading is None:
+            reading = self._pages[after] = self._loop.create_task(self._read_page(after))
+            self._loop.call_later(PAGE_SHARED_S, self._forget_page, after, reading)
+        return await asyncio.shield(reading)
+
     async def wait(self, version: int) -> bool:
         """Wait until there may be something newer than *version*. Returns False if there was no news for quiet_s."""
         if version != self.version:
@@ -131,6 +146,7 @@ class Feed:
                 del self._newest[:KEPT]
             self._newest.append(rendered)
             self._last = event.seq
+            self._pages.clear()  # what was read before the event lacks it
             self._change()
 
     async def _tail(self, after: int) -> AsyncGenerator[Event]:
@@ -141,6 +157,17 @@ class Feed:
                 yield await patiently(lambda: anext(tail))
         except StopAsyncIteration:
             return
+
+    async def _read_page(self, after: int) -> Batch | None:
+        try:
+            page = await self._events.read(self._job_id, after=after, limit=PAGE)
+            return Batch([await self._render(event) for event in page]) if page else None
+        except StorageAway:
+            return None  # what is lacking comes when the database is back
+
+    def _forget_page(self, after: int, reading: "asyncio.Task[Batch | None]") -> None:
+        if self._pages.get(after) is reading:
+            del self._pages[after]
 
     @property
     def _all_wait(self) -> bool:

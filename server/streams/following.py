@@ -15,7 +15,6 @@ import orjson
 from server.clock import now_ms
 from server.jobs.erasing import Eraser
 from server.metrics import Metrics
-from server.model.errors import StorageAway
 from server.model.events import Event
 from server.model.jobs import TERMINAL_EVENTS
 from server.records.records import Records
@@ -25,7 +24,6 @@ from server.streams.partials import Partials
 from server.streams.rendering import Batch, Rendered, Seen, event_body
 
 _NOTHING_ELSE = nullcontext()
-PAGE = 100  # events that a reader which is behind has in memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +124,7 @@ class Reader:
         """What comes next, as far as it is known now."""
         if self._feed.has(self._after):
             return self._feed.since(self._after, self._shown)
-        try:
-            page = await self._following.events.read(self._job_id, after=self._after, limit=PAGE)
-            return Batch([await self._following.render(event) for event in page]) if page else None
-        except StorageAway:
-            return None  # what is lacking comes when the database is back
+        return await self._feed.page(self._after)
 
     def _pass(self, batch: Batch) -> None:
         """Note that the reader has the batch."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from itertools import chain, cycle
+from itertools import chain, cycle, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from pipeline.events import Finalized, Partial, SegmentClosed, Warned, WordsComm
 from pipeline.ingest.framer import Windows
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore, StreamOptions
-from pipeline.session import ENOUGH_BUFFERED, MAX_UNREAD, Happened, Session, _Promised
+from pipeline.session import ENOUGH_BUFFERED, MAX_UNREAD, WINDOWS, Happened, Session, _Promised
 from pipeline.words import Word, written
 
 
@@ -284,6 +284,22 @@ def test_a_sender_faster_than_the_listener_is_made_to_wait():
         session, happened = await streamed(feed, Listener(words, takes=[1.0]), words=words)
         assert written(committed(happened)) == written(words)
         assert session.statistics().waiting == 0
+
+    virtually(main())
+
+
+def test_audio_that_waits_in_small_pieces_leaves_others_their_turn():
+    async def feed(session: Session) -> None:
+        for _ in range(ENOUGH_BUFFERED // WINDOW):
+            await session.feed(np.zeros(WINDOW, np.float32))  # returns at once: nothing of it is processed yet
+        steps = [session.statistics().waiting]
+        while steps[-1]:
+            await asyncio.sleep(0)
+            steps.append(session.statistics().waiting)
+        assert max(before - after for before, after in pairwise(steps)) <= WINDOWS * WINDOW
+
+    async def main() -> None:
+        await streamed(feed, Listener(()), words=())
 
     virtually(main())
 

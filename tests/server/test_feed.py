@@ -191,16 +191,43 @@ async def test_every_quiet_reader_gets_its_own_signs_of_life(tmp_path):
 
 
 @dataclass
-class Breaking:
-    """A log that cannot be read any more after its next event."""
+class Counting:
+    """A log that counts how often it is read."""
 
     log: EventLog
+    reads: int = 0
 
     async def read(self, stream: str, *, after: int, limit: int) -> list[Event]:
+        self.reads += 1
         return await self.log.read(stream, after=after, limit=limit)
 
     async def last(self, stream: str) -> int:
         return await self.log.last(stream)
+
+    def tail(self, stream: str, *, after: int) -> AsyncIterator[Event]:
+        return self.log.tail(stream, after=after)
+
+
+@in_a_loop
+async def test_readers_that_join_together_share_one_reading_of_the_log(tmp_path):
+    async with stored(tmp_path) as storage:
+        log = Counting(storage.events)
+        view, lease = replace(following(storage, Partials()), events=log), await started(storage)
+        await say(storage, lease, 10)
+        readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(200)]
+        await asyncio.sleep(0.1)
+        assert log.reads == 1
+        for _ in range(3):
+            await say(storage, lease, 1)
+            readers.append(asyncio.create_task(numbers(view, lease.job.id)))
+        assert await storage.jobs.finish(lease, completed())
+        async with asyncio.timeout(20):
+            for seen in await asyncio.gather(*readers):
+                assert seen == list(range(1, await storage.events.last(lease.job.id) + 1))
+
+
+class Breaking(Counting):
+    """A log that cannot be read any more after its next event."""
 
     async def tail(self, stream: str, *, after: int) -> AsyncIterator[Event]:
         async for event in self.log.tail(stream, after=after):

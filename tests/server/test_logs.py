@@ -8,7 +8,7 @@ import httpx
 import orjson
 import pytest
 
-from server.logs import _Json, _Text
+from server.logs import _Json, _Lines, _Style, _Text, log, log_request
 from server.model.errors import DiskFull, StorageAway, StorageError
 from tests.server.running import Server
 from tests.server.serving import until
@@ -53,6 +53,23 @@ def test_storage_that_is_away_or_full_is_one_line(error: Exception) -> None:
     [line] = shown(made)
     assert line.endswith(f"sweep failed: {error} job=job_1")
     assert orjson.loads(_Json().format(made))["error"] == str(error)
+
+
+@pytest.mark.parametrize("style", [_Text(), _Json()])
+def test_the_line_of_a_request_is_the_same_whether_others_listen_or_not(
+    style: _Style, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_795_362_917.25)
+    monkeypatch.setattr(log, "level", logging.INFO)
+    fields = {"request_id": "req_1", "path": "/forged\n", "status": 200, "duration_ms": 0.4, "account": None}
+    ours = _Lines(style)
+    for listening in ([ours], [ours, logging.NullHandler()]):
+        monkeypatch.setattr(logging.root, "handlers", listening)
+        log_request(logging.INFO, fields)
+    alone, beside = capsys.readouterr().err.splitlines()
+    assert alone == beside
+    assert "account" not in alone
+    assert alone.startswith("15:55:17.250 info    request request_id=req_1") or orjson.loads(alone)["status"] == 200
 
 
 def test_a_path_with_a_line_break_writes_one_line_into_the_log_of_a_server(server: Server) -> None:
