@@ -43,7 +43,7 @@ KNOW_HTTP = {"http", "routes", "app", "commands"}
 
 HOMES = {
     "aiodns": {"server/egress/names.py"},
-    "av": {"pipeline/ingest/decode.py"},
+    "av": {"pipeline/ingest/decode.py", "pipeline/ingest/resampling.py"},
     "onnxruntime": {"pipeline/ingest/vad.py"},
     "faster_whisper": {"pipeline/recognition/engines/whisper.py"},
     "ctranslate2": {"pipeline/recognition/engines/whisper.py"},

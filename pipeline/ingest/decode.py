@@ -1,14 +1,15 @@
-"""Turns any audio file, or a growing stream of its bytes, into float32 samples at RATE. Only this module uses PyAV.
+"""Turns any audio file, or a growing stream of its bytes, into float32 samples at RATE.
 
-The bytes are untrusted. They are read through a file object without a name, by a list of demuxers and audio decoders,
-without any way to open other files. cell.py calls this module in a separate process.
+Only this module and resampling.py use PyAV. The bytes are untrusted. They are read through a file object without a
+name, by a list of demuxers and audio decoders, without any way to open other files. cell.py calls this module in a
+separate process.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from errno import EINVAL, EPERM
-from itertools import chain, pairwise
+from itertools import chain
 from typing import NoReturn, Protocol
 
 import av
@@ -20,11 +21,9 @@ import av.subtitles.stream
 import av.video.codeccontext
 import av.video.stream
 import numpy as np
-from av.audio.fifo import AudioFifo
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
 from av.container import InputContainer
-from av.filter import Graph
 from av.packet import Packet
 
 from pipeline.audio import RATE, Samples, position
@@ -40,6 +39,7 @@ from pipeline.ingest.containers import (
     known,
     length_or_none,
 )
+from pipeline.ingest.resampling import Mono, SideBySide, kind_of, pick_of
 
 TRUNCATED = "audio_truncated"
 """Note: the file ends before the end that its header states."""
@@ -150,7 +150,7 @@ class OpenRecording:
 
     def _resampled(self) -> Iterator[Samples]:
         """Yield the samples of all frames, with silence where the recording has gaps."""
-        run: _Mono | _Side | None = None
+        run: Mono | SideBySide | None = None
         due_s: float | None = None
         for frame in self._frames:
             at_s = self._at_s(frame)
@@ -168,14 +168,14 @@ class OpenRecording:
         if run is not None:
             yield run.end()
 
-    def _run(self, frame: AudioFrame) -> "_Mono | _Side":
+    def _run(self, frame: AudioFrame) -> "Mono | SideBySide":
         """Return what turns *frame* and those of its kind into samples."""
         block, channels = 1 if self._live else frame.sample_rate, frame.layout.nb_channels
         if self._separate is not None:
-            picks = [_pick(channel, channels) for channel in range(self._separate)]
-            return _Side([_Mono(*_kind(frame), block=block, pick=pick) for pick in picks])
-        pick = None if self._channel is None else _pick(self._channel, channels)
-        return _Mono(*_kind(frame), block=block, pick=pick)
+            picks = [pick_of(channel, channels) for channel in range(self._separate)]
+            return SideBySide([Mono(*kind_of(frame), block=block, pick=pick) for pick in picks])
+        pick = None if self._channel is None else pick_of(self._channel, channels)
+        return Mono(*kind_of(frame), block=block, pick=pick)
 
     def _silence(self, length: int) -> Samples:
         return np.zeros(length if self._separate is None else (length, self._separate), np.float32)
@@ -221,104 +221,6 @@ class OpenRecording:
         stated_s = self.probe.duration_s if self.probe.duration_stated else None
         if stated_s is not None and not self._skipped:
             self._truncated |= heard < position(0.99 * stated_s - 0.5)
-
-
-class Resampler:
-    """Resamples mono audio to RATE, in pieces of any length. It keeps its state between pieces."""
-
-    def __init__(self, rate: int) -> None:
-        self._rate = rate
-        self._mono = _Mono("flt", "mono", rate, block=1)
-
-    def receive(self, samples: Samples) -> Samples:
-        if not len(samples):
-            return samples
-        frame = AudioFrame.from_ndarray(samples[np.newaxis, :], format="flt", layout="mono")
-        frame.sample_rate = self._rate
-        return self._mono.receive(frame)
-
-    def end(self) -> Samples:
-        """Return what the filter still holds. Nothing can be received after it."""
-        return self._mono.end()
-
-
-class _Mono:
-    """Turns frames of one sample format, layout and rate into samples at RATE, within -1..1.
-
-    Frames pass the filter in blocks of at least *block* samples, because a pass takes longer than decoding a frame.
-    PyAV's own AudioResampler starts a thread per core for each stream; this graph needs none.
-    """
-
-    def __init__(self, sample_format: str, layout: str, rate: int, *, block: int, pick: str | None = None) -> None:
-        """*pick* is how the filter "pan" makes one channel of all; None mixes them."""
-        self._kind = (sample_format, layout, rate)
-        self._block = block
-        self._waiting = AudioFifo()
-        self._count = 0  # samples waiting
-        self._graph = graph = Graph()
-        graph.threads = 1
-        steps = (
-            graph.add("abuffer", sample_rate=f"{rate}", sample_fmt=sample_format, channel_layout=layout),
-            *(() if pick is None else (graph.add("pan", pick),)),
-            # Without this bound the downmix is 1.4 times too loud for stereo, and 4.4 times for 7.1.
-            graph.add("aresample", rematrix_maxval="1.0"),
-            graph.add("aformat", sample_rates=f"{RATE}", sample_fmts="flt", channel_layouts="mono"),
-            graph.add("abuffersink"),
-        )
-        for step, following in pairwise(steps):
-            step.link_to(following)
-        graph.configure()
-
-    def takes(self, frame: AudioFrame) -> bool:
-        return _kind(frame) == self._kind
-
-    def receive(self, frame: AudioFrame) -> Samples:
-        """Return the samples that the filter releases now."""
-        frame.pts = None  # the queue refuses time stamps with gaps
-        self._waiting.write(frame)
-        self._count += frame.samples
-        return self._passed() if self._count >= self._block else _NONE
-
-    def end(self) -> Samples:
-        """Return all remaining samples."""
-        rest = self._passed() if self._count else _NONE
-        self._graph.push(None)
-        return np.concatenate((rest, self._pulled()))
-
-    def _passed(self) -> Samples:
-        self._graph.push(self._waiting.read())
-        self._count = 0
-        return self._pulled()
-
-    def _pulled(self) -> Samples:
-        arrays: list[Samples] = []
-        while True:
-            try:
-                frame = self._graph.pull()
-            except (av.error.BlockingIOError, av.error.EOFError):
-                break
-            assert isinstance(frame, AudioFrame)
-            arrays.append(frame.to_ndarray()[0])
-        samples = np.concatenate((_NONE, *arrays))
-        # A file of floats may contain NaN, which would stay in the voice detector's state for ever.
-        samples[np.isnan(samples)] = 0.0
-        return np.clip(samples, -1.0, 1.0, out=samples)
-
-
-class _Side:
-    """Turns frames into samples of several channels side by side, of shape (n, channels)."""
-
-    def __init__(self, channels: Sequence[_Mono]) -> None:
-        self._channels = channels
-
-    def takes(self, frame: AudioFrame) -> bool:
-        return self._channels[0].takes(frame)
-
-    def receive(self, frame: AudioFrame) -> Samples:
-        return np.stack([channel.receive(frame) for channel in self._channels], axis=1)
-
-    def end(self) -> Samples:
-        return np.stack([channel.end() for channel in self._channels], axis=1)
 
 
 class _Nameless:
@@ -454,15 +356,6 @@ def _evened(arrays: Iterable[Samples]) -> Iterator[Samples]:
             held = held[RATE:]
     if len(held):
         yield held
-
-
-def _kind(frame: AudioFrame) -> tuple[str, str, int]:
-    return frame.format.name, frame.layout.name, frame.sample_rate
-
-
-def _pick(channel: int, channels: int) -> str:
-    """Return how to take this channel out of *channels*. A part of a recording that lacks it is silent."""
-    return f"mono|c0=c{channel}" if channel < channels else "mono|c0=0*c0"
 
 
 def _hole(at_s: float | None, due_s: float | None) -> int:

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
-from pipeline.ingest.decode import Resampler
 from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding
+from pipeline.ingest.resampling import Resampler
 
 
 def _mulaw_values() -> Samples:

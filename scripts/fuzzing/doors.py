@@ -7,13 +7,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from hypothesis import strategies as st
-from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection
 
 from scripts.fuzzing.containers import FILES, changed
 from scripts.fuzzing.inputs import NASTY_NUMBERS, NASTY_TEXTS, json_values, seeds
-from scripts.fuzzing.serving import HANG_S, SERVER_ERROR, Fuzzed
-from scripts.fuzzing.sockets import drop, heard
+from scripts.fuzzing.serving import Fuzzed
+from scripts.fuzzing.sockets import drop, heard, opened
 from scripts.fuzzing.target import Finding, Target
 
 LISTEN, REALTIME = "/v1/listen", "/v1/realtime"
@@ -50,7 +50,7 @@ class Doors:
         self._converse(REALTIME, *given)
 
     def _converse(self, path: str, query: list[tuple[str, str]], steps: list[tuple[str, Any]]) -> None:
-        socket = self._open(path, query)
+        socket = opened(self._server, f"{path}?{urlencode(query)}")
         if socket is not None:
             with socket:
                 with suppress(ConnectionClosed):
@@ -58,18 +58,6 @@ class Doors:
                         say(socket, kind, value)
                 check_messages(*heard(socket))
         self._server.check_log()
-
-    def _open(self, path: str, query: list[tuple[str, str]]) -> ClientConnection | None:
-        """Open the WebSocket, or return None if the server refuses it."""
-        host, port = self._server.address
-        key = {"Authorization": f"Token {self._server.serving.key}"}
-        address = f"ws://{host}:{port}{path}?{urlencode(query)}"
-        try:
-            return connect(address, additional_headers=key, compression=None, open_timeout=HANG_S, close_timeout=5)
-        except InvalidStatus as refusal:
-            if refusal.response.status_code >= SERVER_ERROR and b"full" not in refusal.response.body.lower():
-                raise Finding(f"the handshake was answered with {refusal.response.status_code}") from None
-            return None
 
 
 def say(socket: ClientConnection, kind: str, value: Any) -> None:

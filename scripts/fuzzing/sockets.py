@@ -92,15 +92,7 @@ class Sessions:
 
     def _open(self, job: str, path: str = "audio", query: str = "") -> ClientConnection | None:
         """Open a WebSocket of the session, or return None if the server refuses it."""
-        host, port = self._server.address
-        key = {"Authorization": f"Bearer {self._server.serving.key}"}
-        address = f"ws://{host}:{port}/v1/jobs/{job}/{path}{query}"
-        try:
-            return connect(address, additional_headers=key, compression=None, open_timeout=HANG_S, close_timeout=5)
-        except InvalidStatus as refusal:
-            if refusal.response.status_code >= SERVER_ERROR:
-                raise Finding(f"the handshake was answered with {refusal.response.status_code}") from None
-            return None
+        return opened(self._server, f"/v1/jobs/{job}/{path}{query}")
 
     def _step(self, job: str, writers: list[ClientConnection], step: Step) -> None:
         kind, value = step
@@ -151,6 +143,19 @@ class Sessions:
             "Sec-WebSocket-Version: 13", "", "",
         )  # fmt: skip
         return "\r\n".join(lines).encode()
+
+
+def opened(server: Fuzzed, target: str) -> ClientConnection | None:
+    """Open a WebSocket of the server, or return None if it refuses. Raises Finding if that is a fault of its own."""
+    host, port = server.address
+    key = {"Authorization": f"Bearer {server.serving.key}"}
+    address = f"ws://{host}:{port}{target}"
+    try:
+        return connect(address, additional_headers=key, compression=None, open_timeout=HANG_S, close_timeout=5)
+    except InvalidStatus as refusal:
+        if refusal.response.status_code >= SERVER_ERROR and b"queue_full" not in refusal.response.body.lower():
+            raise Finding(f"the handshake was answered with {refusal.response.status_code}") from None
+        return None
 
 
 def talk(writer: ClientConnection, kind: str, value: Any) -> None:

@@ -1,0 +1,124 @@
+"""Turns decoded frames and raw samples into samples at RATE: mixed, one channel of them, or all side by side.
+
+decode.py and pcm.py use it. It and decode.py are the only modules that use PyAV.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import av.error
+import numpy as np
+from av.audio.fifo import AudioFifo
+from av.audio.frame import AudioFrame
+from av.filter import Graph
+
+from pipeline.audio import RATE, Samples
+
+_NONE = np.zeros(0, np.float32)
+
+
+class Resampler:
+    """Resamples mono audio to RATE, in pieces of any length. It keeps its state between pieces."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._mono = Mono("flt", "mono", rate, block=1)
+
+    def receive(self, samples: Samples) -> Samples:
+        if not len(samples):
+            return samples
+        frame = AudioFrame.from_ndarray(samples[np.newaxis, :], format="flt", layout="mono")
+        frame.sample_rate = self._rate
+        return self._mono.receive(frame)
+
+    def end(self) -> Samples:
+        """Return what the filter still holds. Nothing can be received after it."""
+        return self._mono.end()
+
+
+class Mono:
+    """Turns frames of one sample format, layout and rate into samples at RATE, within -1..1.
+
+    Frames pass the filter in blocks of at least *block* samples, because a pass takes longer than decoding a frame.
+    PyAV's own AudioResampler starts a thread per core for each stream; this graph needs none.
+    """
+
+    def __init__(self, sample_format: str, layout: str, rate: int, *, block: int, pick: str | None = None) -> None:
+        """*pick* is how the filter "pan" makes one channel of all; None mixes them."""
+        self._kind = (sample_format, layout, rate)
+        self._block = block
+        self._waiting = AudioFifo()
+        self._count = 0  # samples waiting
+        self._graph = graph = Graph()
+        graph.threads = 1
+        steps = (
+            graph.add("abuffer", sample_rate=f"{rate}", sample_fmt=sample_format, channel_layout=layout),
+            *(() if pick is None else (graph.add("pan", pick),)),
+            # Without this bound the downmix is 1.4 times too loud for stereo, and 4.4 times for 7.1.
+            graph.add("aresample", rematrix_maxval="1.0"),
+            graph.add("aformat", sample_rates=f"{RATE}", sample_fmts="flt", channel_layouts="mono"),
+            graph.add("abuffersink"),
+        )
+        for step, following in pairwise(steps):
+            step.link_to(following)
+        graph.configure()
+
+    def takes(self, frame: AudioFrame) -> bool:
+        return kind_of(frame) == self._kind
+
+    def receive(self, frame: AudioFrame) -> Samples:
+        """Return the samples that the filter releases now."""
+        frame.pts = None  # the queue refuses time stamps with gaps
+        self._waiting.write(frame)
+        self._count += frame.samples
+        return self._passed() if self._count >= self._block else _NONE
+
+    def end(self) -> Samples:
+        """Return all remaining samples."""
+        rest = self._passed() if self._count else _NONE
+        self._graph.push(None)
+        return np.concatenate((rest, self._pulled()))
+
+    def _passed(self) -> Samples:
+        self._graph.push(self._waiting.read())
+        self._count = 0
+        return self._pulled()
+
+    def _pulled(self) -> Samples:
+        arrays: list[Samples] = []
+        while True:
+            try:
+                frame = self._graph.pull()
+            except (av.error.BlockingIOError, av.error.EOFError):
+                break
+            assert isinstance(frame, AudioFrame)
+            arrays.append(frame.to_ndarray()[0])
+        samples = np.concatenate((_NONE, *arrays))
+        # A file of floats may contain NaN, which would stay in the voice detector's state for ever.
+        samples[np.isnan(samples)] = 0.0
+        return np.clip(samples, -1.0, 1.0, out=samples)
+
+
+class SideBySide:
+    """Turns frames into samples of several channels side by side, of shape (n, channels)."""
+
+    def __init__(self, channels: Sequence[Mono]) -> None:
+        self._channels = channels
+
+    def takes(self, frame: AudioFrame) -> bool:
+        return self._channels[0].takes(frame)
+
+    def receive(self, frame: AudioFrame) -> Samples:
+        return np.stack([channel.receive(frame) for channel in self._channels], axis=1)
+
+    def end(self) -> Samples:
+        return np.stack([channel.end() for channel in self._channels], axis=1)
+
+
+def kind_of(frame: AudioFrame) -> tuple[str, str, int]:
+    return frame.format.name, frame.layout.name, frame.sample_rate
+
+
+def pick_of(channel: int, channels: int) -> str:
+    """Return how to take this channel out of *channels*. A part of a recording that lacks it is silent."""
+    return f"mono|c0=c{channel}" if channel < channels else "mono|c0=0*c0"
