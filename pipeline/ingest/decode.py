@@ -1,7 +1,8 @@
-"""Turns any audio file, or a growing stream of its bytes, into float32 samples at RATE, with PyAV.
+"""Turns any audio file, or a growing stream of its bytes, into float32 samples at RATE.
 
-The bytes are untrusted. They are read through a file object without a name, by a list of demuxers and audio decoders,
-without any way to open other files. cell.py calls this module in a separate process.
+Only this module and resampling.py use PyAV. The bytes are untrusted. They are read through a file object without a
+name, by a list of demuxers and audio decoders, without any way to open other files. cell.py calls this module in a
+separate process.
 """
 
 import os
@@ -38,7 +39,7 @@ from pipeline.ingest.containers import (
     known,
     length_or_none,
 )
-from pipeline.ingest.resampling import Mono, Side, kind_of, pick_of
+from pipeline.ingest.resampling import Mono, SideBySide, kind_of, pick_of
 
 TRUNCATED = "audio_truncated"
 """Note: the file ends before the end that its header states."""
@@ -149,7 +150,7 @@ class OpenRecording:
 
     def _resampled(self) -> Iterator[Samples]:
         """Yield the samples of all frames, with silence where the recording has gaps."""
-        run: Mono | Side | None = None
+        run: Mono | SideBySide | None = None
         due_s: float | None = None
         for frame in self._frames:
             at_s = self._at_s(frame)
@@ -167,12 +168,12 @@ class OpenRecording:
         if run is not None:
             yield run.end()
 
-    def _run(self, frame: AudioFrame) -> Mono | Side:
+    def _run(self, frame: AudioFrame) -> "Mono | SideBySide":
         """Return what turns *frame* and those of its kind into samples."""
         block, channels = 1 if self._live else frame.sample_rate, frame.layout.nb_channels
         if self._separate is not None:
             picks = [pick_of(channel, channels) for channel in range(self._separate)]
-            return Side([Mono(*kind_of(frame), block=block, pick=pick) for pick in picks])
+            return SideBySide([Mono(*kind_of(frame), block=block, pick=pick) for pick in picks])
         pick = None if self._channel is None else pick_of(self._channel, channels)
         return Mono(*kind_of(frame), block=block, pick=pick)
 

@@ -1,6 +1,6 @@
-"""Turns decoded frames of any rate and layout into mono samples at RATE, or into several channels side by side.
+"""Turns decoded frames and raw samples into samples at RATE: mixed, one channel of them, or all side by side.
 
-decode.py resamples recordings with it, and pcm.py raw audio.
+decode.py and pcm.py use it. It and decode.py are the only modules that use PyAV.
 """
 
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ class Mono:
         return np.clip(samples, -1.0, 1.0, out=samples)
 
 
-class Side:
+class SideBySide:
     """Turns frames into samples of several channels side by side, of shape (n, channels)."""
 
     def __init__(self, channels: Sequence[Mono]) -> None:

@@ -22,24 +22,29 @@ HEADERS = (
 )  # fmt: skip
 PATHS = (
     "/v1/jobs", "/v1/jobs/{job}", "/v1/jobs/{job}/events", "/v1/jobs/{job}/outputs/json", "/v1/jobs/{job}/outputs/srt",
-    "/v1/jobs/{job}/estimate", "/v1/jobs/{job}/deliveries", "/v1/jobs/job_none", "/v1/usage", "/v1/keys", "/v1/models",
+    "/v1/jobs/{job}/live.vtt", "/v1/jobs/{job}/estimate", "/v1/jobs/{job}/deliveries",
+    "/v1/channels", "/v1/jobs/job_none", "/v1/usage", "/v1/keys", "/v1/models",
     "/v1/estimate/models", "/v1/formats", "/openapi.json", "/readyz", "/", "/docs", "/live/{job}", "/sandbox/v1/jobs",
     "//v1/jobs", "/v1/%00", "/v1/jobs/%2e%2e%2f", "/x%0a12:00:00.000%20error%20x",
 )  # fmt: skip
 QUERIES = (
     "limit", "cursor", "status", "created_after", "created_before", "metadata[a]", "url_ttl", "last_event_id", "types",
     "exp", "kid", "sig", "token", "models", "agent_turns", "complexity", "final", "force", "wait",
+    "max_columns", "max_lines", "max_cue_s", "columns_per_second",
 )  # fmt: skip
 METHODS = ("GET", "GET", "GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "BREW")
 
 JSON_PATHS = (
     "/v1/transcribe", "/v1/live", "/v1/keys", "/v1/tokens", "/v1/webhooks/test", "/v1/webhooks/enable",
-    "/v1/webhook-secret/rotate", "/v1/estimate", "/v1/estimate/free",
+    "/v1/webhook-secret/rotate", "/v1/estimate", "/v1/estimate/free", "/v1/channels", "/v1/auth/grant",
+    "/v1/realtime/client_secrets", "/v1/listen",
 )  # fmt: skip
 MEMBERS = (
     "url", "webhook_url", "output_formats", "word_timestamps", "language", "prompt", "metadata", "wait", "retention",
     "encoding", "sample_rate", "channels", "record", "interim_results", "name", "environment", "expires_in", "job_id",
-    "scope", "ttl", "models", "agent_turns", "complexity", "output_tokens", "sandbox_scenario",
+    "scope", "ttl", "models", "agent_turns", "complexity", "output_tokens", "sandbox_scenario", "channel",
+    "channel_count", "keywords", "max_columns", "max_lines", "max_cue_s", "columns_per_second", "session",
+    "expires_after", "ttl_seconds",
 )  # fmt: skip
 FIELDS = (*MEMBERS, "model", "response_format", "stream", "temperature", "timestamp_granularities[]", "file")
 

@@ -92,15 +92,7 @@ class Sessions:
 
     def _open(self, job: str, path: str = "audio", query: str = "") -> ClientConnection | None:
         """Open a WebSocket of the session, or return None if the server refuses it."""
-        host, port = self._server.address
-        key = {"Authorization": f"Bearer {self._server.serving.key}"}
-        address = f"ws://{host}:{port}/v1/jobs/{job}/{path}{query}"
-        try:
-            return connect(address, additional_headers=key, compression=None, open_timeout=HANG_S, close_timeout=5)
-        except InvalidStatus as refusal:
-            if refusal.response.status_code >= SERVER_ERROR:
-                raise Finding(f"the handshake was answered with {refusal.response.status_code}") from None
-            return None
+        return opened(self._server, f"/v1/jobs/{job}/{path}{query}")
 
     def _step(self, job: str, writers: list[ClientConnection], step: Step) -> None:
         kind, value = step
@@ -153,6 +145,19 @@ class Sessions:
         return "\r\n".join(lines).encode()
 
 
+def opened(server: Fuzzed, target: str) -> ClientConnection | None:
+    """Open a WebSocket of the server, or return None if it refuses. Raises Finding if that is a fault of its own."""
+    host, port = server.address
+    key = {"Authorization": f"Bearer {server.serving.key}"}
+    address = f"ws://{host}:{port}{target}"
+    try:
+        return connect(address, additional_headers=key, compression=None, open_timeout=HANG_S, close_timeout=5)
+    except InvalidStatus as refusal:
+        if refusal.response.status_code >= SERVER_ERROR and b"queue_full" not in refusal.response.body.lower():
+            raise Finding(f"the handshake was answered with {refusal.response.status_code}") from None
+        return None
+
+
 def talk(writer: ClientConnection, kind: str, value: Any) -> None:
     """Send one message."""
     match kind:
@@ -182,15 +187,21 @@ def drop(writer: ClientConnection, *, gently: bool) -> None:
     writer.close()
 
 
-def drained(writer: ClientConnection) -> int | None:
-    """Read what has come, until the server closes or is silent for a moment. Return its closing code."""
+def heard(writer: ClientConnection) -> tuple[list[Any], int | None]:
+    """Return what has come until the server closes, with its closing code, or is silent for a moment, with None."""
+    messages = []
     try:
         while True:
-            json.loads(writer.recv(0.2))
+            messages.append(json.loads(writer.recv(0.2)))
     except TimeoutError:
-        return None
+        return messages, None
     except ConnectionClosed as closed:
-        return closed.rcvd.code if closed.rcvd is not None else None
+        return messages, closed.rcvd.code if closed.rcvd is not None else None
+
+
+def drained(writer: ClientConnection) -> int | None:
+    """Read what has come, and return the closing code of the server."""
+    return heard(writer)[1]
 
 
 def check_closing(code: int | None) -> None:
@@ -228,16 +239,17 @@ def steps() -> "st.SearchStrategy[list[Step]]":
 
 def targets(server: Fuzzed) -> list[Target]:
     sessions = Sessions(server)
-    options = st.fixed_dictionaries(
-        {},
-        optional={
-            "encoding": st.sampled_from(("pcm_s16le", "pcm_f32le", "mulaw", "alaw", "container")),
-            "sample_rate": st.sampled_from((8000, 16_000, 44_100, 48_000)),
-            "channels": st.sampled_from((1, 2)),
-            "record": st.booleans(),
-            "interim_results": st.booleans(),
-        },
+    common = {
+        "encoding": st.sampled_from(("pcm_s16le", "pcm_f32le", "mulaw", "alaw", "container")),
+        "sample_rate": st.sampled_from((8000, 16_000, 44_100, 48_000)),
+        "record": st.booleans(),
+        "interim_results": st.booleans(),
+    }
+    mixed = st.fixed_dictionaries({}, optional={**common, "channels": st.sampled_from((1, 2))})
+    separate = st.fixed_dictionaries(
+        {"channels": st.just("separate")}, optional={**common, "channel_count": st.integers(2, 8)}
     )
+    options = mixed | separate
     pieces = st.lists(st.integers(1, 9000), min_size=1, max_size=8)
     drops = st.dictionaries(st.integers(0, 6), st.booleans(), max_size=2)
     return [

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pipeline.batch import on_thread
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from server.client import Client, LiveStream
+from server.commands import speech
 from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 
@@ -33,7 +34,7 @@ def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("live", help="stream audio to a server, print its words")
     parser.add_argument("source", metavar="FILE|mic", help="a recording, sent at the speed of speech, or mic")
     add_arguments(parser, server="http://127.0.0.1:8000", meaning="address of the server")
-    parser.add_argument("--language", help="what is spoken, such as en; left out, it is heard")
+    speech.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -41,15 +42,16 @@ def run(given: argparse.Namespace, config: Config) -> int:
     key = key_of(given, config)
     if given.source != "mic" and not Path(given.source).is_file():
         raise ConfigError(f"FILE must be an existing file or mic, got {given.source!r}")
+    options = {"language": given.language, "keywords": speech.keywords_of(given)}
     with reaching(given.server):
-        asyncio.run(_stream(given, key))
+        asyncio.run(_stream(given, options, key))
     return 0
 
 
-async def _stream(given: argparse.Namespace, key: str) -> None:
+async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: str) -> None:
     async with (
         Client(given.server, key) as client,
-        client.live(encoding="pcm_s16le", sample_rate=RATE, language=given.language) as stream,
+        client.live(encoding="pcm_s16le", sample_rate=RATE, **options) as stream,
     ):
         printing = asyncio.create_task(_print(stream))
         async for frame in _microphone() if given.source == "mic" else _played(Path(given.source)):

@@ -25,9 +25,11 @@ from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.recognition.hints import hint_of
 from pipeline.words import Chunk, Transcript
 from server.client import Client, ServiceError
 from server.clock import now_ms
+from server.commands import speech
 from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 from server.engines import open_engines
@@ -51,7 +53,7 @@ def add(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE|URL", help="an audio or video file, its address, or - for standard input")
     parser.add_argument("--formats", default="txt", help="comma list of json, srt, vtt, txt (default: txt)")
     parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
-    parser.add_argument("--language", help="what is spoken, such as en; left out, it is heard")
+    speech.add_arguments(parser)
     parser.add_argument(
         "--channels", choices=CHANNEL_MODES, default="mixed", help="separate: each channel has its own speakers"
     )
@@ -71,6 +73,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="warning" if config.log_level == "info" else config.log_level)
     formats = _formats(given.formats)
     subtitles = _subtitles(given)
+    given.keywords = speech.keywords_of(given)
     targets = _targets(given, formats)
     if given.server is None:
         files = _here(given, formats, subtitles, config)
@@ -177,7 +180,8 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
         chunks: list[Chunk] = []
         with _progress(probe.duration_s) as show:
             separate = given.channels == "separate"
-            options = BatchOptions(tenant="command line", language=given.language, separate=separate)
+            hint = hint_of(given.keywords, "")
+            options = BatchOptions(tenant="command line", language=given.language, hint=hint, separate=separate)
             async for chunk in engine.batch.transcribe(path, options):
                 chunks.append(chunk)
                 show(seconds(chunk.end))
@@ -198,6 +202,8 @@ async def _there(
         fields["channels"] = given.channels
     if given.language is not None:
         fields["language"] = given.language
+    if given.keywords:
+        fields["keywords"] = given.keywords
     async with Client(given.server, key) as client:
         if _is_address(given.file):
             job = await client.submit(given.file, **fields)

@@ -409,6 +409,7 @@ def test_files_and_addresses_are_sent_without_a_form(live_server):
         for body, status, code in (
             ({"url": "ftp://example.org/a"}, 422, "URL_NOT_ALLOWED"),
             ({"uri": "x"}, 422, "MISSING_INPUT"),
+            ({}, 422, "MISSING_INPUT"),
         ):
             refused = client.post("/v1/listen?model=nova-3", json=body)
             assert (refused.status_code, refused.json()["err_code"]) == (status, code)

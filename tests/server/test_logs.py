@@ -57,10 +57,13 @@ def test_storage_that_is_away_or_full_is_one_line(error: Exception) -> None:
 
 @pytest.mark.parametrize("style", [_Text(), _Json()])
 def test_the_line_of_a_request_is_the_same_whether_others_listen_or_not(
-    style: _Style, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    style: _Style,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("time.time", lambda: 1_795_362_917.25)
-    monkeypatch.setattr(log, "level", logging.INFO)
+    caplog.set_level(logging.INFO, log.name)
     fields = {"request_id": "req_1", "path": "/forged\n", "status": 200, "duration_ms": 0.4, "account": None}
     ours = _Lines(style)
     for listening in ([ours], [ours, logging.NullHandler()]):

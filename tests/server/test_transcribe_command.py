@@ -11,6 +11,7 @@ import pytest
 from pipeline.recognition.engines.scripted import SCRIPT
 from tests.server.receiving import hosting
 from tests.server.running import CLIP, ROOT, Server, environment, free_port
+from tests.server.serving import Served
 
 BEGINNING = " ".join(SCRIPT[:5])
 
@@ -121,3 +122,24 @@ def test_what_cannot_be_done_is_one_sentence(small_server: Server, elsewhere: st
         assert len(sentences) == 1, (words, sentences)
         assert sentences[0].startswith("scribewire: ")
         assert said in sentences[0]
+
+
+@pytest.mark.parametrize("command", ["transcribe", "live"])
+def test_a_server_is_told_the_keywords(live_server: Served, command: str) -> None:
+    key = live_server.key()
+    words = (command, str(CLIP), "--server", live_server.base, "--key", key, "--keywords", "Siobhan, Kim ")
+    done = subprocess.run(
+        [sys.executable, "-m", "server", *words], cwd=ROOT, capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with live_server.client(key) as client:
+        [record] = client.get("/v1/jobs").json()["data"]
+    job = live_server.wait(live_server.storage.jobs.get(record["job_id"]))
+    assert job is not None
+    assert job.order.keywords == ("Siobhan", "Kim")
+
+
+def test_too_many_keywords_are_refused_before_anything_is_read(small_server: Server) -> None:
+    done = typed(small_server, "no-such-file.wav", "--keywords", ",".join(map(str, range(101))))
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().startswith("scribewire: --keywords must be at most 100, got 101")

@@ -90,7 +90,8 @@ class ListenToFiles:
             if received.file is not None and received.file.bytes == 0:
                 raise Problem("empty_file", "the body has no bytes")
             shape = replace(shape, sha256=(received.file.sha256 if received.file is not None else None) or "")
-            return Asked(_with_callback(listening, shape), url_of(received.fields), None, ())
+            url = url_of(received.fields) if received.file is None else None
+            return Asked(_with_callback(listening, shape), url, None, ())
 
         _, submitted = await self.transcriptions.accept(request, caller, asked, raw=True)
         job = submitted.job

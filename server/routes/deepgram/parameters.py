@@ -184,10 +184,8 @@ def _boosted(values: Sequence[object]) -> tuple[str, ...]:
     return keywords([[str(value).partition(":")[0] for value in values]])
 
 
-def url_of(fields: Mapping[str, Sequence[object]]) -> str | None:
+def url_of(fields: Mapping[str, Sequence[object]]) -> str:
     """The address in the JSON body of a request without a file. Raises Refused missing_input, invalid_parameter."""
-    if not fields:
-        return None
     url = fields.get("url", [None])[0]
     if url is None:
         raise Refused("missing_input", 'send the audio itself, or {"url": "https://..."} as application/json')
