@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pipeline.documents.stored import stored
 from pipeline.words import Chunk
-from server.model.errors import OutcomeUnknown, StorageAway
+from server.model.errors import OutcomeUnknown, StorageBusy
 from server.model.events import Event, NewEvent
 from server.model.jobs import JobError
 from server.model.leases import Lease, LeaseLost, Renewal, Verdict
@@ -40,7 +40,7 @@ class WorkerRules:
 class HeldLease:
     """Writes for one job. Every method raises LeaseLost, and writes nothing, once another worker may have the job.
 
-    While the database is away they wait for it, for as long as the lease lasts.
+    While the database is away or busy they wait for it, for as long as the lease lasts.
     """
 
     def __init__(self, lease: Lease, jobs: JobStore, *, lease_s: float, asked: float) -> None:
@@ -115,7 +115,7 @@ class HeldLease:
         )
 
     async def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What *ask* answers, asked again while the database is away and the lease holds."""
+        """What *ask* answers, asked again while the database is away or busy and the lease holds."""
         return await patiently(ask, check=self.check)
 
     async def _patiently(self, write: Callable[[], Awaitable[T]]) -> T:
@@ -146,7 +146,7 @@ class LeaseKeeper:
         while True:
             try:
                 return await self._keep()
-            except StorageAway:  # the lease runs on meanwhile
+            except StorageBusy:  # the lease runs on meanwhile
                 await asyncio.sleep(AGAIN_S)
             if time.monotonic() >= self._held.until:
                 return Verdict.LEASE_LOST

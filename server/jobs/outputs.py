@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pipeline.audio import seconds
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.words import Transcript
+from server.logs import log
+from server.model.errors import StorageError
 from server.model.instants import iso
 from server.model.jobs import Job, State
 from server.model.outcomes import Artifact, Outcome
@@ -36,9 +38,15 @@ async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: in
 
 
 async def delete_if_gone(job_id: str, jobs: JobStore, blobs: BlobStore) -> None:
-    """Delete what is stored of a job that was itself deleted, perhaps just before its worker stored the last of it."""
-    if await jobs.get(job_id) is None:
-        await blobs.delete(job_id)
+    """Delete what is stored of a job that was itself deleted, perhaps just before its worker stored the last of it.
+
+    While database or bucket are away, it stays for the sweep, which deletes what has no job.
+    """
+    try:
+        if await jobs.get(job_id) is None:
+            await blobs.delete(job_id)
+    except StorageError as error:
+        log.warning("what a lost job left was not looked for: %s", error, extra={"job": job_id})
 
 
 def completed_outcome(

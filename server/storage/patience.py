@@ -1,10 +1,10 @@
-"""Waiting for a database that is away."""
+"""Waiting for a database that is away or busy."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from server.model.errors import OutcomeUnknown, StorageAway
+from server.model.errors import OutcomeUnknown, StorageBusy
 
 AGAIN_S = 0.5
 
@@ -16,7 +16,9 @@ def _go_on() -> None:
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], *, check: Callable[[], None] = _go_on) -> T:
-    """What *ask* answers, asked again while the database is away. *check* raises what ends the waiting.
+    """What *ask* answers, asked again while the database is away, or locked for longer than a statement waits.
+
+    *check* raises what ends the waiting.
 
     Raises OutcomeUnknown: what *ask* writes may be written already.
     """
@@ -25,7 +27,7 @@ async def patiently(ask: Callable[[], Awaitable[T]], *, check: Callable[[], None
             return await ask()
         except OutcomeUnknown:
             raise
-        except StorageAway:
+        except StorageBusy:
             check()
             await asyncio.sleep(AGAIN_S)
             check()

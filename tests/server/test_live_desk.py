@@ -19,6 +19,7 @@ from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.plans import Plans
+from server.live import holding
 from server.live.desk import WEIGHED_S, Desk, DeskParts
 from server.live.engine import Headroom, LiveEngine
 from server.live.resuming import LEAD, Past
@@ -30,7 +31,12 @@ from server.model.jobs import LIVE_GRACE_MS, State
 from server.model.leases import Lease
 from server.model.orders import LiveOptions, Order
 from server.storage.ports import Storage
+from server.storage.postgres.open import open_storage
+from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.folder import make_private
 from server.streams.partials import Partials
+from tests.server.cutting import line
+from tests.server.postgres import shared_cluster
 from tests.server.serving import LIMITS, isolation
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
 from tests.server.talking import spoken
@@ -364,6 +370,26 @@ async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_
                 await live.over.wait()
         assert await storage.jobs.get(job.id) is None
         assert await storage.blobs.prefixes() == []
+
+
+@in_a_loop
+async def test_a_session_that_waited_too_long_for_the_database_ends_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(holding, "AWAY_S", 0.5)
+    monkeypatch.setattr("tests.server.test_live_desk.RULES", replace(RULES, lease_s=0.5, renew_s=0.1))
+    make_private(tmp_path)
+    with line(shared_cluster().port) as between:
+        url = shared_cluster().new_database().replace(str(shared_cluster().port), str(between.port))
+        storage = open_storage(url, FileBlobs(tmp_path), name="test")
+        async with desk(storage) as made:
+            job = await storage.jobs.get(await submit(storage, live=True))
+            assert job is not None
+            live = await made.open(job)
+            async with live.seat() as seat:
+                assert await seat.take(bytes(2 * RATE))
+            await asyncio.sleep(0.5)
+            between.close()
+            await asyncio.wait_for(live.over.wait(), 20)
+        await storage.close()
 
 
 @in_a_loop

@@ -15,11 +15,13 @@ import pytest
 
 from server.accounts.failures import Failures
 from server.config import Config
+from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
 from server.model.errors import StorageAway, StorageError
 from server.model.jobs import State
+from server.model.leases import Verdict
 from server.model.offers import OPENAI_MODELS, Offer
 from server.offering import OfferWatch
-from server.storage.postgres import migrating
+from server.storage.postgres import connecting, migrating
 from server.storage.postgres.connecting import connect, parameters
 from server.storage.postgres.database import WRITERS, Transaction
 from server.storage.postgres.open import PostgresStorage, open_storage
@@ -342,6 +344,27 @@ async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, wor
         assert (await claim(older)).job.id == "job_a"
     async with opened(tmp_path, url) as older:  # also when it starts anew
         assert await older.jobs.get("job_a") is not None
+
+
+@in_a_loop
+async def test_work_on_a_job_waits_while_a_change_of_its_table_takes_longer_than_a_statement_waits(
+    tmp_path, url, monkeypatch
+):
+    monkeypatch.setattr(connecting, "LOCK_MS", 100)
+    async with opened(tmp_path, url) as storage:
+        await submit(storage, "job_a")
+        asked, lease = time.monotonic(), await claim(storage)
+        held = HeldLease(lease, storage.jobs, lease_s=LEASE_S, asked=asked)
+        keeper = LeaseKeeper(held, storage.jobs, WorkerRules(lease_s=LEASE_S, renew_s=0.1))
+        with psycopg.connect(url) as changing:
+            changing.execute("ALTER TABLE jobs ADD COLUMN colour TEXT")
+            working = [asyncio.create_task(work) for work in (held.log([WORD]), keeper.keep())]
+            await asyncio.wait(working, timeout=1)
+            assert not any(task.done() for task in working)
+        logged = await working[0]
+        assert [event.type for event in logged] == ["word"]
+        await storage.jobs.cancel("job_a")
+        assert await working[1] is Verdict.CANCELED
 
 
 def test_an_older_node_stops_at_a_schema_that_it_cannot_work_with(url):
