@@ -17,6 +17,7 @@ from server.model.leases import Lease, Renewal
 from server.model.orders import LiveOptions, Order, Source
 from server.model.outcomes import Outcome
 from server.storage.ports import Storage
+from server.storage.postgres.open import PostgresStorage
 from server.storage.postgres.open import open_storage as open_cluster_storage
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private
@@ -102,6 +103,17 @@ def open_in_postgres(folder: Path, *, clock: Callable[[], int], reserve_bytes: i
         noted.write_text(shared_cluster().new_database())
     blobs = FileBlobs(folder, reserve_bytes=reserve_bytes)
     return open_cluster_storage(noted.read_text(), blobs, name="test", clock=clock, **options)
+
+
+@asynccontextmanager
+async def opened_at(folder: Path, url: str, *, notify: bool = True) -> AsyncIterator[PostgresStorage]:
+    """Open the database at *url* as a node does, with blobs in *folder*."""
+    make_private(folder)
+    storage = open_cluster_storage(url, FileBlobs(folder), name="test", notify=notify)
+    try:
+        yield storage
+    finally:
+        await storage.close()
 
 
 def open_by_folder(folder: Path, *, clock: Callable[[], int]) -> Storage:

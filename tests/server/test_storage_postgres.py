@@ -1,37 +1,25 @@
-"""What holds of PostgreSQL's storage beyond the contract: lost connections, locks, notifications, migrations."""
+"""What holds of PostgreSQL's storage beyond the contract: lost connections, locks, notifications."""
 
 import asyncio
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from server.accounts.failures import Failures
-from server.config import Config
-from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
 from server.model.errors import StorageAway, StorageError
 from server.model.jobs import State
-from server.model.leases import Verdict
-from server.model.offers import OPENAI_MODELS, Offer
-from server.offering import OfferWatch
-from server.storage.postgres import connecting, migrating
 from server.storage.postgres.connecting import connect, parameters
 from server.storage.postgres.database import WRITERS, Transaction
 from server.storage.postgres.open import PostgresStorage, open_storage
-from server.storage.postgres.schema import MIGRATIONS, Migration
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private
 from tests.server.cutting import line
 from tests.server.postgres import new_cluster, shared_cluster
 from tests.server.running import ROOT, free_port
-from tests.server.storing import LEASE_S, WORD, claim, completed, in_a_loop, new_job, quota, submit, types_of
+from tests.server.storing import LEASE_S, WORD, claim, completed, in_a_loop, new_job, opened_at, quota, submit, types_of
 
 WINDOW = [("transcriptions", "2026-11")]
 
@@ -39,16 +27,6 @@ WINDOW = [("transcriptions", "2026-11")]
 @pytest.fixture
 def url():
     return shared_cluster().new_database()
-
-
-@asynccontextmanager
-async def opened(folder: Path, url: str, *, notify: bool = True) -> AsyncIterator[PostgresStorage]:
-    make_private(folder)
-    storage = open_storage(url, FileBlobs(folder), name="test", notify=notify)
-    try:
-        yield storage
-    finally:
-        await storage.close()
 
 
 async def count(storage: PostgresStorage, table: str) -> int:
@@ -64,8 +42,8 @@ async def test_a_node_hears_others_again_though_its_connection_broke_once_more_a
     with line(shared_cluster().port) as between:
         through = url.replace(str(shared_cluster().port), str(between.port))
         async with (
-            opened(tmp_path / "a", through) as storage,
-            opened(tmp_path / "b", url) as other,
+            opened_at(tmp_path / "a", through) as storage,
+            opened_at(tmp_path / "b", url) as other,
             asyncio.timeout(30),
         ):
             for number, word in enumerate((b"SELECT 1", b"LISTEN"), 1):
@@ -85,7 +63,7 @@ async def test_a_job_is_accepted_once_when_the_connection_breaks_during_its_comm
     """With and without the commit reaching the database."""
     with line(shared_cluster().port) as between:
         through = url.replace(str(shared_cluster().port), str(between.port))
-        async with opened(tmp_path, through) as storage:
+        async with opened_at(tmp_path, through) as storage:
             between.break_at(b"COMMIT", heard=heard)
             accepted = await storage.jobs.submit(new_job("job_a", quotas=(quota(),)), idempotency=None)
             assert between.cuts == 1
@@ -99,7 +77,7 @@ async def test_a_job_is_accepted_once_when_the_connection_breaks_during_its_comm
 @in_a_loop
 async def test_words_are_logged_once_when_the_connection_breaks_during_their_commit(tmp_path, url, heard):
     with line(shared_cluster().port) as between:
-        async with opened(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
+        async with opened_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
             await submit(storage, "job_a")
             lease = await claim(storage)
             between.break_at(b"COMMIT", heard=heard)
@@ -114,7 +92,7 @@ async def test_words_are_logged_once_when_the_connection_breaks_during_their_com
 @in_a_loop
 async def test_a_commit_that_arrives_after_it_was_looked_up_is_undone(tmp_path, url):
     """Its message was on the way for so long that somebody has written down that it did not happen."""
-    async with opened(tmp_path, url) as storage:
+    async with opened_at(tmp_path, url) as storage:
         with connect(parameters(url, name="late")) as late, connect(parameters(url, name="looking")) as looking:
             late.execute("BEGIN")
             late.execute("INSERT INTO fairness (account, virtual_time) VALUES ('acct_9', 1)")
@@ -128,7 +106,7 @@ async def test_a_commit_that_arrives_after_it_was_looked_up_is_undone(tmp_path, 
 @in_a_loop
 async def test_a_database_that_stops_is_reported_soon_and_used_again_when_it_is_back(tmp_path):
     cluster = new_cluster(free_port())
-    async with opened(tmp_path, cluster.new_database()) as storage:
+    async with opened_at(tmp_path, cluster.new_database()) as storage:
         await submit(storage, "job_a")
         cluster.stop("immediate")
         began = time.monotonic()
@@ -159,7 +137,7 @@ async def until_back(storage: PostgresStorage) -> None:
 @in_a_loop
 async def test_a_database_that_falls_silent_is_reported_within_seconds(tmp_path, url):
     with line(shared_cluster().port) as between:
-        async with opened(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
+        async with opened_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
             await submit(storage, "job_a")
             between.be_silent()
             await asyncio.sleep(6)
@@ -187,7 +165,7 @@ def test_no_message_has_the_password_in_it(tmp_path):
 
 @in_a_loop
 async def test_a_claim_passes_over_a_job_that_another_transaction_holds(tmp_path, url):
-    async with opened(tmp_path, url) as storage:
+    async with opened_at(tmp_path, url) as storage:
         await submit(storage, "job_a")
         await submit(storage, "job_b")
         with connect(parameters(url, name="other")) as other, other.transaction():
@@ -197,7 +175,7 @@ async def test_a_claim_passes_over_a_job_that_another_transaction_holds(tmp_path
 
 @in_a_loop
 async def test_nodes_that_claim_at_once_share_the_jobs(tmp_path, url):
-    async with opened(tmp_path / "a", url) as one, opened(tmp_path / "b", url) as two:
+    async with opened_at(tmp_path / "a", url) as one, opened_at(tmp_path / "b", url) as two:
         jobs = {await submit(one) for _ in range(30)}
         leases = await asyncio.gather(*(claim(node) for node in (one, two) for _ in range(15)))
         assert {lease.job.id for lease in leases} == jobs
@@ -205,7 +183,7 @@ async def test_nodes_that_claim_at_once_share_the_jobs(tmp_path, url):
 
 @in_a_loop
 async def test_sessions_that_log_at_once_share_commits(tmp_path, url):
-    async with opened(tmp_path, url) as storage:
+    async with opened_at(tmp_path, url) as storage:
         leases = []
         for _ in range(40):
             await submit(storage)
@@ -225,7 +203,7 @@ async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url,
         held.set()
         go.wait()
 
-    async with opened(tmp_path, url) as storage:
+    async with opened_at(tmp_path, url) as storage:
         database = storage._database
         write = database.write_together if together else database.write
         running = [asyncio.create_task(write(hold_up)) for _ in range(1 if together else WRITERS)]
@@ -242,7 +220,7 @@ async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url,
 
 @in_a_loop
 async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url):
-    async with opened(tmp_path, url) as storage:
+    async with opened_at(tmp_path, url) as storage:
         leases = []
         for _ in range(20):
             await submit(storage)
@@ -260,7 +238,7 @@ async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url)
 
 @in_a_loop
 async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, url):
-    async with opened(tmp_path / "a", url, notify=False) as one, opened(tmp_path / "b", url, notify=False) as two:
+    async with opened_at(tmp_path / "a", url, notify=False) as one, opened_at(tmp_path / "b", url, notify=False) as two:
         claiming = asyncio.create_task(one.jobs.claim("w", environments=["production"], lease_s=LEASE_S, wait_s=20))
         await asyncio.sleep(0.2)
         job_id = await submit(two)
@@ -285,8 +263,8 @@ async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, u
 
 @in_a_loop
 async def test_one_of_the_nodes_leads_and_another_one_after_it(tmp_path, url):
-    async with opened(tmp_path / "b", url) as second:
-        async with opened(tmp_path / "a", url) as first:
+    async with opened_at(tmp_path / "b", url) as second:
+        async with opened_at(tmp_path / "a", url) as first:
             await until_one_leads(first, second)
             leader = first if first.leads else second
             leader._database._listener._connection.pgconn.finish()  # as if its line had been cut
@@ -300,145 +278,6 @@ async def until_one_leads(*nodes: PostgresStorage) -> None:
     async with asyncio.timeout(20):
         while not any(node.leads for node in nodes):  # noqa: ASYNC110  it is found out by a thread
             await asyncio.sleep(0.1)
-
-
-# --- the schema ------------------------------------------------------------------------------------------------------
-
-MORE = Migration("ALTER TABLE jobs ADD COLUMN colour TEXT; CREATE INDEX jobs_colour ON jobs (colour)")
-ELSE = Migration("ALTER TABLE accounts RENAME COLUMN plan TO tariff", additive=False)
-
-
-def test_nodes_that_start_at_once_make_the_tables_once(url):
-    program = (
-        "import sys; from server.storage.postgres.connecting import connect, parameters;"
-        "from server.storage.postgres.migrating import migrate;"
-        "print(migrate(connect(parameters(sys.argv[1], name='x'))))"
-    )
-    started = [
-        subprocess.Popen([sys.executable, "-c", program, url], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    every = str([*range(1, len(MIGRATIONS) + 1)])
-    assert sorted(process.communicate()[0].strip() for process in started) == [every, "[]", "[]"]
-
-
-@pytest.mark.parametrize("works", ["reads", "writes"])
-@in_a_loop
-async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, works):
-    """Also where its connections have planned their statements before."""
-
-    async def work(number: int) -> None:
-        if works == "reads":
-            await asyncio.gather(*[older.jobs.get("job_a") for _ in range(4)])
-        else:
-            await asyncio.gather(*[submit(older, f"job_{number}_{part}") for part in range(4)])
-
-    async with opened(tmp_path, url) as older:
-        await submit(older, "job_a")
-        for number in range(20):
-            await work(number)
-        with connect(parameters(url, name="newer")) as connection:
-            assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [len(MIGRATIONS) + 1]
-        for number in range(20, 30):
-            await work(number)
-        assert (await claim(older)).job.id == "job_a"
-    async with opened(tmp_path, url) as older:  # also when it starts anew
-        assert await older.jobs.get("job_a") is not None
-
-
-@in_a_loop
-async def test_work_on_a_job_waits_while_a_change_of_its_table_takes_longer_than_a_statement_waits(
-    tmp_path, url, monkeypatch
-):
-    monkeypatch.setattr(connecting, "LOCK_MS", 100)
-    async with opened(tmp_path, url) as storage:
-        await submit(storage, "job_a")
-        asked, lease = time.monotonic(), await claim(storage)
-        held = HeldLease(lease, storage.jobs, lease_s=LEASE_S, asked=asked)
-        keeper = LeaseKeeper(held, storage.jobs, WorkerRules(lease_s=LEASE_S, renew_s=0.1))
-        with psycopg.connect(url) as changing:
-            changing.execute("ALTER TABLE jobs ADD COLUMN colour TEXT")
-            working = [asyncio.create_task(work) for work in (held.log([WORD]), keeper.keep())]
-            await asyncio.wait(working, timeout=1)
-            assert not any(task.done() for task in working)
-        logged = await working[0]
-        assert [event.type for event in logged] == ["word"]
-        await storage.jobs.cancel("job_a")
-        assert await working[1] is Verdict.CANCELED
-
-
-def test_an_older_node_stops_at_a_schema_that_it_cannot_work_with(url):
-    with connect(parameters(url, name="newer")) as connection:
-        migrating.migrate(connection, [*MIGRATIONS, ELSE])
-        with pytest.raises(StorageError, match="newer version of this program"):
-            migrating.migrate(connection)
-
-
-def test_a_migration_that_fails_leaves_nothing_behind(url):
-    broken = Migration("CREATE TABLE half (x BIGINT); CREATE TABLE half (x BIGINT)")
-    with connect(parameters(url, name="newer")) as connection:
-        with pytest.raises(StorageError):
-            migrating.migrate(connection, [*MIGRATIONS, broken])
-        assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [len(MIGRATIONS) + 1]
-        (found,) = connection.execute("SELECT to_regclass('half') AS half")
-        assert found["half"] is None
-
-
-def test_a_user_who_may_not_change_tables_is_told_what_to_do(url):
-    with connect(parameters(url, name="owner")) as owner:
-        owner.execute("CREATE ROLE reader LOGIN")
-        owner.execute("REVOKE CREATE ON SCHEMA public FROM public")
-        try:
-            with (
-                connect(parameters(url.replace("test:unsaid@", "reader@"), name="reader")) as reader,
-                pytest.raises(StorageError, match="scribewire migrate"),
-            ):
-                migrating.migrate(reader)
-        finally:
-            owner.execute("DROP OWNED BY reader")
-            owner.execute("DROP ROLE reader")
-
-
-def test_every_node_signs_with_the_same_secrets(tmp_path, url):
-    async def keys(folder: Path) -> object:
-        async with opened(folder, url) as storage:
-            return storage.signing_keys
-
-    assert asyncio.run(keys(tmp_path / "a")) == asyncio.run(keys(tmp_path / "b"))
-
-
-# --- limits -----------------------------------------------------------------------------------------------------------
-
-
-@in_a_loop
-async def test_failures_are_counted_for_all_nodes_and_those_at_the_limit_are_known_without_the_database(tmp_path, url):
-    async with opened(tmp_path / "a", url) as one, opened(tmp_path / "b", url) as other:
-        here, there = (Failures(what="wrong keys", shared=storage.rates) for storage in (one, other))
-        counted = [await (here, there)[n % 2].count("me", limit=3) for n in range(4)]
-        assert [window.allowed for window in counted] == [True, True, True, False]
-        assert (await here.count("you", limit=3)).allowed
-    assert not here.look("me", limit=3).allowed, "with the database closed"
-    assert not there.look("me", limit=3).allowed
-    assert here.look("you", limit=3).allowed
-
-
-# --- what the model offers -------------------------------------------------------------------------------------------
-
-
-@in_a_loop
-async def test_a_node_without_a_model_waits_until_another_one_tells_what_its_model_offers(tmp_path, url):
-    told = Offer(engine="whisper", model="base", languages=frozenset({"de", "en"}), warnings=({"code": "x"},))
-    async with opened(tmp_path / "a", url) as working, opened(tmp_path / "b", url) as answering:
-        config = Config.from_env({"SCRIBEWIRE_MODEL_ALIASES": "ours"})
-        watch = OfferWatch(answering.offers, config)
-        waiting = asyncio.create_task(watch.wait())
-        await asyncio.sleep(0.2)
-        assert not waiting.done()
-        await working.offers.tell(replace(told, model="tiny"))
-        await working.offers.tell(told)
-        await waiting
-        assert watch.offers["production"] == replace(told, aliases=(*OPENAI_MODELS, "ours"))
-        assert watch.offers["sandbox"].has("ours")
 
 
 # --- the embedded form -----------------------------------------------------------------------------------------------

@@ -1,0 +1,169 @@
+"""What the nodes of a cluster share beside their jobs: tables and their changes, limits, what the model offers."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from server.accounts.failures import Failures
+from server.config import Config
+from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
+from server.model.errors import StorageError
+from server.model.leases import Verdict
+from server.model.offers import OPENAI_MODELS, Offer
+from server.offering import OfferWatch
+from server.storage.postgres import connecting, migrating
+from server.storage.postgres.connecting import connect, parameters
+from server.storage.postgres.schema import MIGRATIONS, Migration
+from tests.server.postgres import shared_cluster
+from tests.server.running import ROOT
+from tests.server.storing import LEASE_S, WORD, claim, in_a_loop, opened_at, submit
+
+
+@pytest.fixture
+def url():
+    return shared_cluster().new_database()
+
+
+# --- the schema ------------------------------------------------------------------------------------------------------
+
+MORE = Migration("ALTER TABLE jobs ADD COLUMN colour TEXT; CREATE INDEX jobs_colour ON jobs (colour)")
+ELSE = Migration("ALTER TABLE accounts RENAME COLUMN plan TO tariff", additive=False)
+
+
+def test_nodes_that_start_at_once_make_the_tables_once(url):
+    program = (
+        "import sys; from server.storage.postgres.connecting import connect, parameters;"
+        "from server.storage.postgres.migrating import migrate;"
+        "print(migrate(connect(parameters(sys.argv[1], name='x'))))"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", program, url], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    every = str([*range(1, len(MIGRATIONS) + 1)])
+    assert sorted(process.communicate()[0].strip() for process in started) == [every, "[]", "[]"]
+
+
+@pytest.mark.parametrize("works", ["reads", "writes"])
+@in_a_loop
+async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, works):
+    """Also where its connections have planned their statements before."""
+
+    async def work(number: int) -> None:
+        if works == "reads":
+            await asyncio.gather(*[older.jobs.get("job_a") for _ in range(4)])
+        else:
+            await asyncio.gather(*[submit(older, f"job_{number}_{part}") for part in range(4)])
+
+    async with opened_at(tmp_path, url) as older:
+        await submit(older, "job_a")
+        for number in range(20):
+            await work(number)
+        with connect(parameters(url, name="newer")) as connection:
+            assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [len(MIGRATIONS) + 1]
+        for number in range(20, 30):
+            await work(number)
+        assert (await claim(older)).job.id == "job_a"
+    async with opened_at(tmp_path, url) as older:  # also when it starts anew
+        assert await older.jobs.get("job_a") is not None
+
+
+@in_a_loop
+async def test_work_on_a_job_waits_while_a_change_of_its_table_takes_longer_than_a_statement_waits(
+    tmp_path, url, monkeypatch
+):
+    monkeypatch.setattr(connecting, "LOCK_MS", 100)
+    async with opened_at(tmp_path, url) as storage:
+        await submit(storage, "job_a")
+        asked, lease = time.monotonic(), await claim(storage)
+        held = HeldLease(lease, storage.jobs, lease_s=LEASE_S, asked=asked)
+        keeper = LeaseKeeper(held, storage.jobs, WorkerRules(lease_s=LEASE_S, renew_s=0.1))
+        with psycopg.connect(url) as changing:
+            changing.execute("ALTER TABLE jobs ADD COLUMN colour TEXT")
+            working = [asyncio.create_task(work) for work in (held.log([WORD]), keeper.keep())]
+            await asyncio.wait(working, timeout=1)
+            assert not any(task.done() for task in working)
+        logged = await working[0]
+        assert [event.type for event in logged] == ["word"]
+        await storage.jobs.cancel("job_a")
+        assert await working[1] is Verdict.CANCELED
+
+
+def test_an_older_node_stops_at_a_schema_that_it_cannot_work_with(url):
+    with connect(parameters(url, name="newer")) as connection:
+        migrating.migrate(connection, [*MIGRATIONS, ELSE])
+        with pytest.raises(StorageError, match="newer version of this program"):
+            migrating.migrate(connection)
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(url):
+    broken = Migration("CREATE TABLE half (x BIGINT); CREATE TABLE half (x BIGINT)")
+    with connect(parameters(url, name="newer")) as connection:
+        with pytest.raises(StorageError):
+            migrating.migrate(connection, [*MIGRATIONS, broken])
+        assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [len(MIGRATIONS) + 1]
+        (found,) = connection.execute("SELECT to_regclass('half') AS half")
+        assert found["half"] is None
+
+
+def test_a_user_who_may_not_change_tables_is_told_what_to_do(url):
+    with connect(parameters(url, name="owner")) as owner:
+        owner.execute("CREATE ROLE reader LOGIN")
+        owner.execute("REVOKE CREATE ON SCHEMA public FROM public")
+        try:
+            with (
+                connect(parameters(url.replace("test:unsaid@", "reader@"), name="reader")) as reader,
+                pytest.raises(StorageError, match="scribewire migrate"),
+            ):
+                migrating.migrate(reader)
+        finally:
+            owner.execute("DROP OWNED BY reader")
+            owner.execute("DROP ROLE reader")
+
+
+def test_every_node_signs_with_the_same_secrets(tmp_path, url):
+    async def keys(folder: Path) -> object:
+        async with opened_at(folder, url) as storage:
+            return storage.signing_keys
+
+    assert asyncio.run(keys(tmp_path / "a")) == asyncio.run(keys(tmp_path / "b"))
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_failures_are_counted_for_all_nodes_and_those_at_the_limit_are_known_without_the_database(tmp_path, url):
+    async with opened_at(tmp_path / "a", url) as one, opened_at(tmp_path / "b", url) as other:
+        here, there = (Failures(what="wrong keys", shared=storage.rates) for storage in (one, other))
+        counted = [await (here, there)[n % 2].count("me", limit=3) for n in range(4)]
+        assert [window.allowed for window in counted] == [True, True, True, False]
+        assert (await here.count("you", limit=3)).allowed
+    assert not here.look("me", limit=3).allowed, "with the database closed"
+    assert not there.look("me", limit=3).allowed
+    assert here.look("you", limit=3).allowed
+
+
+# --- what the model offers -------------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_node_without_a_model_waits_until_another_one_tells_what_its_model_offers(tmp_path, url):
+    told = Offer(engine="whisper", model="base", languages=frozenset({"de", "en"}), warnings=({"code": "x"},))
+    async with opened_at(tmp_path / "a", url) as working, opened_at(tmp_path / "b", url) as answering:
+        config = Config.from_env({"SCRIBEWIRE_MODEL_ALIASES": "ours"})
+        watch = OfferWatch(answering.offers, config)
+        waiting = asyncio.create_task(watch.wait())
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        await working.offers.tell(replace(told, model="tiny"))
+        await working.offers.tell(told)
+        await waiting
+        assert watch.offers["production"] == replace(told, aliases=(*OPENAI_MODELS, "ours"))
+        assert watch.offers["sandbox"].has("ours")
