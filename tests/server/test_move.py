@@ -83,6 +83,7 @@ def _found(bucket: BucketService) -> Iterator[None]:
         yield
 
 
+@pytest.mark.timeout(120 + 2 * JOBS)
 def test_after_a_move_every_request_is_answered_as_before(tmp_path, bucket):
     database, place = shared_cluster().new_database(), bucket.prefix()
     recorder = Recorder()
