@@ -42,13 +42,12 @@ class Process:
     words: list[str]
     env: dict[str, str]
     log: Path
-    module: str = "server"
     child: "subprocess.Popen[bytes] | None" = None
 
     def start(self) -> None:
         with self.log.open("ab") as log:
             self.child = subprocess.Popen(
-                [sys.executable, "-m", self.module, *self.words], cwd=ROOT, env=self.env, stderr=log
+                [sys.executable, "-m", "server", *self.words], cwd=ROOT, env=self.env, stderr=log
             )
 
     def send(self, number: signal.Signals) -> None:

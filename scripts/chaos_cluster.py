@@ -94,22 +94,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=300, help="how long the killing goes on")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument(
-        "--without-fence", action="store_true", help="let superseded processes write: faults must be found"
-    )
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory() as folder, bucket_service(Path(folder)) as bucket:
-        module = "scripts.unfenced" if given.without_fence else "server"
-        return run(Path(folder), bucket, given.seconds, random.Random(given.seed), module=module)
+        return run(Path(folder), bucket, given.seconds, random.Random(given.seed))
 
 
-def run(folder: Path, bucket: BucketService, seconds: int, chance: random.Random, *, module: str) -> int:
+def run(folder: Path, bucket: BucketService, seconds: int, chance: random.Random) -> int:
     seen, live = Seen(), Live()
     receiver = receive(seen, random.Random(chance.random()))
     database = new_cluster(free_port(), settings=SETTINGS)
     url, balancer = database.new_database(), Balancer(chance.randrange(10**6))
-    machines = start(folder, url, balancer, database, bucket, module=module)
+    machines = start(folder, url, balancer, database, bucket)
     base = f"http://127.0.0.1:{balancer.port}"
     wait_until(lambda: answers(base), 120)
     key = (folder / "node0" / "operator-key").read_text().strip()
@@ -142,10 +138,8 @@ def run(folder: Path, bucket: BucketService, seconds: int, chance: random.Random
     return judge(facts(url), seen, more={"live transcripts that differ": live.wrong})
 
 
-def start(
-    folder: Path, url: str, balancer: Balancer, database: Cluster, bucket: BucketService, *, module: str
-) -> Machines:
-    """Start the nodes and the workers. *module* is the program."""
+def start(folder: Path, url: str, balancer: Balancer, database: Cluster, bucket: BucketService) -> Machines:
+    """Start the nodes and the workers."""
     common = {
         "ENGINE": "scripted",
         "LOG_LEVEL": "warning",
@@ -156,7 +150,7 @@ def start(
 
     def process(word: str, name: str, **more: str) -> Process:
         env = {**environment(folder / name, **common, NODE=name, **more), **bucket.env}
-        return Process([word], env, folder / f"{name}.log", module)
+        return Process([word], env, folder / f"{name}.log")
 
     nodes = []
     for number in range(2):
