@@ -1,7 +1,8 @@
 """Converting rows of the job table to values and back. Pure."""
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
@@ -9,6 +10,8 @@ from pipeline.documents.cues import SubtitleShape
 from server.model.accounts import Quota
 from server.model.jobs import Job, JobError, State
 from server.model.orders import DeepgramShape, LiveOptions, Order, Source
+
+T = TypeVar("T")
 
 LIVE, BATCH = 0, 1  # the column `class`
 
@@ -36,6 +39,12 @@ PLAIN = (
 )
 """Columns that are members of Job under the same name."""
 
+MEMBERS: dict[type, frozenset[str]] = {
+    kind: frozenset(field.name for field in fields(kind))
+    for kind in (Order, LiveOptions, Source, SubtitleShape, DeepgramShape)
+}
+"""The members of what is stored as JSON."""
+
 
 class Row(Protocol):
     """Values by the names of their columns."""
@@ -49,7 +58,7 @@ def job_of(row: Row) -> Job:
     return Job(
         state=State(row["state"]),
         order=order_of(row["options"]),
-        source=Source(**orjson.loads(row["source"])),
+        source=_made(Source, orjson.loads(row["source"])),
         error=error_of(row["error"]),
         warnings=tuple(orjson.loads(row["warnings"])),
         **{name: row[name] for name in PLAIN},
@@ -58,15 +67,17 @@ def job_of(row: Row) -> Job:
 
 def order_of(text: str) -> Order:
     members: dict[str, Any] = orjson.loads(text)
-    live = members.pop("live")
-    subtitles = SubtitleShape(**members.pop("subtitles", {}))
-    callback = members.pop("callback", None)
-    members.update({name: tuple(value) for name, value in members.items() if isinstance(value, list)})
-    return Order(
-        **members,
-        live=None if live is None else LiveOptions(**live),
-        subtitles=subtitles,
-        callback=None if callback is None else DeepgramShape(**callback),
+    live, callback = members["live"], members.get("callback")
+    lists = {name: tuple(value) for name, value in members.items() if isinstance(value, list)}
+    return _made(
+        Order,
+        {
+            **members,
+            **lists,
+            "live": None if live is None else _made(LiveOptions, live),
+            "subtitles": _made(SubtitleShape, members.get("subtitles", {})),
+            "callback": None if callback is None else _made(DeepgramShape, callback),
+        },
     )
 
 
@@ -76,6 +87,11 @@ def error_of(text: str | None) -> JobError | None:
 
 def quotas_of(text: str) -> list[Quota]:
     return [Quota(**members) for members in orjson.loads(text)]
+
+
+def _made(kind: type[T], members: Mapping[str, Any]) -> T:
+    """A dataclass of its stored members. While nodes are updated one by one, a newer one may have stored some more."""
+    return kind(**{name: value for name, value in members.items() if name in MEMBERS[kind]})
 
 
 def text_of(value: object) -> str:

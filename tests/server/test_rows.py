@@ -1,0 +1,34 @@
+"""Tests of rows.py: stored members become the same values again, also beside nodes that store more of them."""
+
+import orjson
+import pytest
+
+from pipeline.documents.cues import SubtitleShape
+from server.model.orders import DeepgramShape, LiveOptions, Order
+from server.storage.sql.rows import order_of, text_of
+
+ORDERS = [
+    Order(),
+    Order(output_formats=("srt", "vtt"), keywords=("Scribewire",), live=LiveOptions(channels=2)),
+    Order(subtitles=SubtitleShape(max_lines=1), callback=DeepgramShape(utterances=True)),
+]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_order_is_read_as_it_was_stored(order: Order) -> None:
+    assert order_of(text_of(order)) == order
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_a_newer_node_stores_besides_is_left_out(order: Order) -> None:
+    stored = orjson.loads(text_of(order)) | {"later": 1}
+    for inner in ("live", "subtitles", "callback"):
+        if stored[inner] is not None:
+            stored[inner]["later"] = ["a list"]
+    assert order_of(orjson.dumps(stored).decode()) == order
+
+
+def test_an_order_of_an_older_program_has_the_usual_values() -> None:
+    stored = orjson.loads(text_of(Order()))
+    del stored["subtitles"], stored["callback"]
+    assert order_of(orjson.dumps(stored).decode()) == Order()
