@@ -65,8 +65,10 @@ def arguments() -> argparse.Namespace:
 
 
 def prepared(started: Serving) -> Fuzzed:
-    """Return the server with one finished job, whose outputs are known."""
+    """Return the server with one finished job, whose outputs are known, and with the estimator's tables in memory."""
     server = Fuzzed(started)
+    asked = {"prompt": "How long is a piece of string?", "models": ["gpt-5-mini"]}
+    server.ask("POST", "/v1/estimate", json=asked).raise_for_status()
     form = {"output_formats": "json,srt", "word_timestamps": "true"}
     record = server.ask("POST", "/v1/transcribe", files={"file": http_requests.sound(20)}, data=form).json()
     server.job = record["job_id"]
