@@ -23,7 +23,8 @@ LONGEST_PIECE = 100_000
 """The most characters encoded at once. tiktoken panics on 1,000,000 spaces, with a BaseException; 200,000 pass."""
 
 _NEAR = 1000  # characters before a forced cut that are searched for a harmless one
-_HARMLESS_CUT = re.compile(r"(?<=[a-z0-9])(?= [A-Za-z])", re.ASCII)  # both encodings always cut before such a space
+_HARMLESS_CUT = re.compile(r"(?<=[A-Za-z0-9.,])(?= [A-Za-z0-9])", re.ASCII)
+"""Both encodings always cut before such a space."""
 
 
 class BadRankFile(EstimateError):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tiktoken
 import tiktoken_ext.openai_public
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from estimator.families import CL100K, O200K
@@ -137,6 +137,9 @@ words = st.from_regex(r"[A-Za-z]{1,12}[,.]?", fullmatch=True) | st.integers(0, 1
 
 @settings(max_examples=50)
 @given(text=st.lists(words, min_size=30, max_size=80).map(" ".join), name=st.sampled_from([O200K, CL100K]))
+@example(text="A AA " * 40, name=O200K)
+@example(text="a, " * 60, name=CL100K)
+@example(text="1 " * 90, name=O200K)
 def test_cutting_prose_into_pieces_does_not_change_its_count(counter: TokenCounter, text: str, name: str) -> None:
     encoding: tiktoken.Encoding | None = counter._encoding(name)
     assert encoding is not None
