@@ -1,7 +1,6 @@
 """Fuzzing the WebSockets for clients of other services: /v1/listen of Deepgram's, /v1/realtime of OpenAI's."""
 
 import base64
-import json
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
@@ -10,10 +9,10 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
-from scripts.fuzzing.containers import FILES, changed
+from scripts.fuzzing.containers import FILES
 from scripts.fuzzing.inputs import NASTY_NUMBERS, NASTY_TEXTS, json_values, seeds
 from scripts.fuzzing.serving import Fuzzed
-from scripts.fuzzing.sockets import drop, heard, opened
+from scripts.fuzzing.sockets import heard, opened, talk
 from scripts.fuzzing.target import Finding, Target
 
 LISTEN, REALTIME = "/v1/listen", "/v1/realtime"
@@ -62,20 +61,11 @@ class Doors:
 
 def say(socket: ClientConnection, kind: str, value: Any) -> None:
     """Send one message."""
-    match kind:
-        case "audio":
-            socket.send(bytes(value))
-        case "container":
-            socket.send(changed(*value))
-        case "text":
-            socket.send(value.decode("utf-8", "replace"))
-        case "json":
-            socket.send(json.dumps(value))
-        case "append":
-            audio = base64.b64encode(bytes(value)).decode()
-            socket.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
-        case "drop":
-            drop(socket, gently=value)
+    if kind == "append":
+        audio = base64.b64encode(bytes(value)).decode()
+        talk(socket, "json", {"type": "input_audio_buffer.append", "audio": audio})
+    else:
+        talk(socket, kind, value)
 
 
 def check_messages(messages: list[Any], code: int | None) -> None:

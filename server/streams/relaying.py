@@ -100,13 +100,18 @@ class PartialRelay:
             self._wanted[job_id] = now + WANTED_S
 
     def _show(self, job_id: str, told: Mapping[str, Any]) -> None:
-        """Show another node's partial here, at its place in the log, and forget those that it has no longer."""
+        """Show another node's partial here, at its place in the log, and forget those that it has no longer.
+
+        A node of an older program names no channel, and tells of one partial or of none.
+        """
+        channel = told.get("channel")
+        standing = told.get("standing", [channel] if "body" in told else [])
         here = {partial.channel: partial for partial in self.partials.newest(job_id)}
-        for gone in here.keys() - set(told.get("standing", ())):
+        for gone in here.keys() - set(standing):
             self.partials.end(job_id, channel=gone)
         if "body" not in told:
             return
-        body, channel, after = told["body"].encode(), told["channel"], told["after"]
+        body, after = told["body"].encode(), told["after"]
         if channel in here and here[channel].body == body:
             self.partials.move(job_id, after=after)
         else:

@@ -2,16 +2,27 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 
 from pipeline.errors import InvalidAudio
 from pipeline.words import Chunk
-from tests.server.serving import chunk, until, wav
+from tests.server.serving import Served, chunk, served, until, wav
 
 AUDIO = {"file": ("talk.wav", wav())}
 ASYNC = {"Prefer": "respond-async"}
+
+
+@contextmanager
+def serving_gates(folder: Path) -> Iterator[Served]:
+    """Start a server whose engine waits for a prompt's word "gate", and fails for "fail"."""
+    with served(folder, WAIT_MAX="30", WORKERS="3") as server:
+        server.batch.scripts |= {"gate": gate, "fail": fail}
+        yield server
+
 
 GATES: dict[str, threading.Event] = {}
 

@@ -1,8 +1,6 @@
-"""Tests of /v1/listen with the real deepgram-sdk, and with the messages of agent frameworks."""
+"""Tests of live audio at /v1/listen, with the real deepgram-sdk and with the messages of agent frameworks."""
 
 import asyncio
-import hashlib
-import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,28 +15,21 @@ import soundfile
 from deepgram import AsyncDeepgramClient, DeepgramClient
 from deepgram.core.api_error import ApiError
 from deepgram.core.unchecked_base_model import construct_type
-from deepgram.environment import DeepgramClientEnvironment
 from deepgram.listen.v1.socket_client import V1SocketClientResponse
 from deepgram.listen.v1.types.listen_v1metadata import ListenV1Metadata
 from deepgram.listen.v1.types.listen_v1results import ListenV1Results
-from deepgram.types import ListenV1AcceptedResponse
-from standardwebhooks import Webhook
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from server.accounts.signed import MalformedToken, TokenExpired, make_client_secret, make_grant, read_grant
-from server.model.accounts import SigningKeys
-from server.model.jobs import JobError
 from server.model.orders import Order
-from server.records.deepgram import failure, plain
+from server.records.deepgram import plain
 from server.routes.deepgram.parameters import Listening
 from server.routes.deepgram.results import Results
-from tests.server.receiving import receiver
+from tests.server.deepgrams import environment
 from tests.server.running import SPEECH, Server
-from tests.server.serving import LIMITS, Served, served, wav
+from tests.server.serving import LIMITS, Served, served
 from tests.server.storing import in_a_loop
 from tests.server.talking import HASTY, SECOND, silence, spoken
-from tests.server.test_records import JOB
 
 JFK = SPEECH / "human" / "jfk.flac"
 COUNTRY = "what your country can do for you"
@@ -60,11 +51,6 @@ LIVEKIT = {
     "language": "en-US",
 }
 """What LiveKit 1.8.9 asks for."""
-
-
-def environment(server: Server | Served) -> DeepgramClientEnvironment:
-    socket = "ws" + server.base.removeprefix("http")
-    return DeepgramClientEnvironment(base=server.base, production=socket, agent=socket, agent_rest=server.base)
 
 
 def pcm() -> bytes:
@@ -391,131 +377,6 @@ def test_an_utterance_ends_when_no_word_came_for_long_enough():
 def test_words_are_plain_unless_punctuation_is_asked_for():
     assert plain("Hello, Mr. O'Neill - it's 5.30!") == "hello mr o'neill it's 5.30"
     assert plain("¿Qué?") == "qué"
-
-
-def test_files_and_addresses_are_sent_without_a_form(live_server):
-    with httpx.Client(base_url=live_server.base, headers={"Authorization": f"Token {live_server.key()}"}) as client:
-        for media_type in ("audio/wav", "application/octet-stream", "application/x-www-form-urlencoded"):
-            answer = client.post(
-                "/v1/listen?model=nova-3&keyterm=Siobhan&keywords=Kim:2&language=en",
-                content=wav(),
-                headers={"Content-Type": media_type},
-            )
-            assert answer.status_code == 200, answer.text
-            [channel] = answer.json()["results"]["channels"]
-            assert channel["alternatives"][0]["transcript"] == "so my fellow"
-            assert answer.headers["dg-request-id"] == answer.json()["metadata"]["request_id"]
-        assert live_server.batch.options[-1].hint == "Siobhan, Kim."
-        for body, status, code in (
-            ({"url": "ftp://example.org/a"}, 422, "URL_NOT_ALLOWED"),
-            ({"uri": "x"}, 422, "MISSING_INPUT"),
-            ({}, 422, "MISSING_INPUT"),
-        ):
-            refused = client.post("/v1/listen?model=nova-3", json=body)
-            assert (refused.status_code, refused.json()["err_code"]) == (status, code)
-            assert refused.headers["dg-error"] == refused.json()["err_msg"]
-        empty = client.post("/v1/listen", content=b"", headers={"Content-Type": "audio/wav"})
-        assert empty.json()["err_code"] in ("EMPTY_FILE", "MISSING_INPUT")
-
-
-def test_each_channel_of_a_file_is_heard_by_itself_if_that_is_asked_for(live_server):
-    stereo = io.BytesIO()
-    soundfile.write(stereo, np.zeros((16_000, 2), np.int16), 16_000, format="WAV")
-    with live_server.client(live_server.key(environment="sandbox"), sandbox=True) as client:
-        for query, count in (("multichannel=true&utterances=true", 2), ("multichannel=false&utterances=true", 1)):
-            answer = client.post(f"/v1/listen?{query}", content=stereo.getvalue()).json()
-            texts = [channel["alternatives"][0]["transcript"] for channel in answer["results"]["channels"]]
-            assert (texts, answer["metadata"]["channels"]) == (["this is"] * count, count)
-            assert [utterance["channel"] for utterance in answer["results"]["utterances"]] == list(range(count))
-
-
-# --- callbacks and grants ---------------------------------------------------------------------------------------------
-
-
-def test_the_deepgram_package_gets_a_number_and_its_callback_the_answer(live_server):
-    key = live_server.key()
-    with live_server.client(key) as client:
-        secret = client.post("/v1/webhook-secret/rotate").json()["webhook_secret"]
-    with receiver() as there, httpx.Client(timeout=30) as http:
-        client = DeepgramClient(api_key=key, environment=environment(live_server), httpx_client=http)
-        accepted = client.listen.v1.media.transcribe_file(
-            request=wav(), model="nova-3", callback=f"{there.url}/done?call=7", utterances=True, punctuate=True
-        )
-        assert isinstance(accepted, ListenV1AcceptedResponse)
-        [got] = there.wait_for(1)
-    assert got.path == "/done?call=7"
-    with live_server.client(key) as client:
-        again = client.post("/v1/listen?utterances=true&punctuate=true", content=wav()).json()
-    told = Webhook(secret).verify(got.body.decode(), got.headers)
-    assert told["metadata"]["request_id"] == accepted.request_id
-    assert told["metadata"]["sha256"] == hashlib.sha256(wav()).hexdigest() == again["metadata"]["sha256"]
-    assert told["results"]["channels"] == again["results"]["channels"]
-    assert [one["transcript"] for one in told["results"]["utterances"]] == [
-        one["transcript"] for one in again["results"]["utterances"]
-    ]
-
-
-@pytest.mark.parametrize(
-    ("query", "code", "says"),
-    [
-        ("callback=ftp://example.org/a", "URL_NOT_ALLOWED", "callback"),
-        ("callback=https://example.org/a&callback_method=put", "INVALID_PARAMETER", "callback_method"),
-    ],
-)
-def test_a_callback_that_cannot_be_called_is_refused_at_once(live_server, query, code, says):
-    with live_server.client(live_server.key()) as client:
-        refused = client.post(f"/v1/listen?{query}", content=wav())
-    assert (refused.status_code, refused.json()["err_code"]) == (422, code)
-    assert says in refused.json()["err_msg"]
-
-
-def test_the_callback_of_a_job_that_failed_is_told_why():
-    job = replace(JOB, error=JobError(code="invalid_audio", message="broken", retryable=False))
-    assert failure(job) == {"err_code": "INVALID_AUDIO", "err_msg": "broken", "request_id": job.id}
-    assert failure(JOB)["err_code"] == "OUTPUT_NOT_FOUND"
-
-
-@in_a_loop
-async def test_a_grant_opens_listen_for_its_time_and_nothing_else(live_server):
-    server = environment(live_server)
-    async with httpx.AsyncClient(timeout=30) as http:
-        key = live_server.key()
-        granted = await AsyncDeepgramClient(api_key=key, environment=server, httpx_client=http).auth.v1.tokens.grant(
-            ttl_seconds=20
-        )
-        assert granted.expires_in == 20
-        browser = AsyncDeepgramClient(access_token=granted.access_token, environment=server, httpx_client=http)
-        async with browser.listen.v1.connect(model="nova-3", encoding="linear16", sample_rate="16000") as connection:
-            await connection.send_media(silence(1))
-            await connection.send_close_stream()
-            assert [message async for message in connection if isinstance(message, ListenV1Metadata)]
-        answer = await browser.listen.v1.media.transcribe_file(request=wav(), model="nova-3")
-        assert answer.results.channels[0].alternatives[0].transcript == "so my fellow"
-        with pytest.raises(ApiError) as refused:
-            await browser.auth.v1.tokens.grant()
-        assert refused.value.status_code == 401
-        elsewhere = await http.get(
-            f"{live_server.base}/v1/jobs", headers={"Authorization": f"Bearer {granted.access_token}"}
-        )
-        assert elsewhere.status_code == 401
-
-
-@pytest.mark.parametrize("ttl_seconds", [0, 3601, "30"])
-def test_a_grant_lasts_an_hour_at_most(live_server, ttl_seconds):
-    with live_server.client(live_server.key()) as client:
-        assert client.post("/v1/auth/grant", json={"ttl_seconds": ttl_seconds}).status_code == 422
-
-
-def test_a_grant_that_has_expired_or_was_changed_is_refused():
-    keys = SigningKeys(current="a", secrets={"a": b"s" * 32})
-    grant = make_grant(keys, key_hash=b"hash", expires_s=1000)
-    assert read_grant(keys, grant, now_s=999) == b"hash"
-    with pytest.raises(TokenExpired):
-        read_grant(keys, grant, now_s=1000)
-    client_secret = make_client_secret(keys, key_hash=b"hash", said="{}", expires_s=1000)
-    for wrong in (grant[:-1], "gt_", client_secret.replace("ek_", "gt_")):
-        with pytest.raises(MalformedToken):
-            read_grant(keys, wrong, now_s=0)
 
 
 def test_the_packages_version_is_the_one_that_the_guide_names():

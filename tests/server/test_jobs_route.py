@@ -13,13 +13,12 @@ from jsonschema import Draft202012Validator
 from pipeline.documents.schema import service_v1_schema
 from pipeline.words import Chunk
 from tests.server.serving import chunk, served
-from tests.server.submitting import ASYNC, GATES, code, fail, gate, submit, when
+from tests.server.submitting import ASYNC, GATES, code, serving_gates, submit, when
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("served"), WAIT_MAX="30", WORKERS="3") as it:
-        it.batch.scripts |= {"gate": gate, "fail": fail}
+    with serving_gates(tmp_path_factory.mktemp("served")) as it:
         yield it
 
 

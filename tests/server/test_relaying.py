@@ -1,0 +1,70 @@
+"""Tests of relaying.py: the partials of a session, as the readers of another node have them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+
+from server.storage.ports import Relay
+from server.streams.partials import Partials
+from server.streams.relaying import PartialRelay
+from tests.server.postgres import shared_cluster
+from tests.server.storing import in_a_loop, opened_at
+
+JOB = "job_1"
+
+
+@pytest.fixture
+def url():
+    return shared_cluster().new_database()
+
+
+@asynccontextmanager
+async def relayed(folder: Path, url: str) -> AsyncIterator[tuple[Partials, Partials, Relay]]:
+    """The partials of a node that hears and of one with readers, and the wire of the first, while both run."""
+    hears, reads, closing = Partials(), Partials(), asyncio.Event()
+    async with opened_at(folder / "hears", url) as one, opened_at(folder / "reads", url) as other:
+        assert one.relay is not None
+        assert other.relay is not None
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(PartialRelay(hears, one.relay).run(closing))
+            tasks.create_task(PartialRelay(reads, other.relay).run(closing))
+            with reads.watch(JOB, lambda: None):
+                yield hears, reads, one.relay
+            closing.set()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110  a message from another thread sets it
+            await asyncio.sleep(0.02)
+
+
+def shown(partials: Partials) -> dict[int | None, tuple[bytes, int]]:
+    return {partial.channel: (partial.body, partial.after) for partial in partials.newest(JOB)}
+
+
+@in_a_loop
+async def test_each_channel_has_its_partial_at_the_other_node_until_it_is_over(tmp_path, url):
+    async with relayed(tmp_path, url) as (hears, reads, _):
+        hears.show(JOB, b"left", after=3, channel=0)
+        hears.show(JOB, b"right", after=3, channel=1)
+        await until(lambda: shown(reads) == {0: (b"left", 3), 1: (b"right", 3)})
+        hears.end(JOB, channel=0)
+        hears.move(JOB, after=4)
+        await until(lambda: shown(reads) == {1: (b"right", 4)})
+        hears.end(JOB, channel=1)
+        await until(lambda: shown(reads) == {})
+
+
+@in_a_loop
+async def test_a_node_of_an_older_program_is_understood(tmp_path, url):
+    """It names no channel: it has one partial of a session, or none."""
+    async with relayed(tmp_path, url) as (_, reads, older):
+        await older.send(orjson.dumps({"job": JOB, "after": 7, "body": "so my"}))
+        await until(lambda: shown(reads) == {None: (b"so my", 7)})
+        await older.send(orjson.dumps({"job": JOB}))
+        await until(lambda: shown(reads) == {})
