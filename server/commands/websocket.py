@@ -65,16 +65,29 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
     async def send(self, message: ASGISendEvent) -> None:
         """Called by the route. Raises ClientDisconnected also if the connection was closed from this side.
 
-        A text with the key "more" is written together with the next one: each write costs as much as a whole text.
+        A message may have whole frames (the key "frames"), so that those for many readers are made once.
         """
         if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
             raise ClientDisconnected
-        if message["type"] == "websocket.send" and message.get("more") and self.conn.state is State.OPEN:
-            self.conn.send_text((message.get("text") or "").encode())
+        if isinstance(frames := message.get("frames"), bytes):
+            await self._send_frames(frames)
             return
         await super().send(message)
+        if message["type"] == "websocket.accept":
+            self._forget_handshake()
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # refused in HTTP; uvicorn would log that as a fault of the server
+
+    def _forget_handshake(self) -> None:
+        """Nothing asks for the headers again, and each of thousands of readers would keep them for hours."""
+        self.request.headers.clear()
+        self.response.headers.clear()
+
+    async def _send_frames(self, frames: bytes) -> None:
+        await self.writable.wait()
+        if self.disconnected or self.conn.state is not State.OPEN:
+            raise ClientDisconnected
+        self.transport.write(frames)
 
     def shutdown(self) -> None:
         """Called when the server stops. The route knows it, too, and closes the WebSocket when it has said all."""

@@ -13,6 +13,7 @@ import orjson
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from websockets.frames import Frame, Opcode
 
 from server.http.operation import problem_response
 from server.http.problems import Problem, problem_of
@@ -51,6 +52,11 @@ def close_code(problem: Problem) -> int:
 def cut_reason(text: str) -> str:
     """The part of *text* that fits into a close frame."""
     return text.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
+
+
+def text_frame(body: bytes) -> bytes:
+    """The bytes in which UTF-8 text goes to a client: the same for all clients, so they can be made once."""
+    return Frame(Opcode.TEXT, body).serialize(mask=False)
 
 
 class MessageTooBig(Exception):
@@ -114,14 +120,17 @@ class Socket:
             await self.websocket.accept(subprotocol, shown)
 
     async def send(self, *bodies: bytes) -> None:
-        """Send JSON texts, in one write if the server knows "more", as ours does (commands/websocket.py).
+        """Send JSON texts in one write. Raises what send_frames() raises."""
+        await self.send_frames(b"".join(map(text_frame, bodies)))
+
+    async def send_frames(self, frames: bytes) -> None:
+        """Send what text_frame() made, once or more often, in one write. Our own server knows how (websocket.py).
 
         Raises WebSocketDisconnect, also when another task has found out that the peer left.
         """
-        for left, body in zip(range(len(bodies) - 1, -1, -1), bodies, strict=True):
-            if self._gone:
-                raise WebSocketDisconnect(ABNORMAL)
-            await self.websocket.send({"type": "websocket.send", "text": body.decode(), "more": left > 0})
+        if self._gone:
+            raise WebSocketDisconnect(ABNORMAL)
+        await self.websocket.send({"type": "websocket.send", "frames": frames})
 
     async def take_order(self) -> None:
         """Wait until the peer may give another order: a message without audio costs it nothing, and us an answer."""

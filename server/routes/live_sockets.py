@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from server.accounts.signed import Scope
 from server.http.problems import Problem
-from server.http.sockets import CLOSING_S, MessageTooBig, Socket
+from server.http.sockets import CLOSING_S, MessageTooBig, Socket, text_frame
 from server.http.sse import InvalidLastEventId, last_event_id
 from server.live.desk import Desk
 from server.live.intake import raw_frame_bytes
@@ -25,7 +25,7 @@ from server.routes.door import Door
 from server.routes.events import Seats
 from server.storage.ports import EventLog, JobStore
 from server.streams.following import Following
-from server.streams.rendering import typed
+from server.streams.rendering import Rendered, typed
 from server.waiting import racing
 
 AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"
@@ -117,7 +117,7 @@ class LiveSockets:
             async for batch in reader:
                 if batch is not None:
                     async with reader.handing_over(batch):
-                        await socket.send(*(item.form(typed) for item in batch.items))
+                        await socket.send_frames(batch.joined(_as_frame))
 
     async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
         """Report regularly how much has arrived, if it is more than before."""
@@ -172,6 +172,10 @@ async def _refuse_data(websocket: WebSocket) -> None:
     """Wait until the reader leaves. Raises Problem if it sends anything."""
     if (await websocket.receive())["type"] == "websocket.receive":
         raise Problem("invalid_message", "this stream is only to be read")
+
+
+def _as_frame(item: Rendered) -> bytes:
+    return text_frame(item.form(typed))
 
 
 def _control(text: str, seat: Seat) -> str:
