@@ -42,6 +42,12 @@ def address_key(address: Address | None) -> str:
     return str(IPv6Network((int(address) >> 64 << 64, 64)))
 
 
+@lru_cache(MAX_PARSED)
+def peer_key(peer: str | None) -> str:
+    """The address_key() of a socket's peer for which no proxy speaks. Almost every request asks for one."""
+    return address_key(client_address(peer, (), ()))
+
+
 def counted_as(secret: bytes, key: str, *, day: str) -> str:
     """The name for counting an address_key() on *day*: a hash, so that neither addresses nor their days can be read."""
     return "address " + hmac.digest(secret, f"address\n{day}\n{key}".encode(), "sha256").hex()[:32]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
-from server.accounts.addresses import Network, address_key, client_address
+from server.accounts.addresses import Network, address_key, client_address, peer_key
 from server.accounts.failures import Failures
 from server.accounts.keys import MalformedKey, digest, environment_of
 from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
@@ -201,7 +201,9 @@ class Door:
     def _address(self, request: HTTPConnection) -> str:
         client: tuple[str, int] | None = request.scope.get("client")
         peer = client[0] if client else None
-        forwarded = request.headers.getlist("x-forwarded-for") if self.trusted_proxies else ()
+        if not self.trusted_proxies:
+            return peer_key(peer)
+        forwarded = request.headers.getlist("x-forwarded-for")
         return address_key(client_address(peer, forwarded, self.trusted_proxies))
 
     async def _touch(self, key: ApiKey) -> None:
