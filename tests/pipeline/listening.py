@@ -1,0 +1,179 @@
+"""Whole streams through StreamCore, with speech and listeners that are made up, for its tests."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, cycle, pairwise
+
+import numpy as np
+from hypothesis import strategies as st
+
+from pipeline.audio import WINDOW, position
+from pipeline.events import (
+    Event,
+    LanguageDetected,
+    Partial,
+    SegmentClosed,
+    SpeechEnded,
+    SpeechStarted,
+    Warned,
+    WordsCommitted,
+)
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.words import Word, written
+
+QUIET = np.zeros(WINDOW, np.float32)
+NEVER = 10**9
+
+Listener = Callable[[DecodeRequest], Heard | None]
+
+
+def heard(words: tuple[Word, ...] = (), *, rejected: str | None = None) -> Heard:
+    return Heard(words, "en", 0.9, avg_logprob=-0.2, no_speech_prob=0.05, rejected=rejected)
+
+
+def spoken(*words: tuple[str, float, float]) -> tuple[Word, ...]:
+    """Return words of (text, start, end) in seconds."""
+    return tuple(Word(text, position(start), position(end), 0.9) for text, start, end in words)
+
+
+def talk(count: int, *, start: float = 0.5, each: float = 0.4, gap: float = 0.0) -> tuple[Word, ...]:
+    """Return *count* different words, evenly spaced."""
+    return spoken(*((f"w{n}", start + n * (each + gap), start + n * (each + gap) + each) for n in range(count)))
+
+
+def voice(words: tuple[Word, ...], end: int) -> Iterator[float]:
+    """Return the speech probability of every frame up to *end* if *words* are spoken."""
+    for frame in range(end // WINDOW):
+        start, stop = frame * WINDOW, (frame + 1) * WINDOW
+        yield 0.95 if any(word.start < stop and word.end > start for word in words) else 0.02
+
+
+def perfect(words: tuple[Word, ...]) -> Listener:
+    """Recognise every word whose middle is in the window, or its beginning if it is not over yet."""
+
+    def listen(request: DecodeRequest) -> Heard:
+        end = request.start + len(request.samples)
+        inside = [word for word in words if request.start <= (word.start + word.end) // 2 < end]
+        return heard(tuple(word if word.end <= end else replace(word, text=word.text[:1], end=end) for word in inside))
+
+    return listen
+
+
+@dataclass
+class Run:
+    core: StreamCore
+    events: list[Event]
+    requests: list[DecodeRequest]
+
+    @property
+    def committed(self) -> tuple[Word, ...]:
+        return tuple(chain.from_iterable(event.words for event in self.events if isinstance(event, WordsCommitted)))
+
+    @property
+    def text(self) -> str:
+        return written(self.committed)
+
+    def only(self, kind: type) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def stream(
+    speech: Iterator[float],
+    listen: Listener,
+    *,
+    options: StreamOptions | None = None,
+    delays: Iterable[int] = (2,),
+    finalize_at: frozenset[int] = frozenset(),
+    patient: bool = False,
+) -> Run:
+    """Run a whole stream. Each answer comes after so many frames of audio. The sender waits while the core is full,
+    and a *patient* one also while it is behind. An answer of None is a failure.
+    """
+    core = StreamCore(options or StreamOptions())
+    run, waits = Run(core, [], []), cycle(delays)
+    request, due = None, 0
+
+    def ask(number: int) -> None:
+        nonlocal request, due
+        if request is None and (request := core.decode_wanted()) is not None:
+            run.requests.append(request)
+            due = number + next(waits)
+
+    def answer() -> None:
+        nonlocal request
+        assert request is not None
+        answered, request = request, None
+        core.receive_failure() if (said := listen(answered)) is None else core.receive_hypothesis(said)
+
+    number = 0
+    for number, probability in enumerate(speech):
+        while core.full:
+            assert request is not None, "a full core must have something in flight"
+            answer()
+            ask(number)
+        core.receive_audio(QUIET, speech=probability)
+        if number in finalize_at:
+            core.finalize()
+        ask(number)
+        while request is not None and (due <= number or (patient and core.behind)):
+            answer()
+            ask(number)
+        run.events += core.events_received()
+    core.finish()
+    ask(number)
+    while request is not None:
+        answer()
+        ask(number)
+    run.events += core.events_received()
+    assert core.finished
+    return run
+
+
+def assert_well_formed(run: Run) -> None:
+    """Check what readers may rely on, whatever the listener says."""
+    count, segment, current, open_turn, last_end = 0, 0, [], False, 0
+    for event in run.events:
+        match event:
+            case WordsCommitted(words, index, number):
+                assert words
+                assert (index, number) == (count, segment)
+                for word in words:
+                    assert last_end <= word.start <= word.end <= run.core.position
+                    last_end = word.end
+                count += len(words)
+                current += words
+            case SegmentClosed(number, closed, _):
+                assert number == segment
+                assert closed.words == tuple(current)
+                segment, current = segment + 1, []
+            case Partial(words, number):
+                assert number == segment
+                assert all(last_end <= word.start <= word.end for word in words)
+                assert all(before.end <= after.start for before, after in pairwise(words))
+            case SpeechStarted():
+                assert not open_turn
+                open_turn = True
+            case SpeechEnded():
+                assert open_turn
+                open_turn = False
+            case LanguageDetected() | Warned():
+                pass
+    assert not current, "every committed word belongs to a closed segment"
+    assert not open_turn
+    assert run.core.counts.words == count
+    assert run.core.counts.segments == segment
+
+
+@st.composite
+def speeches(draw: st.DrawFn) -> tuple[Word, ...]:
+    """Make speech: words of 0.15 to 0.7 s, pauses of up to two seconds, some words repeated."""
+    words, at = [], draw(st.integers(0, position(1)))
+    for _ in range(draw(st.integers(1, 60))):
+        length = draw(st.integers(position(0.15), position(0.7)))
+        words.append(Word(draw(st.sampled_from(("so", "my", "fellow", "ask", "not", "what"))), at, at + length, 0.9))
+        at += length + draw(st.sampled_from((0, 0, 0, 800, 3000, 6000, 12_000, 32_000)))
+    return tuple(words)
+
+
+ANY_DELAYS = st.lists(st.integers(0, 60), min_size=1, max_size=5)

@@ -1,0 +1,126 @@
+"""Deliveries of webhooks on real storage and sockets, for tests."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+from standardwebhooks import Webhook
+
+from server.accounts.issuing import open_account
+from server.clock import now_ms
+from server.egress.guard import Egress
+from server.egress.names import Names
+from server.jobs.erasing import Eraser
+from server.metrics import Metrics
+from server.model.accounts import Account, SigningKeys
+from server.model.deliveries import Delivery
+from server.model.jobs import Job, LiveProgress
+from server.model.orders import Order
+from server.records.links import Links
+from server.records.records import Records
+from server.storage.ports import Storage
+from server.webhooks.courier import Courier
+from server.webhooks.deliveries import Deliveries
+from server.webhooks.seats import SendingSeats
+from tests.server.peers import Asked, Peer
+from tests.server.serving import LIMITS
+from tests.server.storing import ManualClock, claim, completed, stored, submit
+
+MOST_S = 30
+RULES = LIMITS.webhooks
+EVENTS = ("job.completed", "job.failed")
+
+
+class NobodyLive:
+    """The desk of a server without live sessions."""
+
+    async def progress(self, job: Job) -> LiveProgress:
+        raise AssertionError(f"{job.id} is not live")
+
+
+@dataclass
+class Office:
+    """Everything for the deliveries of one account."""
+
+    storage: Storage
+    account: Account
+    clock: ManualClock
+    metrics: Metrics
+    deliveries: Callable[..., Deliveries]
+
+    async def ended(self, url: str, outcome: Any = None, **order: Any) -> str:
+        """Make a finished job whose client wants a webhook at *url*."""
+        self.clock.advance(ms=1)  # so that they are due in this order
+        members = {"webhook_url": url, "webhook_events": EVENTS, **order}
+        job_id = await submit(self.storage, account=self.account.id, order=Order(**members))
+        await self.storage.jobs.finish(await claim(self.storage), outcome or completed())
+        return job_id
+
+    async def delivery(self, job_id: str) -> Delivery:
+        [delivery] = await self.storage.outbox.of_job(job_id)
+        return delivery
+
+    async def tried(self, job_id: str, attempts: int = 1) -> Delivery:
+        """Wait until the delivery has so many attempts, and return it."""
+        async with asyncio.timeout(MOST_S):
+            while len((delivery := await self.delivery(job_id)).attempts) < attempts:  # noqa: ASYNC110  no event tells of it
+                await asyncio.sleep(0.01)
+        return delivery
+
+
+@asynccontextmanager
+async def office(
+    folder: Path, clock: ManualClock | None = None, names: Names | None = None, **rules: Any
+) -> AsyncIterator[Office]:
+    """*rules* replace those of limits.toml."""
+    settled = replace(RULES, **rules)
+    clock = clock or ManualClock(now_ms())
+    async with stored(folder, clock) as storage:
+        account, _ = await open_account(storage.accounts, plan="pro", environment="production", name=None)
+        egress = Egress(allowed=(ip_network("127.0.0.0/8"),), allow_http=True, names=names)
+        seats = SendingSeats()
+        metrics = Metrics()
+        links = Links("https://speech.example", SigningKeys({"1": b"k" * 32}, "1"))
+
+        def deliveries(**options: Any) -> Deliveries:
+            return Deliveries(
+                storage=storage,
+                records=Records(storage.jobs, storage.blobs, links, NobodyLive()),
+                eraser=Eraser(storage),
+                courier=Courier(egress, settled, seats),
+                seats=seats,
+                metrics=metrics,
+                rules=settled,
+                poll_s=0.05,
+                **options,
+            )
+
+        yield Office(storage, account, clock, metrics, deliveries)
+        await egress.close()
+
+
+@asynccontextmanager
+async def delivering(it: Office) -> AsyncIterator[Deliveries]:
+    loop = it.deliveries()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(loop.run())
+        try:
+            yield loop
+        finally:
+            loop.stop()
+
+
+async def received(target: Peer, count: int = 1) -> list[Asked]:
+    async with asyncio.timeout(MOST_S):
+        while len(target.asked) < count:  # noqa: ASYNC110  no event tells of it
+            await asyncio.sleep(0.01)
+    return target.asked
+
+
+def verified(secret: str, asked: Asked) -> Any:
+    """Return the body, after the library of Standard Webhooks has accepted the signature."""
+    return Webhook(secret).verify(asked.body, dict(asked.headers))
