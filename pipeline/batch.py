@@ -21,7 +21,7 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import DecodeRequest, Engine, Heard
+from pipeline.recognition.engine import TRANSCRIBE, DecodeRequest, Engine, Heard
 from pipeline.recognition.phrases import phrases
 from pipeline.recognition.scheduler import Urgency
 from pipeline.words import Chunk, Segment
@@ -54,6 +54,7 @@ class BatchOptions:
 
     tenant: str  # the account that the scheduler is fair to
     language: str | None = None  # None: heard in the first 30 s of speech
+    task: str = TRANSCRIBE  # one of TASKS of engine.py
     hint: str = ""  # vocabulary
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
     separate: bool = False  # hear every channel by itself, because each has its own speakers
@@ -235,6 +236,7 @@ class _Line:
                 samples=entry.item.samples,
                 start=entry.item.start,
                 language=self.language[0],
+                task=self._options.task,
                 hint=self._options.hint,
                 voiced=entry.item.voiced,
             )

@@ -3,10 +3,11 @@
 Whisper may end its answer after the first of several sentences, or leave one out, and nothing in the answer says so.
 The voice detector shows it. Each word is first shortened to the longest time that a word of its length can take,
 because the model stretches words over pauses. Speech of at least UNHEARD that no word covers then was not heard.
-whisper.py calls unheard() for files and finals, stream.py for partials.
+whisper.py calls unheard() for files and finals, stream.py for partials. merged() adds what was heard then.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from pipeline.audio import position
@@ -37,6 +38,14 @@ def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
         else:
             stretches.append([start, end, end - start])
     return [(start, end) for start, end, voice in stretches if voice >= UNHEARD]
+
+
+def merged(words: Sequence[Word], fresh: Sequence[Word]) -> tuple[Word, ...]:
+    """Return *words* with the *fresh* ones, at least one, at their place. A word that overlaps them is shortened."""
+    first, last = fresh[0].start, fresh[-1].end
+    before = [replace(word, end=min(word.end, max(word.start, first))) for word in words if word.start < first]
+    after = [replace(word, start=max(word.start, min(last, word.end))) for word in words if word.start >= first]
+    return (*before, *fresh, *after)
 
 
 def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:

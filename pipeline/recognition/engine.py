@@ -7,8 +7,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pipeline.audio import Samples
+from pipeline.audio import RATE, Samples
 from pipeline.words import Word
+
+TRANSCRIBE, TRANSLATE = "transcribe", "translate"
+TASKS = (TRANSCRIBE, TRANSLATE)
+"""What is made of speech: its words in the language in which they are said, or English text of the same meaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,19 +21,28 @@ class DecodeRequest:
 
     samples: Samples  # 1..LONGEST_JOB samples
     start: int  # position of samples[0]
-    language: str | None = None  # None: detect it in this window
+    language: str | None = None  # the one that is spoken; None: detect it in this window
+    task: str = TRANSCRIBE  # one of TASKS; English speech is transcribed for both
     hint: str = ""  # vocabulary that the user expects
     final: bool = True  # False: a partial, whose words are recognised again in a later request
     said: str = ""  # decided text at the start of the window: the answer may begin with it instead of recognising it
     voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: unknown
 
+    @property
+    def voiced_s(self) -> float:
+        """For how many seconds somebody speaks; 0 also means unknown."""
+        return sum(last - first for first, last in self.voiced) / RATE
+
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What was recognised in one window. Words are in order and inside it; none if a gate refused the answer."""
+    """What was recognised in one window. Words are in order and inside it; none if a gate refused the answer.
+
+    In a translation the place of a word is about where its meaning was said.
+    """
 
     words: tuple[Word, ...]
-    language: str | None
+    language: str | None  # the one that is spoken
     language_probability: float | None
     avg_logprob: float
     no_speech_prob: float
@@ -52,6 +65,11 @@ class Engine(Protocol):
     @property
     def languages(self) -> frozenset[str]:
         """The languages that a request may name, as BCP 47 primary subtags."""
+        ...
+
+    @property
+    def translates(self) -> bool:
+        """Whether it can write English where another language is spoken."""
         ...
 
     @property
@@ -81,7 +99,7 @@ class Engine(Protocol):
     def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
         """Return an answer for each of 1..max_batch requests of one bucket. Answers do not depend on each other.
 
-        Raises EngineFailed, EngineTimeout.
+        Raises EngineFailed, EngineTimeout. A request to translate is one of the former where the model cannot.
         """
         ...
 

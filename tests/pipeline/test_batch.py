@@ -16,7 +16,7 @@ from pipeline.batch import BATCHES_AHEAD, CHUNK, Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.ingest.decode import TRUNCATED
 from pipeline.ingest.isolation import Isolation
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import TASKS, DecodeRequest, Heard
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler, Urgency
 from pipeline.words import Chunk, Transcript
@@ -37,11 +37,13 @@ class Recognition:
     waiting: int = 0
     most: int = 0
     languages: list[int] = field(default_factory=list)
+    tasks: set[str] = field(default_factory=set)
     open: asyncio.Event = field(default_factory=asyncio.Event)
     full: asyncio.Event = field(default_factory=asyncio.Event)  # set when the most requests wait
 
     async def hear(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> Heard:
         self.asked += 1
+        self.tasks.add(request.task)
         self.waiting += 1
         self.most = max(self.most, self.waiting)
         if self.waiting == BATCHES_AHEAD * Small.max_batch:
@@ -160,5 +162,15 @@ def test_the_language_is_heard_once_in_half_a_minute_and_never_where_it_is_known
         made = await chunks_of(batch, whole, language=language)
         assert recognition.languages == ([] if language else [30 * RATE])
         assert {chunk.language for chunk in made} == {"en"}
+
+    use(body)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_window_is_asked_for_the_task_of_the_file(task: str, whole: Path) -> None:
+    async def body(batch: Batch, recognition: Recognition) -> None:
+        async with aclosing(batch.transcribe(whole, BatchOptions(tenant="test", task=task))) as made:
+            assert [chunk async for chunk in made]
+        assert recognition.tasks == {task}
 
     use(body)

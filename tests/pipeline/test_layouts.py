@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.audio import RATE
-from pipeline.recognition.engine import DecodeRequest
+from pipeline.recognition.engine import TASKS, DecodeRequest
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.windows import FULL, Fit
 from tests.pipeline.layouts import make_model
+from tests.pipeline.noting import Noting
 from tests.pipeline.sounds import SPEECH, read
 
 bootstrap.prepare()
@@ -77,3 +78,51 @@ def test_whatever_it_says_is_words_in_order_inside_the_window(
         assert all(one.end <= two.start for one, two in pairwise(heard.words))
         assert heard.words[0].start >= RATE
         assert heard.words[-1].end <= RATE + len(samples)
+
+
+def prompts_of(engine: WhisperEngine, told: list[list[int]]) -> list[str]:
+    """Return prompts as text, without what is before the start."""
+    tokenizer = engine._tokenizer.tokenizer
+    return [tokenizer.decode(ids, skip_special_tokens=False).partition("<|startoftranscript|>")[2] for ids in told]
+
+
+@pytest.mark.parametrize("hint", ["", "so they said"], ids=["bare", "hinted"])
+def test_the_model_is_told_for_each_request_of_a_call_whether_to_translate(
+    layout: Layout, engine: WhisperEngine, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noting = Noting(engine._model)
+    monkeypatch.setattr(engine, "_model", noting)
+    samples = read(SPEECH / "espeak" / "en_00.flac")[: 2 * RATE]
+    wanted = [(code, task) for code in ("en", "ja") if code in engine.languages for task in TASKS]
+    engine.hear(
+        [
+            DecodeRequest(samples=samples, start=0, language=code, task=task, hint=hint, final=False)
+            for code, task in wanted
+        ]
+    )
+    told = ["<|en|><|transcribe|>", "<|en|><|transcribe|>", "<|ja|><|transcribe|>", "<|ja|><|translate|>"]
+    assert engine.translates == layout.multilingual
+    assert prompts_of(engine, noting.calls[0]) == [
+        f"{start}<|notimestamps|>" for start in (told if layout.multilingual else ["", ""])
+    ]
+
+
+@pytest.mark.parametrize(
+    "layout", [one for one in LAYOUTS if one.multilingual], ids=lambda one: one.name, indirect=True
+)
+def test_a_translation_has_the_words_of_english_in_order_inside_the_window(
+    engine: WhisperEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.recognition.engines.whisper.failed_gate", lambda _text, **_numbers: None)  # nonsense
+    samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
+    spoken, english = engine.hear(
+        [
+            DecodeRequest(samples=samples, start=RATE, language="ja", task=task, said="so they", final=False)
+            for task in TASKS
+        ]
+    )
+    assert [word.text for word in spoken.words[:3]] == ["s", "o", "t"], "Japanese is written without spaces"
+    assert [word.text for word in english.words[:2]] == ["so", "they"]
+    assert (english.language, all(word.spaced for word in english.words)) == ("ja", True)
+    assert all(one.end <= two.start for one, two in pairwise(english.words))
+    assert RATE <= english.words[0].start < english.words[-1].end <= RATE + len(samples)

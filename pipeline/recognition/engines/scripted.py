@@ -27,6 +27,7 @@ class ScriptedEngine:
     name = "scripted"
     model = "scripted"
     languages = frozenset({"en"})
+    translates = False
     max_batch = 8
     replicas = file_replicas_amid_speech = 1
     longest_job = LONGEST_JOB

@@ -7,7 +7,7 @@ and the tokenizer; its transcribe() is not used. Call bootstrap.prepare() before
 
 import logging
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from faster_whisper.transcribe import get_suppressed_tokens
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
-from pipeline.recognition.coverage import UNHEARD, unheard
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.coverage import UNHEARD, merged, unheard
+from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, Heard
 from pipeline.recognition.engines.alignment import TextPiece, words_of
 from pipeline.recognition.engines.bootstrap import (
     cores,
@@ -31,8 +31,10 @@ from pipeline.recognition.engines.bootstrap import (
     replica_count,
     thread_count,
 )
-from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, VOICE_S, failed_gate, is_no_speech, without_echo
+from pipeline.recognition.engines.gates import failed_gate, without_echo
+from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis, better, needs_second_look
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
+from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.prompts import HINT_TOKENS, Shape, max_length, window_for
 from pipeline.recognition.engines.windows import FULL, Fit
 from pipeline.recognition.scoring import spoken
@@ -40,6 +42,7 @@ from pipeline.words import Word
 
 log = logging.getLogger(__name__)
 
+_ENGLISH = "en"  # the language of every translation
 _SECOND_S = 20  # the shortest window of a second look
 _BEAM = 5  # the beam size of finals, and of partials where each has a call of its own
 _MAX_BATCH = {"cpu": 1, "cuda": 24}  # on a CPU windows that share a call cost as much as alone, and wait for each other
@@ -48,31 +51,6 @@ _NO_REPEAT = 4  # a second look at a loop in the same window may not repeat this
 _ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding in which the end of the last word may be found
 _MARGIN = RATE // 5  # samples before and after speech without words that are recognised with it
 _MOMENT = RATE // 20  # samples of silence before a second look: they shift the audio in the encoder's frames
-
-
-@dataclass(frozen=True, slots=True)
-class _Encoded:
-    """The encoder output of one call. All its rows have the same window."""
-
-    states: Any  # ctranslate2.StorageView
-    window_s: int
-    lead: int  # samples of silence before the audio of each row
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Hypothesis:
-    """The answer of the decoder to one request. *row* is its place in *encoded*, *failed* the gate that it fails."""
-
-    tokens: tuple[int, ...]
-    text: str
-    language: str
-    language_probability: float
-    avg_logprob: float
-    no_speech_prob: float
-    failed: str | None
-    encoded: _Encoded
-    row: int
 
 
 def chosen_device(device: str | None) -> str:
@@ -140,11 +118,15 @@ class WhisperEngine:
         self._mel = LogMel(loaded.feature_extractor.mel_filters)
         self._multilingual = bool(self._model.is_multilingual)
         known = (code for code in loaded.supported_languages if loaded.hf_tokenizer.token_to_id(f"<|{code}|>"))
-        self.languages = frozenset(known if self._multilingual else ("en",))
+        self.languages = frozenset(known if self._multilingual else (_ENGLISH,))
+        self.translates = self._multilingual and _ENGLISH in self.languages and translates(model)
         self._tokenizers = {
-            code: Tokenizer(loaded.hf_tokenizer, self._multilingual, "transcribe", code) for code in self.languages
+            (code, task): Tokenizer(loaded.hf_tokenizer, self._multilingual, task, code)
+            for code in self.languages
+            for task in TASKS
         }
-        self._tokenizer = self._tokenizers["en"] if "en" in self.languages else next(iter(self._tokenizers.values()))
+        written = _ENGLISH if _ENGLISH in self.languages else min(self.languages)
+        self._tokenizer = self._tokenizers[written, TRANSCRIBE]
         self._suppressed = _suppressed_tokens(self._tokenizer)
         self._tokens_of = lru_cache(_CACHED_TEXTS)(self._encode_text)
 
@@ -177,7 +159,7 @@ class WhisperEngine:
         shape = max((self._shape(request, fit) for request in requests), key=lambda shape: shape.window_s)
         hypotheses = self._decode(requests, shape)
         for row, (request, first) in enumerate(zip(requests, hypotheses, strict=True)):
-            if request.final and _needs_second_look(first):
+            if request.final and needs_second_look(first):
                 hypotheses[row] = self._second_look(request, first, shape)
         words = self._align(requests, hypotheses)
         return [
@@ -193,7 +175,13 @@ class WhisperEngine:
         ]
 
     def _fill_gaps(self, request: DecodeRequest, heard: Heard, fit: Fit) -> Heard:
-        """Return *heard* with the words of speech that it has none for, if recognising that speech alone finds some."""
+        """Return *heard* with the words of speech that it has none for, if recognising that speech alone finds some.
+
+        A translation that has words is left as it is: they do not show which speech they are for.
+        """
+        translated = self._task(request, heard.language or "") == TRANSLATE
+        if translated and heard.words:
+            return heard
         given_up = request.start
         while stretch := next((one for one in unheard(heard.words, request.voiced) if one[0] >= given_up), None):
             given_up = stretch[1]
@@ -208,14 +196,14 @@ class WhisperEngine:
             [missed] = self._recognise([part], fit)
             fresh = [word for word in missed.words if stretch[0] <= (word.start + word.end) // 2 < stretch[1]]
             if fresh:
-                heard = replace(heard, words=_merge(heard.words, fresh), rejected=None)
-                given_up = max(fresh[-1].end, stretch[0] + UNHEARD)
+                heard = replace(heard, words=merged(heard.words, fresh), rejected=None)
+                given_up = stretch[1] if translated else max(fresh[-1].end, stretch[0] + UNHEARD)
         return heard
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
         """See Engine. Longer windows count more."""
         if not self._multilingual:
-            return "en", 1.0
+            return _ENGLISH, 1.0
         sums: dict[str, float] = {}
         try:
             for window in windows:
@@ -233,11 +221,14 @@ class WhisperEngine:
 
     def _decode(
         self, requests: Sequence[DecodeRequest], shape: Shape, *, lead: int = 0, **search: int
-    ) -> list[_Hypothesis]:
+    ) -> list[Hypothesis]:
         encoded = self._encode([request.samples for request in requests], shape.window_s, lead)
         languages = self._languages_of(requests, encoded)
         prompts = [
-            [*self._prompt(self._prefix(request)[: shape.prefix], language), *self._said(request)[: shape.said]]
+            [
+                *self._prompt(self._prefix(request)[: shape.prefix], language, self._task(request, language)),
+                *self._said(request)[: shape.said],
+            ]
             for request, (language, _) in zip(requests, languages, strict=True)
         ]
         results = self._model.generate(
@@ -261,8 +252,8 @@ class WhisperEngine:
         result: Any,
         shape: Shape,
         language: tuple[str, float],
-        place: tuple[_Encoded, int],
-    ) -> _Hypothesis:
+        place: tuple[Encoded, int],
+    ) -> Hypothesis:
         said = result.sequences_ids[0]  # includes the tokens that it was told to begin with
         tokens = self._without_echo(tuple(token for token in said if token < self._tokenizer.eot), request)
         text = self._tokenizer.decode(tokens)
@@ -274,13 +265,14 @@ class WhisperEngine:
             avg_logprob=avg_logprob,
             no_speech_prob=result.no_speech_prob,
             cut_off=len(tokens) >= shape.max_tokens,
-            voiced_s=_voiced_s(request),
+            voiced_s=request.voiced_s,
         )
-        return _Hypothesis(tokens, text, *language, avg_logprob, result.no_speech_prob, failed, *place)
+        task = self._task(request, language[0])
+        return Hypothesis(tokens, text, *language, task, avg_logprob, result.no_speech_prob, failed, *place)
 
     def _without_echo(self, tokens: tuple[int, ...], request: DecodeRequest) -> tuple[int, ...]:
         """Return *tokens* without repetitions of the last phrase for which there was too little speech."""
-        voiced_s = _voiced_s(request) if request.voiced else len(request.samples) / RATE
+        voiced_s = request.voiced_s if request.voiced else len(request.samples) / RATE
         texts, parts = self._tokenizer.split_to_word_tokens([*tokens, self._tokenizer.eot])
         words = [" ".join(spoken(text)) for text in texts[:-1]]
         at = [
@@ -291,7 +283,7 @@ class WhisperEngine:
             return tokens
         return tuple(token for part in parts[: at[kept]] for token in part)
 
-    def _second_look(self, request: DecodeRequest, first: _Hypothesis, shape: Shape) -> _Hypothesis:
+    def _second_look(self, request: DecodeRequest, first: Hypothesis, shape: Shape) -> Hypothesis:
         """Decode the request again, a moment later and without the hint, and return the better of both hypotheses.
 
         The window is longer, unless the first was as long already. If *first* is a loop and its window the same, the
@@ -304,31 +296,36 @@ class WhisperEngine:
         if shape == unaided and not lead and not cure:
             return first  # the second would be the same
         [second] = self._decode([request], unaided, lead=lead, **cure)
-        return _better(first, second, _voiced_s(request))
+        return better(first, second, request.voiced_s)
 
-    def _align(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[_Hypothesis]) -> list[tuple[Word, ...]]:
-        """Return the words of each accepted hypothesis, with one align() for each encoder output and language in it."""
+    def _align(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[Hypothesis]) -> list[tuple[Word, ...]]:
+        """Return the words of each accepted hypothesis, with one align() for each start of the answers to one encoding.
+
+        The start names the language and the task.
+        """
         words: list[tuple[Word, ...]] = [()] * len(hypotheses)
         standing = [index for index, said in enumerate(hypotheses) if said.tokens and said.failed is None]
-        groups: dict[tuple[int, str], list[int]] = {}
+        groups: dict[tuple[int, str, str], list[int]] = {}
         for index in standing:
-            groups.setdefault((id(hypotheses[index].encoded), hypotheses[index].language), []).append(index)
-        for (_, language), members in groups.items():
+            said = hypotheses[index]
+            groups.setdefault((id(said.encoded), said.language, said.task), []).append(index)
+        for (_, language, task), members in groups.items():
             encoded = hypotheses[members[0]].encoded
-            tokens: list[tuple[int, ...]] = [()] * encoded.rows  # rows of another language are left empty
+            tokens: list[tuple[int, ...]] = [()] * encoded.rows  # rows of other groups are left empty
             frames = [2] * encoded.rows
             for index in members:
                 row = hypotheses[index].row
                 tokens[row] = hypotheses[index].tokens
                 content = -(-(encoded.lead + len(requests[index].samples)) // HOP) + _ALIGN_BEYOND
                 frames[row] = min(content, encoded.window_s * FRAMES_PER_S)
-            results = self._model.align(encoded.states, self._tokenizers[language].sot_sequence, tokens, frames)
+            results = self._model.align(encoded.states, self._tokenizers[language, task].sot_sequence, tokens, frames)
             for index in members:
                 words[index] = self._words(requests[index], hypotheses[index], results[hypotheses[index].row])
         return words
 
-    def _words(self, request: DecodeRequest, said: _Hypothesis, aligned: Any) -> tuple[Word, ...]:
-        tokenizer = self._tokenizers[said.language]
+    def _words(self, request: DecodeRequest, said: Hypothesis, aligned: Any) -> tuple[Word, ...]:
+        written = _ENGLISH if said.task == TRANSLATE else said.language
+        tokenizer = self._tokenizers[written, said.task]
         texts, tokens = tokenizer.split_to_word_tokens([*said.tokens, tokenizer.eot])
         return words_of(
             [TextPiece(text, len(parts)) for text, parts in zip(texts[:-1], tokens[:-1], strict=True)],
@@ -337,17 +334,17 @@ class WhisperEngine:
             request.samples,
             start=request.start,
             lead=said.encoded.lead,
-            language=said.language,
+            language=written,
             final=request.final,
         )
 
-    def _encode(self, windows: Sequence[Samples], window_s: int, lead: int = 0) -> _Encoded:
+    def _encode(self, windows: Sequence[Samples], window_s: int, lead: int = 0) -> Encoded:
         frames = window_s * FRAMES_PER_S
         features = np.stack([self._mel(np.pad(samples, (lead, 0)), frames) for samples in windows])
         states = self._model.encode(ctranslate2.StorageView.from_array(features))
-        return _Encoded(states, window_s, lead, len(windows))
+        return Encoded(states, window_s, lead, len(windows))
 
-    def _languages_of(self, requests: Sequence[DecodeRequest], encoded: _Encoded) -> list[tuple[str, float]]:
+    def _languages_of(self, requests: Sequence[DecodeRequest], encoded: Encoded) -> list[tuple[str, float]]:
         """Return for each request its language with probability 1, or the detected language."""
         if all(request.language is not None for request in requests):
             return [(request.language or "", 1.0) for request in requests]
@@ -357,9 +354,9 @@ class WhisperEngine:
             for request, probabilities in zip(requests, heard, strict=True)
         ]
 
-    def _languages(self, encoded: _Encoded) -> list[dict[str, float]]:
+    def _languages(self, encoded: Encoded) -> list[dict[str, float]]:
         if not self._multilingual:
-            return [{"en": 1.0}] * encoded.rows
+            return [{_ENGLISH: 1.0}] * encoded.rows
         return [
             {token[2:-2]: probability for token, probability in row}  # <|en|>
             for row in self._model.detect_language(encoded.states)
@@ -376,8 +373,16 @@ class WhisperEngine:
     def _prefix(self, request: DecodeRequest) -> tuple[int, ...]:
         return self._tokens_of(request.hint)[:HINT_TOKENS]
 
-    def _prompt(self, prefix: tuple[int, ...], language: str) -> list[int]:
-        tokenizer = self._tokenizers[language]
+    def _task(self, request: DecodeRequest, language: str) -> str:
+        """Return what the model is told to do: English speech is never translated. Raises EngineFailed if it cannot."""
+        if request.task == TRANSCRIBE or language == _ENGLISH:
+            return TRANSCRIBE
+        if not self.translates:
+            raise EngineFailed(f"the model {self.model} does not translate")
+        return TRANSLATE
+
+    def _prompt(self, prefix: tuple[int, ...], language: str, task: str) -> list[int]:
+        tokenizer = self._tokenizers[language, task]
         before = [tokenizer.sot_prev, *prefix] if prefix else []
         return [*before, *tokenizer.sot_sequence, tokenizer.no_timestamps]
 
@@ -388,45 +393,6 @@ class WhisperEngine:
 def _likeliest(probabilities: dict[str, float]) -> tuple[str, float]:
     language = max(probabilities, key=lambda code: (probabilities[code], code))
     return language, round(probabilities[language], 3)
-
-
-def _needs_second_look(said: _Hypothesis) -> bool:
-    """Return whether the answer is a loop or doubtful."""
-    if said.failed is not None:
-        return said.failed in ("repetition", "too_fast")
-    return said.avg_logprob < DOUBT
-
-
-def _better(first: _Hypothesis, second: _Hypothesis, voiced_s: float) -> _Hypothesis:
-    """Return the hypothesis about the same audio that passes the gates, or the likelier one if both do.
-
-    The higher probability of no speech counts for both. If it is high and they have no word in common, neither is
-    accepted, unless the voice detector found speech.
-    """
-    if second.failed is not None or first.failed is not None:
-        return second if second.failed is None else first
-    likelier = max(first, second, key=lambda said: said.avg_logprob)
-    no_speech_prob = max(first.no_speech_prob, second.no_speech_prob)
-    apart = not set(first.text.casefold().split()) & set(second.text.casefold().split())
-    doubted = apart and no_speech_prob > NO_SPEECH and voiced_s < VOICE_S
-    if doubted or is_no_speech(
-        likelier.text, avg_logprob=likelier.avg_logprob, no_speech_prob=no_speech_prob, voiced_s=voiced_s
-    ):
-        return replace(likelier, failed="no_speech")
-    return likelier
-
-
-def _voiced_s(request: DecodeRequest) -> float:
-    """Return for how many seconds the voice detector found speech."""
-    return sum(last - first for first, last in request.voiced) / RATE
-
-
-def _merge(words: Sequence[Word], fresh: Sequence[Word]) -> tuple[Word, ...]:
-    """Return *words* with the *fresh* ones at their place. A word that overlaps them is shortened."""
-    first, last = fresh[0].start, fresh[-1].end
-    before = [replace(word, end=min(word.end, max(word.start, first))) for word in words if word.start < first]
-    after = [replace(word, start=max(word.start, min(last, word.end))) for word in words if word.start >= first]
-    return (*before, *fresh, *after)
 
 
 def _suppressed_tokens(tokenizer: Tokenizer) -> list[int]:

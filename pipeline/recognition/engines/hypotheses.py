@@ -1,0 +1,61 @@
+"""The answers of the decoder to one request: which one is worth a second look, and which of two is better.
+
+whisper.py makes them and calls these functions.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, VOICE_S, is_no_speech
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The encoder output of one call. All its rows have the same window."""
+
+    states: Any  # ctranslate2.StorageView
+    window_s: int
+    lead: int  # samples of silence before the audio of each row
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """The answer of the decoder to one request. *row* is its place in *encoded*, *failed* the gate that it fails."""
+
+    tokens: tuple[int, ...]
+    text: str
+    language: str
+    language_probability: float
+    task: str
+    avg_logprob: float
+    no_speech_prob: float
+    failed: str | None
+    encoded: Encoded
+    row: int
+
+
+def needs_second_look(said: Hypothesis) -> bool:
+    """Return whether the answer is a loop or doubtful."""
+    if said.failed is not None:
+        return said.failed in ("repetition", "too_fast")
+    return said.avg_logprob < DOUBT
+
+
+def better(first: Hypothesis, second: Hypothesis, voiced_s: float) -> Hypothesis:
+    """Return the hypothesis about the same audio that passes the gates, or the likelier one if both do.
+
+    The higher probability of no speech counts for both. If it is high and they have no word in common, neither is
+    accepted, unless the voice detector found speech.
+    """
+    if second.failed is not None or first.failed is not None:
+        return second if second.failed is None else first
+    likelier = max(first, second, key=lambda said: said.avg_logprob)
+    no_speech_prob = max(first.no_speech_prob, second.no_speech_prob)
+    apart = not set(first.text.casefold().split()) & set(second.text.casefold().split())
+    doubted = apart and no_speech_prob > NO_SPEECH and voiced_s < VOICE_S
+    if doubted or is_no_speech(
+        likelier.text, avg_logprob=likelier.avg_logprob, no_speech_prob=no_speech_prob, voiced_s=voiced_s
+    ):
+        return replace(likelier, failed="no_speech")
+    return likelier
