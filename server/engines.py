@@ -134,7 +134,13 @@ def _tell_failure(measuring: "asyncio.Task[Fit]") -> None:
 def _offer(loaded: Loaded) -> Offer:
     """The engine as clients see it. If another model had to be used than the one named, its jobs get a warning."""
     engine = loaded.engine
-    offer = Offer(engine=engine.name, model=engine.model, languages=frozenset(engine.languages), bundled=loaded.bundled)
+    offer = Offer(
+        engine=engine.name,
+        model=engine.model,
+        languages=frozenset(engine.languages),
+        translates=engine.translates,
+        bundled=loaded.bundled,
+    )
     if loaded.instead_of is None:
         return offer
     message = f"recognised by the model {offer.model} ({offer.hears}), because {loaded.instead_of} could not be loaded"

@@ -25,6 +25,7 @@ from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
 from pipeline.recognition.hints import hint_of
 from pipeline.words import Chunk, Transcript
 from server.client import Client, ServiceError
@@ -54,6 +55,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--formats", default="txt", help="comma list of json, srt, vtt, txt (default: txt)")
     parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
     speech.add_arguments(parser)
+    parser.add_argument("--task", choices=TASKS, default=TRANSCRIBE, help="translate: English text, whatever is spoken")
     parser.add_argument(
         "--channels", choices=CHANNEL_MODES, default="mixed", help="separate: each channel has its own speakers"
     )
@@ -176,12 +178,18 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
         engine = engines["production"]
         if given.language is not None and given.language not in engine.offer.languages:
             raise ConfigError(f"--language cannot be used: {engine.offer.refusal(given.language)}")
+        if given.task == TRANSLATE and (refusal := engine.offer.translation_refusal) is not None:
+            raise ConfigError(f"--task cannot be translate: {refusal}")
         probe = await asyncio.to_thread(isolation.probe, path, DecodeLimits())
         chunks: list[Chunk] = []
         with _progress(probe.duration_s) as show:
-            separate = given.channels == "separate"
-            hint = hint_of(given.keywords, "")
-            options = BatchOptions(tenant="command line", language=given.language, hint=hint, separate=separate)
+            options = BatchOptions(
+                tenant="command line",
+                language=given.language,
+                task=given.task,
+                hint=hint_of(given.keywords, ""),
+                separate=given.channels == "separate",
+            )
             async for chunk in engine.batch.transcribe(path, options):
                 chunks.append(chunk)
                 show(seconds(chunk.end))
@@ -200,6 +208,8 @@ async def _there(
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles}
     if given.channels != "mixed":
         fields["channels"] = given.channels
+    if given.task != TRANSCRIBE:
+        fields["task"] = given.task
     if given.language is not None:
         fields["language"] = given.language
     if given.keywords:

@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.documents.cues import USUAL_SHAPE
 from pipeline.documents.schema import service_v1_schema
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
+from pipeline.recognition.engine import TASKS, TRANSCRIBE
 from server.http.codes import CODES
 from server.model import bounds
 from server.model.jobs import JOB_CODES, State
@@ -107,8 +108,13 @@ SUBTITLES: Mapping[str, Any] = {
         "description": "Subtitles: the reading speed; cues stay on in silence to reach it",
     },
 }
+TASK = {
+    "enum": [*TASKS],
+    "default": TRANSCRIBE,
+    "description": "translate: English text, whatever is spoken, if the model was trained for it (GET /v1/models)",
+}
 _ORDER_MEMBERS: Mapping[str, Any] = {
-    "language": {"type": "string", "description": "BCP 47 primary subtag; left out: detected"},
+    "language": {"type": "string", "description": "What is spoken: BCP 47 primary subtag; left out: detected"},
     "model": {"type": "string", "description": "An id of GET /v1/models"},
     "prompt": {
         "type": "string",
@@ -130,6 +136,7 @@ _FORM_ORDER: Mapping[str, Any] = {
     "word_timestamps": {"enum": ["true", "false", "1", "0"], "default": "false"},
     "webhook_events": {**_FORM_LIST, "examples": [",".join(bounds.WEBHOOK_EVENTS)]},
     "metadata": {"type": "string", "contentMediaType": "application/json", "contentSchema": METADATA},
+    "task": TASK,
     "channels": CHANNELS_MEMBER,
     "wait": {**WHOLE, "description": "Seconds to hold the answer"},
     "sandbox_scenario": {"enum": [*bounds.SCENARIOS], "description": "Sandbox only: the outcome to play"},
@@ -195,7 +202,8 @@ SCHEMAS: Mapping[str, Any] = {
             "output_formats": FORMAT_NAMES,
             "word_timestamps": SWITCH,
             "duration": MAYBE_NUMBER,
-            "language": MAYBE_TEXT,
+            "task": {"enum": [*TASKS]},
+            "language": {**MAYBE_TEXT, "description": "What is spoken, also where the text is a translation"},
             "language_probability": MAYBE_NUMBER,
             "model": MAYBE_TEXT,
             "engine": MAYBE_TEXT,
@@ -262,6 +270,7 @@ SCHEMAS: Mapping[str, Any] = {
             "word_timestamps": {"type": "boolean", "default": False},
             "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
             "metadata": METADATA,
+            "task": TASK,
             "channels": CHANNELS_MEMBER,
             "wait": WHOLE,
             "sandbox_scenario": {"enum": [*bounds.SCENARIOS]},
@@ -272,6 +281,7 @@ SCHEMAS: Mapping[str, Any] = {
         {},
         {
             "encoding": {"enum": [*bounds.ENCODINGS], "default": "pcm_s16le"},
+            "task": {"const": TRANSCRIBE, "description": "Live sessions do not translate"},
             "sample_rate": {
                 "type": "integer",
                 "minimum": RATES[0],
@@ -521,7 +531,10 @@ SCHEMAS: Mapping[str, Any] = {
             "stream": {"type": "boolean", "default": False},
         },
     ),
-    "OpenAITranslationForm": _object(_OPENAI_FILE, _OPENAI_MEMBERS),
+    "OpenAITranslationForm": _object(
+        _OPENAI_FILE,
+        {**_OPENAI_MEMBERS, "language": {"type": "string", "description": "What is spoken; left out: detected"}},
+    ),
     "OpenAIError": _object(
         {"error": _object({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
     ),
@@ -557,7 +570,14 @@ SCHEMAS: Mapping[str, Any] = {
     ),
     "ClientSecret": _object({"value": TEXT, "expires_at": WHOLE, "session": {"type": "object"}}),
     "Model": _object(
-        {"id": TEXT, "object": {"const": "model"}, "created": WHOLE, "owned_by": TEXT, "languages": TEXTS}
+        {
+            "id": TEXT,
+            "object": {"const": "model"},
+            "created": WHOLE,
+            "owned_by": TEXT,
+            "languages": TEXTS,
+            "translates": {**SWITCH, "description": "Whether it writes English where another language is spoken"},
+        }
     ),
     "ModelList": _list_of(ref("Model"), object={"const": "list"}),
     "FormatList": _list_of(_object({"extension": TEXT, "mime": TEXT}), object={"const": "list"}),

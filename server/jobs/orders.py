@@ -10,6 +10,7 @@ import orjson
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
+from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
 from server.jobs.members import (
     Fields,
     Members,
@@ -36,6 +37,7 @@ SUBTITLES = frozenset(SubtitleShape.__dataclass_fields__)
 COMMON = SUBTITLES | {
     "output_formats",
     "language",
+    "task",
     "model",
     "prompt",
     "keywords",
@@ -75,6 +77,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
         word_timestamps=members.take("word_timestamps", boolean, False),
         scenario=members.take("sandbox_scenario", one_of(bounds.SCENARIOS), None) if sandbox else None,
     )
+    task = members.take("task", _task(offer), TRANSCRIBE)
     separate = members.take("channels", one_of(bounds.CHANNEL_MODES), MIXED) == SEPARATE
     wait_s = members.take("wait", whole_seconds, None)
     members.take("schema", one_of(("service_v1",)), None)
@@ -83,7 +86,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
         raise Refused("missing_input", "give the audio as a multipart part named file, or its address as url")
     known = COMMON | FILE_ONLY
     return Asked(
-        replace(order, separate=separate),
+        replace(order, task=task, separate=separate),
         twin if url is None else url,
         wait_s,
         unknown_members(fields, known if sandbox else known - {"sandbox_scenario"}),
@@ -107,6 +110,7 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
         record=members.take("record", boolean, default.record),
         channel=members.take("channel", channel_name, default.channel),
     )
+    members.take("task", _live_task, TRANSCRIBE)
     timed = members.take("word_timestamps", boolean, True)  # live words always have their times
     order = common_order(members, offer=offer, word_timestamps=timed)
     members.check()
@@ -214,6 +218,22 @@ def _language(offer: Offer) -> Callable[[Sequence[object]], str]:
         return value
 
     return parse
+
+
+def _task(offer: Offer) -> Callable[[Sequence[object]], str]:
+    def parse(values: Sequence[object]) -> str:
+        task = one_of(TASKS)(values)
+        if task == TRANSLATE and (refusal := offer.translation_refusal) is not None:
+            raise Wrong("unknown_value", refusal)
+        return task
+
+    return parse
+
+
+def _live_task(values: Sequence[object]) -> None:
+    """Live words never change, and a translation has another order than what is still being said."""
+    if one_of(TASKS)(values) == TRANSLATE:
+        raise Wrong("unknown_value", "live sessions do not translate; send the recording to /v1/transcribe")
 
 
 def _metadata(values: Sequence[object]) -> Mapping[str, str]:

@@ -88,6 +88,7 @@ class Running:
         chunks = await asyncio.to_thread(lambda: [restored(body) for body in self.held.lease.chunks])
         options = BatchOptions(
             language=order.language,
+            task=order.task,
             hint=order.hint,
             tenant=self._job.account,
             longest_s=self._plan.audio_s_per_file,

@@ -25,6 +25,9 @@ ANY_MODEL = "*"
 PULL = "models pull base"
 """The command that people are pointed to: base is small and hears 99 languages."""
 
+PULL_TRANSLATING = "models pull large-v3"
+"""The one for people whose model hears many languages and was not trained to translate: it is as large as that."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
@@ -33,6 +36,7 @@ class Offer:
     engine: str  # whisper or scripted
     model: str
     languages: frozenset[str]  # BCP 47 primary subtags
+    translates: bool = False  # it can write English where another language is spoken
     bundled: bool = False  # it is the small model that comes with the installation
     warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of
     aliases: tuple[str, ...] = OPENAI_MODELS  # other names of the model, for clients of other services
@@ -61,3 +65,12 @@ class Offer:
         if self.engine == "whisper" and self.languages == ENGLISH:
             return f"{said}; scribewire {PULL} brings 99 languages"
         return f"{said}; GET /v1/models lists their codes" if len(self.languages) > MAX_LISTED else said
+
+    @property
+    def translation_refusal(self) -> str | None:
+        """Why no translation can be asked for, and what helps. None if one can, as where only English is heard."""
+        if self.translates or self.languages == ENGLISH:
+            return None
+        said = f"the model {self.model} writes every language as it is spoken and does not translate"
+        helps = f"; scribewire {PULL_TRANSLATING} brings one that does, and base, small and medium do too"
+        return said + helps if self.engine == "whisper" else said

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
+from pipeline.recognition.engine import TRANSCRIBE
 from pipeline.recognition.hints import hint_of
 
 
@@ -58,7 +59,8 @@ class Order:
 
     output_formats: tuple[str, ...] = ("json",)  # of json, srt, vtt, txt; at least one, none twice
     word_timestamps: bool = False
-    language: str | None = None
+    language: str | None = None  # the one that is spoken
+    task: str = TRANSCRIBE  # one of TASKS of pipeline/recognition/engine.py
     model: str | None = None
     prompt: str = ""
     keywords: tuple[str, ...] = ()  # names and terms that the speakers are likely to use

@@ -264,7 +264,7 @@ async def _serving(
                 "production": ServedEngine(
                     batch=batch,
                     live=live_engine,
-                    offer=Offer(engine="scripted", model="test", languages=frozenset({"en", "de"})),
+                    offer=Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True),
                     statistics=scheduler.statistics,
                 ),
                 "sandbox": ServedEngine(

@@ -1,10 +1,20 @@
 """Tests of offers.py: what clients are told about the model and its languages."""
 
+from dataclasses import asdict
+
+import orjson
 import pytest
 
 from server.model.offers import Offer
+from server.storage.postgres.offering import offer_of
 
 CODES = [f"{first}{second}" for first in "abcdefghij" for second in "abcdefghij"]
+
+
+UNTRANSLATING = (
+    "the model large-v3-turbo writes every language as it is spoken and does not translate; scribewire models pull "
+    "large-v3 brings one that does, and base, small and medium do too"
+)
 
 
 def offer(model: str, *languages: str, engine: str = "whisper") -> Offer:
@@ -29,3 +39,26 @@ def test_a_language_that_is_not_heard_is_refused_with_what_helps() -> None:
     )
     assert offer("scripted", "en", engine="scripted").refusal("es") == "the model scripted hears English only, not 'es'"
     assert len(offer("base", "en").refusal("x" * 10_000)) < 300
+
+
+@pytest.mark.parametrize(
+    ("known", "refusal"),
+    [
+        (Offer(engine="whisper", model="base", languages=frozenset(CODES), translates=True), None),
+        (offer("tiny.en", "en"), None),
+        (offer("scripted", "en", engine="scripted"), None),
+        (offer("large-v3-turbo", *CODES), UNTRANSLATING),
+    ],
+    ids=lambda value: value.model if isinstance(value, Offer) else "",
+)
+def test_a_model_that_does_not_translate_says_so_and_which_ones_do(known: Offer, refusal: str | None) -> None:
+    assert known.translation_refusal == refusal
+
+
+@pytest.mark.parametrize("translates", [True, False])
+def test_an_offer_is_read_as_it_was_told_and_that_of_an_older_program_without_translations(*, translates: bool) -> None:
+    told = Offer(engine="whisper", model="base", languages=frozenset({"de", "en"}), translates=translates)
+    stored = asdict(told) | {"languages": ["de", "en"], "later": 1}
+    assert offer_of(orjson.dumps(stored).decode()) == told
+    del stored["translates"]
+    assert not offer_of(orjson.dumps(stored).decode()).translates

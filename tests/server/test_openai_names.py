@@ -1,11 +1,13 @@
 """Tests of the names and members that OpenAI's clients send with a file, with the real openai client."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import openai
 import pytest
 
+from pipeline.recognition.engine import TASKS
 from server.model.offers import OPENAI_MODELS
 from tests.server.running import ROOT, Server, running
 from tests.server.serving import Served, served, wav
@@ -117,9 +119,44 @@ def test_members_that_make_no_difference_here_are_taken(client: openai.OpenAI) -
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # so OpenAI calls its translations
-def test_a_model_of_several_languages_says_that_it_does_not_translate(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.UnprocessableEntityError, match="does not translate"):
+def test_a_translation_is_asked_of_the_recogniser_and_says_that_it_is_english(
+    client: openai.OpenAI, hearing: Served
+) -> None:
+    for language in ({}, {"extra_body": {"language": "de"}}):
+        given = {"file": ("a.wav", wav()), "model": "whisper-1", "prompt": "A word in English.", **language}
+        told = client.audio.translations.create(**given, response_format="verbose_json")  # type: ignore[call-overload]  # as in sent()
+        assert (told.text, told.language, told.model_extra["task"]) == ("so my fellow", "english", "translate")
+        asked = hearing.batch.options[-1]
+        assert (asked.task, asked.hint) == ("translate", "A word in English.")
+        assert asked.language == ("de" if language else None)
+    sent(client)
+    assert hearing.batch.options[-1].task == "transcribe"
+
+
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
+def test_a_model_that_does_not_translate_says_which_ones_do(
+    client: openai.OpenAI, hearing: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offers = hearing.service.domain.offers
+    turbo = replace(offers["production"], engine="whisper", model="large-v3-turbo", translates=False)
+    monkeypatch.setitem(offers, "production", turbo)  # type: ignore[arg-type]  # other nodes may change it too
+    with pytest.raises(openai.UnprocessableEntityError, match="models pull large-v3 brings one that does") as refused:
         client.audio.translations.create(file=("a.wav", wav()), model="whisper-1")
+    assert refused.value.param == "model"
+    assert sent(client) == "so my fellow"
+
+
+def test_our_own_api_translates_files_and_tells_it_in_the_record(hearing: Served) -> None:
+    with hearing.new_client() as client:
+        for task in TASKS:
+            form = {"task": task, "language": "de"}
+            record = client.post("/v1/transcribe", files={"file": wav()}, data=form).json()
+            assert (record["status"], record["task"], hearing.batch.options[-1].task) == ("completed", task, task)
+        repeated = {"headers": {"Idempotency-Key": "once"}, "files": {"file": wav()}}
+        assert client.post("/v1/transcribe", data={"task": "translate"}, **repeated).status_code == 200
+        assert client.post("/v1/transcribe", **repeated).json()["code"] == "idempotency_key_reused"
+        answer = client.post("/v1/live", json={"task": "translate"})
+        assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, "task")
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")

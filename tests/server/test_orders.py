@@ -1,13 +1,16 @@
 """Tests of orders.py: every member of a transcription request, and all faults reported at once."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.documents.cues import SubtitleShape
+from pipeline.recognition.engine import TASKS
 from server.http.problems import problem_of
-from server.jobs.orders import Asked, parse_order
+from server.jobs.orders import Asked, parse_live_order, parse_order
 from server.model.errors import Refused
 from server.model.offers import Offer
 from server.model.orders import Order
@@ -81,6 +84,9 @@ def test_a_switch_is_true_false_1_or_0(value, meant):
         ("language", "xx", "unknown_value"),
         ("language", ["en"], "invalid_type"),
         ("model", "huge", "unknown_value"),
+        ("task", "summarize", "unknown_value"),
+        ("task", "translate", "unknown_value"),  # not with this model
+        ("task", True, "invalid_type"),
         ("prompt", "x" * 1001, "too_long"),
         ("wait", "abc", "invalid_type"),
         ("wait", "-1", "invalid_type"),
@@ -210,3 +216,19 @@ def test_any_json_is_an_order_or_a_422(fields, sandbox):
         assert len(set(order.output_formats)) == len(order.output_formats)
         assert bool(order.webhook_events) is bool(order.webhook_url)
     assert refusal is None or status(refusal) == 422
+
+
+def test_the_task_is_taken_from_forms_and_json_where_the_model_can_do_it() -> None:
+    able = replace(OFFER, translates=True)
+    for task in TASKS:
+        asked = parse_order({"task": [task], "language": ["de"]}, offer=able, sandbox=False, has_file=True)
+        assert (asked.order.task, asked.order.language, asked.warnings) == (task, "de", ())
+    refusal = refused(file=True, task="translate")
+    assert [(fault.param, fault.message) for fault in refusal.errors] == [("task", OFFER.translation_refusal)]
+
+
+def test_a_live_session_does_not_translate_with_any_model() -> None:
+    able = replace(OFFER, translates=True)
+    assert parse_live_order({"task": ["transcribe"]}, offer=able) == parse_live_order({}, offer=able)
+    with pytest.raises(Refused, match="live sessions do not translate; send the recording to /v1/transcribe"):
+        parse_live_order({"task": ["translate"]}, offer=able)

@@ -10,6 +10,7 @@ from server.storage.sql.rows import order_of, text_of
 ORDERS = [
     Order(),
     Order(output_formats=("srt", "vtt"), keywords=("Scribewire",), live=LiveOptions(channels=2)),
+    Order(task="translate", language="de"),
     Order(subtitles=SubtitleShape(max_lines=1), callback=DeepgramShape(utterances=True)),
 ]
 
@@ -30,5 +31,5 @@ def test_what_a_newer_node_stores_besides_is_left_out(order: Order) -> None:
 
 def test_an_order_of_an_older_program_has_the_usual_values() -> None:
     stored = orjson.loads(text_of(Order()))
-    del stored["subtitles"], stored["callback"]
+    del stored["subtitles"], stored["callback"], stored["task"]
     assert order_of(orjson.dumps(stored).decode()) == Order()

@@ -125,9 +125,10 @@ def test_what_cannot_be_done_is_one_sentence(small_server: Server, elsewhere: st
 
 
 @pytest.mark.parametrize("command", ["transcribe", "live"])
-def test_a_server_is_told_the_keywords(live_server: Served, command: str) -> None:
+def test_a_server_is_told_the_keywords_and_the_task(live_server: Served, command: str) -> None:
     key = live_server.key()
     words = (command, str(CLIP), "--server", live_server.base, "--key", key, "--keywords", "Siobhan, Kim ")
+    words += ("--task", "translate") if command == "transcribe" else ()
     done = subprocess.run(
         [sys.executable, "-m", "server", *words], cwd=ROOT, capture_output=True, timeout=60, check=False
     )
@@ -137,9 +138,18 @@ def test_a_server_is_told_the_keywords(live_server: Served, command: str) -> Non
     job = live_server.wait(live_server.storage.jobs.get(record["job_id"]))
     assert job is not None
     assert job.order.keywords == ("Siobhan", "Kim")
+    assert job.order.task == ("translate" if command == "transcribe" else "transcribe")
 
 
 def test_too_many_keywords_are_refused_before_anything_is_read(small_server: Server) -> None:
     done = typed(small_server, "no-such-file.wav", "--keywords", ",".join(map(str, range(101))))
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode().startswith("scribewire: --keywords must be at most 100, got 101")
+
+
+def test_a_model_that_cannot_translate_is_not_asked_to(small_server: Server, tmp_path: Path) -> None:
+    (tmp_path / "tiny-turbo").symlink_to(ROOT / "tests" / "speech" / "tiny-whisper")
+    here = {**small_server.variables, "ENGINE": "whisper", "WHISPER_MODEL": str(tmp_path / "tiny-turbo")}
+    done = typed(Server(small_server.data_dir, here), str(CLIP), "--task", "translate")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().startswith("scribewire: --task cannot be translate: the model tiny-turbo writes every")

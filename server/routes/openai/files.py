@@ -64,9 +64,9 @@ class AudioFiles:
                 self.translate,
                 path="/v1/audio/translations",
                 id="createTranslation",
-                summary="English text of English speech, as OpenAI's clients ask for a translation",
-                description="A server with an English-only model answers as to /v1/audio/transcriptions. One with a "
-                "model of several languages writes every language as it is spoken, and refuses.",
+                summary="Translate to English as OpenAI's clients ask for it",
+                description="Always synchronous. Errors have OpenAI's shape. Counts as one transcription. A server "
+                "whose model hears several languages and was not trained to translate refuses.",
                 form="OpenAITranslationForm",
             ),
         ]
@@ -99,8 +99,7 @@ class AudioFiles:
             return await self._file(job, FILE_FORMATS[wish.response_format])
         if wish.response_format == "verbose_json":
             chunks = await self.jobs.chunks(job.id)
-            task = "translate" if wish.translating else "transcribe"
-            body = await asyncio.to_thread(verbose_body, job, chunks, task=task, words="word" in wish.granularities)
+            body = await asyncio.to_thread(verbose_body, job, chunks, words="word" in wish.granularities)
             return Response(body, media_type="application/json")
         if wish.diarized:
             body = await asyncio.to_thread(diarized_body, job, await self.jobs.chunks(job.id))

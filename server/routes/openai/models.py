@@ -72,4 +72,5 @@ def _model(name: str, offer: Offer) -> Mapping[str, Any]:
         "created": 0,
         "owned_by": "scribewire",
         "languages": sorted(offer.languages),
+        "translates": offer.translates,
     }

@@ -8,6 +8,7 @@ import orjson
 
 from pipeline.documents.formats import segment_object, word_object
 from pipeline.documents.stored import restored
+from pipeline.recognition.engine import TRANSLATE
 from pipeline.words import Segment, words_in_time
 from server.http.sse import event
 from server.model.jobs import Job
@@ -23,12 +24,15 @@ def told(kind: str, **members: Any) -> bytes:
     return event(None, orjson.dumps({"type": kind, **members}))
 
 
-def verbose_body(job: Job, chunks: Iterable[bytes], *, task: str, words: bool) -> bytes:
-    """Return the body of verbose_json. A long file takes a moment, for which the event loop must not wait."""
+def verbose_body(job: Job, chunks: Iterable[bytes], *, words: bool) -> bytes:
+    """Return the body of verbose_json. A long file takes a moment, for which the event loop must not wait.
+
+    The language of a translation is that of its text, and is called as OpenAI calls it.
+    """
     segments = _in_time(chunks)
     shown = {
-        "task": task,
-        "language": job.language,
+        "task": job.order.task,
+        "language": "english" if job.order.task == TRANSLATE else job.language,
         "duration": job.duration_s,
         "text": job.text,
         "segments": [_verbose_segment(number, segment) for number, segment in enumerate(segments)],

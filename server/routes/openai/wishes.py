@@ -6,13 +6,14 @@ Members that make no difference here are not looked at: chunking_strategy, inclu
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from server.http.bodies import Received
 from server.http.problems import Problem
 from server.jobs.members import Members, one_of
 from server.jobs.orders import SUBTITLES, Asked, common_order, language_among
 from server.model.bounds import CHANNEL_MODES
 from server.model.errors import FieldError, Refused, invalid
-from server.model.offers import ENGLISH, Offer
+from server.model.offers import Offer
 from server.model.orders import Order
 from server.routes.openai.errors import unknown_model
 
@@ -31,6 +32,11 @@ class Wish:
         self.response_format = "json"
         self.granularities: tuple[str, ...] = ("segment",)
         self.stream = False
+
+    @property
+    def task(self) -> str:
+        """What is made of the speech, as orders say it and verbose_json shows it."""
+        return TRANSLATE if self.translating else TRANSCRIBE
 
     @property
     def diarized(self) -> bool:
@@ -57,7 +63,7 @@ class Wish:
             _check_translation(offer)
         else:
             self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
-        order = _order(fields, offer)
+        order = replace(_order(fields, offer), task=self.task)
         output = FILE_FORMATS.get(self.response_format, "json")
         return Asked(replace(order, output_formats=(output,)), None, None, ())
 
@@ -85,10 +91,8 @@ def _check_model(given: list[object], offer: Offer) -> None:
 
 
 def _check_translation(offer: Offer) -> None:
-    """An English-only model says everything in English; the others write what was said in its own language."""
-    if offer.languages != ENGLISH:
-        said = f"the model {offer.model} writes every language as it is spoken and does not translate"
-        raise invalid([FieldError("model", "unknown_value", f"{said}; use /v1/audio/transcriptions")])
+    if (refusal := offer.translation_refusal) is not None:
+        raise invalid([FieldError("model", "unknown_value", refusal)])
 
 
 def _check_temperature(given: object) -> None:

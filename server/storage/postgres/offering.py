@@ -33,15 +33,17 @@ class PostgresOffers:
         row = await self._database.read(
             lambda tx: tx.one("SELECT offer FROM offers WHERE environment = ?", (ENVIRONMENT,))
         )
-        return None if row is None else _offer(orjson.loads(row["offer"]))
+        return None if row is None else offer_of(row["offer"])
 
 
-def _offer(told: Mapping[str, Any]) -> Offer:
-    """The offer that tell() wrote. Members of a newer program are passed over."""
+def offer_of(text: str) -> Offer:
+    """The offer that tell() wrote. Members of a newer program are passed over; an older one does not translate."""
+    told: Mapping[str, Any] = orjson.loads(text)
     return Offer(
         engine=told["engine"],
         model=told["model"],
         languages=frozenset(told["languages"]),
+        translates=told.get("translates", False),
         bundled=told["bundled"],
         warnings=tuple(told["warnings"]),
         aliases=tuple(told["aliases"]),
