@@ -93,13 +93,16 @@ class Engine(Protocol):
         ...
 
     def bucket(self, request: DecodeRequest) -> Hashable:
-        """Return a key; requests with equal keys may share one call."""
+        """Return a key; requests with equal keys may share one call.
+
+        Raises EngineFailed for a request to translate if the model cannot, so that it fails alone.
+        """
         ...
 
     def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
         """Return an answer for each of 1..max_batch requests of one bucket. Answers do not depend on each other.
 
-        Raises EngineFailed, EngineTimeout. A request to translate is one of the former where the model cannot.
+        Raises EngineFailed, EngineTimeout.
         """
         ...
 

@@ -102,6 +102,7 @@ def test_the_model_is_told_for_each_request_of_a_call_whether_to_translate(
     )
     told = ["<|en|><|transcribe|>", "<|en|><|transcribe|>", "<|ja|><|transcribe|>", "<|ja|><|translate|>"]
     assert engine.translates == layout.multilingual
+    assert len({engine.bucket(DecodeRequest(samples=samples, start=0, task=task)) for task in TASKS}) == 1
     assert prompts_of(engine, noting.calls[0]) == [
         f"{start}<|notimestamps|>" for start in (told if layout.multilingual else ["", ""])
     ]

@@ -104,6 +104,10 @@ def test_each_stretch_of_speech_is_translated_once_where_the_whole_is_refused(
 def test_a_model_that_cannot_translate_says_so_and_does_not_pretend() -> None:
     engine = WhisperEngine(MODEL, model="tiny-turbo")
     assert not engine.translates
-    with pytest.raises(EngineFailed, match="tiny-turbo does not translate"):
-        engine.hear([DecodeRequest(samples=ONE, start=0, language="es", task=TRANSLATE)])
+    asked = DecodeRequest(samples=ONE, start=0, language="es", task=TRANSLATE)
+    for ask in (engine.bucket, lambda request: engine.hear([request])):
+        with pytest.raises(EngineFailed, match="tiny-turbo does not translate"):
+            ask(asked)
+        assert ask(replace(asked, task=TRANSCRIBE))
+        assert ask(replace(asked, language="en"))
     engine.close()

@@ -136,7 +136,8 @@ class WhisperEngine:
         return self.fit.longest_job
 
     def bucket(self, request: DecodeRequest) -> Hashable:
-        """Return the Shape of the request: its window, prompt length and search."""
+        """Return the Shape of the request: its window, prompt length and search. See Engine."""
+        self._task(request, request.language or "")
         return self._shape(request, self.fit)
 
     def hear(self, requests: Sequence[DecodeRequest], *, fit: Fit | None = None) -> list[Heard]:
@@ -375,7 +376,7 @@ class WhisperEngine:
 
     def _task(self, request: DecodeRequest, language: str) -> str:
         """Return what the model is told to do: English speech is never translated. Raises EngineFailed if it cannot."""
-        if request.task == TRANSCRIBE or language == _ENGLISH:
+        if request.task == TRANSCRIBE or language == _ENGLISH or not self._multilingual:
             return TRANSCRIBE
         if not self.translates:
             raise EngineFailed(f"the model {self.model} does not translate")
