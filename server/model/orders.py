@@ -1,7 +1,8 @@
 """What a client asked for, already parsed, and where its audio comes from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Any
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.recognition.engine import TRANSCRIBE
@@ -93,3 +94,16 @@ class Order:
     def kept(self) -> bool:
         """Whether the results are kept after they were handed over."""
         return self.retention is None
+
+
+def beside_defaults(order: Any) -> dict[str, Any]:
+    """What an Order, or another dataclass, says that is not the default.
+
+    A version that knows more members says the same of an order that names none of them.
+    """
+    said = {}
+    for member in fields(order):
+        default = member.default if member.default_factory is MISSING else member.default_factory()
+        if (given := getattr(order, member.name)) != default:
+            said[member.name] = beside_defaults(given) if is_dataclass(given) else given
+    return said

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+import orjson
 from starlette.requests import Request
 
 from server.accounts.limits import month_of
@@ -22,7 +23,7 @@ from server.model.accounts import Plan, Quota
 from server.model.errors import ConcurrencyLimited, DiskFull, FieldError, Refused, StorageBusy
 from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob
 from server.model.offers import Offer
-from server.model.orders import Order, Source
+from server.model.orders import Order, Source, beside_defaults
 from server.storage.patience import AGAIN_S
 from server.storage.ports import JobStore, Outbox
 
@@ -150,9 +151,15 @@ async def _free(jobs: JobStore, key: IdempotencyKey) -> None:
             await asyncio.sleep(AGAIN_S)
 
 
-def with_fingerprint(key: IdempotencyKey | None, *said: bytes) -> IdempotencyKey | None:
-    """The key with a fingerprint of the request, made from the parts of it in *said*."""
-    return None if key is None else replace(key, fingerprint=hashlib.sha256(b"".join(said)).hexdigest())
+def with_fingerprint(key: IdempotencyKey | None, order: Order, *audio: str | None) -> IdempotencyKey | None:
+    """The key with a fingerprint of the request: of its *order*, and of the address or the digest of its audio.
+
+    A request that is repeated across an update of the server has the same one.
+    """
+    if key is None:
+        return None
+    said = orjson.dumps([beside_defaults(order), *audio], option=orjson.OPT_SORT_KEYS)
+    return replace(key, fingerprint=hashlib.sha256(said).hexdigest())
 
 
 def new_job(

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import orjson
-
 from server.accounts.issuing import fresh_id
 from server.http.caller import Caller
 from server.jobs.orders import with_retention
@@ -50,5 +48,4 @@ class LiveStarts:
             max_active=plan.live_sessions,
             warnings=await self.accepting.warnings(caller, order, warnings),
         )
-        said = orjson.dumps(order, option=orjson.OPT_SORT_KEYS)
-        return await self.jobs.submit(new, idempotency=with_fingerprint(key, said))
+        return await self.jobs.submit(new, idempotency=with_fingerprint(key, order))

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -154,9 +153,9 @@ class Transcriptions:
                 asked = replace(asked, order=with_retention(asked.order, caller.require_account()[1].retention))
                 query_seconds(request, "wait", most=self.wait_limits.max_s)
                 new = await self._new_job(job_id, caller, asked, received)
-                said = orjson.dumps([asked.order, asked.url], option=orjson.OPT_SORT_KEYS)
-                content = (received.file.sha256 or "").encode() if received.file else b""
-                submitted = await self.jobs.submit(new, idempotency=with_fingerprint(key, said, content))
+                content = received.file.sha256 if received.file else None
+                fingerprinted = with_fingerprint(key, asked.order, asked.url, content)
+                submitted = await self.jobs.submit(new, idempotency=fingerprinted)
                 received.keep = not submitted.replayed
         return asked, submitted
 

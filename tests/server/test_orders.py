@@ -1,6 +1,6 @@
 """Tests of orders.py: every member of a transcription request, and all faults reported at once."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import orjson
 import pytest
@@ -13,7 +13,7 @@ from server.http.problems import problem_of
 from server.jobs.orders import Asked, parse_live_order, parse_order
 from server.model.errors import Refused
 from server.model.offers import Offer
-from server.model.orders import Order
+from server.model.orders import LiveOptions, Order, beside_defaults
 
 OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de"}))
 URL = "https://x.test/a.mp3"
@@ -232,3 +232,18 @@ def test_a_live_session_does_not_translate_with_any_model() -> None:
     assert parse_live_order({"task": ["transcribe"]}, offer=able) == parse_live_order({}, offer=able)
     with pytest.raises(Refused, match="live sessions do not translate; send the recording to /v1/transcribe"):
         parse_live_order({"task": ["translate"]}, offer=able)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterOrder(Order):
+    """As a later version may have it."""
+
+    speakers: int | None = None
+
+
+def test_what_an_order_says_is_the_same_to_a_version_that_knows_more_members():
+    said = {"language": "de", "metadata": {"id": "7"}, "live": {"sample_rate": 8000}}
+    members = {"language": "de", "metadata": {"id": "7"}, "live": LiveOptions(sample_rate=8000)}
+    assert beside_defaults(Order(**members)) == beside_defaults(LaterOrder(**members)) == said
+    assert beside_defaults(LaterOrder(**members, speakers=2)) == {**said, "speakers": 2}
+    assert beside_defaults(Order(live=LiveOptions())) == {"live": {}}
