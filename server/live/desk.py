@@ -31,7 +31,7 @@ from server.model.leases import LeaseLost
 from server.model.orders import CONTAINER, LiveOptions
 from server.storage.ports import Storage
 from server.streams.partials import Partials
-from server.waiting import set_within
+from server.waiting import racing, set_within
 
 LOG_PAGE = 500  # events of a log that are read at once
 STALE_AT_ONCE = 20
@@ -151,6 +151,20 @@ class Desk:
             raise live.ended_by
         if not job.terminal and (live.over.is_set() or self.closing):
             raise Refused("shutting_down", "the server is restarting; connect again to go on", retry_after_s=5)
+
+    async def one_over(self, account: str, *, max_s: float) -> bool:
+        """Wait until one of the account's sessions that take no more audio has ended.
+
+        Returns False if there is none, or if it takes longer than *max_s* seconds.
+        """
+        ending = [live for live in self._lives.values() if live.job.account == account and live.ending]
+        if not ending:
+            return False
+        try:
+            async with asyncio.timeout(max_s), racing(*(live.over.wait() for live in ending)):
+                return True
+        except TimeoutError:
+            return False
 
     async def progress(self, job: Job) -> LiveProgress:
         """How far the job's audio has come, as the next writer is told."""

@@ -14,6 +14,8 @@ from starlette.requests import HTTPConnection
 
 from server.http.caller import Caller
 from server.live.session import LiveSession, Seat
+from server.model.errors import ConcurrencyLimited
+from server.model.jobs import Submitted
 from server.model.orders import Order
 from server.routes.door import Door
 from server.routes.starting import LiveStarts
@@ -22,6 +24,7 @@ from server.streams.rendering import typed
 
 Frame: TypeAlias = Mapping[str, Any]
 """An event or partial as our own WebSockets send it."""
+MAX_CHANGEOVER_S = 5.0  # how long a client waits for the end of the session that it has just left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,11 @@ class Switchboard:
     following: Following
     quiet_s: float
 
+    @property
+    def closing(self) -> bool:
+        """Whether the server is stopping, so that no more lines are opened."""
+        return self.starts.desk.closing
+
     @asynccontextmanager
     async def line(self, connection: HTTPConnection, caller: Caller, order: Order) -> AsyncIterator["Line"]:
         """A new live session of the caller. It takes no more audio after the block, and ends by itself.
@@ -40,13 +48,27 @@ class Switchboard:
         It counts as a request. Raises what LiveStarts.submit() and Desk.open() raise, and RateLimited.
         """
         await self.door.count(connection, caller)
-        submitted = await self.starts.submit(caller, order)
+        submitted = await self._submit(caller, order)
         live = await self.starts.desk.open(submitted.job)
         try:
             async with live.seat() as seat:
                 yield Line(self, live, seat)
         finally:
             live.end()
+
+    async def _submit(self, caller: Caller, order: Order) -> Submitted:
+        """Make the job of a line.
+
+        These clients close a socket and open the next one at once, and some give up for good when that is refused. So
+        an account that has all the sessions that it may have gets another as soon as one that is ending has ended.
+        """
+        try:
+            return await self.starts.submit(caller, order)
+        except ConcurrencyLimited:
+            account, _, _ = caller.require_account()
+            if not await self.starts.desk.one_over(account.id, max_s=MAX_CHANGEOVER_S):
+                raise
+        return await self.starts.submit(caller, order)
 
 
 class Line:

@@ -323,6 +323,19 @@ async def test_a_full_account_is_refused_in_the_handshake(tmp_path):
 
 
 @in_a_loop
+async def test_a_client_that_comes_back_at_once_need_not_wait_for_the_session_that_it_left(live_server):
+    me = live_server.key("free")  # which may have one live session
+    async with talking(live_server, me) as talk:
+        await talk.send(silence(1))
+    async with talking(live_server, me) as again:
+        with pytest.raises(InvalidStatus, match="429"):  # nobody left this one
+            async with talking(live_server, me):
+                pass
+        await again.say("CloseStream")
+        await again.until("Metadata")
+
+
+@in_a_loop
 async def test_the_deepgram_package_gets_the_results_of_each_channel(live_server):
     client = AsyncDeepgramClient(api_key=live_server.key(), environment=environment(live_server))
     finals: dict[tuple[float, ...], list[str]] = {(0, 2): [], (1, 2): []}

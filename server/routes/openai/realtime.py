@@ -42,6 +42,7 @@ ROUTE = "/v1/realtime"
 SUBPROTOCOL = "realtime"
 KEY_SUBPROTOCOL = "openai-insecure-api-key."
 IDLE_S = 3600.0  # a socket that says nothing for this long is closed
+STOPPING_S = 1.0  # how long a client that comes while the server stops is kept; by then nobody listens any more
 EMPTY = (
     "Error committing input audio buffer: buffer too small. Expected at least 100ms of audio, but buffer only has "
     "0.00ms of audio."
@@ -103,8 +104,19 @@ class Realtime:
         start = wanted or Transcribing(transcription={"model": model})
         with self.seats.conversing(caller):
             await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in asked else None)
+            await self._check_staying()
             async with _Conversation(socket, self.switchboard, caller, offer, start).running() as conversation:
                 await conversation.talk()
+
+    async def _check_staying(self) -> None:
+        """Raises Problem, but not at once, if the server is stopping.
+
+        Clients come back at once when their socket is closed. LiveKit gives up for good when the handshake is refused,
+        and Pipecat when three sockets in a row are closed soon after they opened.
+        """
+        if self.switchboard.closing:
+            await asyncio.sleep(STOPPING_S)
+            raise Problem("shutting_down", "the server is restarting; connect again to go on")
 
     async def _identify(self, websocket: WebSocket) -> tuple[Caller, Transcribing | None]:
         """The caller, by its key or by a client secret, which may bring a configuration. Raises RequestError."""
