@@ -124,7 +124,8 @@ class StreamCore:
         self._answered: _Ask | None = None  # the last request about the first turn that was answered
         self._last_words: Heard | None = None  # the answer to it, if it was a final
         self._asked_from = 0  # where the audio of the newest request begins
-        self._alone = False  # the turn is recognised without the speech before it, because an answer stopped there
+        self._near = False  # finals about the turn begin where partials do, because an answer stopped before the turn
+        self._alone = False  # it is recognised without the speech before it, because an answer stopped there again
         self._failed = 0  # in a row
         self._segment: list[Word] = []
         self._segment_start = 0
@@ -242,9 +243,8 @@ class StreamCore:
             self.counts.rejected += 1
             heard = replace(heard, words=())
         heard = replace(heard, words=self._select_spoken(ask, heard))
-        if ask.aim is _Aim.PARTIAL and not self._alone and self._misses_speech(ask, heard):
-            self._alone = True  # the next request has the same audio, without what came before the turn
-            return
+        if self._misses_speech(ask, heard) and self._reach_less_far(ask):
+            return  # the next request has the same audio, with less of what came before the turn
         self._learn_language(heard, ask)
         self._answer(ask, heard)
 
@@ -339,7 +339,7 @@ class StreamCore:
     def _begin(self, turn: Turn) -> None:
         """Start to decide *turn*, which is the first one now."""
         self._answered = self._last_words = None
-        self._alone = False
+        self._near = self._alone = False
         self._segment_start = max(turn.start, self._agreement.end)
         self._agreement.settle(turn.start - self._options.lead)
 
@@ -404,7 +404,7 @@ class StreamCore:
         """Return where the audio of a request begins: as early as its length allows, between two decided words."""
         options, turn, kept = self._options, self._turns.first, self._agreement.kept
         assert turn is not None
-        length = options.partial if ask.aim is _Aim.PARTIAL else options.final
+        length = options.partial if ask.aim is _Aim.PARTIAL or self._near else options.final
         begin = max(turn.start - options.lead, self._window.start)
         before = [word for word in kept if word.end <= turn.start]
         alone = self._alone or not before or turn.start - before[-1].end > options.apart
@@ -419,14 +419,29 @@ class StreamCore:
         return next((at for at, pause in short if pause >= options.pause), short[0][0])
 
     def _misses_speech(self, ask: _Ask, heard: Heard) -> bool:
-        """Return whether *heard* began before the first turn, and has no words for speech in that turn."""
+        """Return whether *heard* began before the first turn, and has no words for speech in that turn.
+
+        In finals the engine looks for such speech itself, unless it is short. So there it is a turn that has no words
+        at all now, and had some in the last partial.
+        """
         turn = self._turns.first
         assert turn is not None
         if self._asked_from >= turn.start - self._options.lead:
             return False  # the turn was recognised alone already
+        if ask.aim is not _Aim.PARTIAL:
+            return not heard.words and bool(self._agreement.pending)
         begin = max(turn.start, self._asked_from)
         voiced = self._window.voiced(begin, ask.end - self._options.agreement.guard, self._options.turns.enter)
         return bool(unheard(heard.words, voiced))
+
+    def _reach_less_far(self, ask: _Ask) -> bool:
+        """Let requests about the first turn begin later than *ask*: a final where partials do, then at the turn itself.
+
+        Return False if they begin there already.
+        """
+        self._alone = self._near or ask.aim is _Aim.PARTIAL
+        self._near = True
+        return self._audio_start(ask) > self._asked_from or (not self._alone and self._reach_less_far(ask))
 
     def _forget(self, position: int) -> None:
         """Drop audio before *position*, and the kept words that were in it."""

@@ -326,6 +326,23 @@ def test_a_turn_is_heard_alone_once_the_listener_stops_before_it():
     assert {word.text for word in run.committed[5:]} <= {word.text for word in second}
 
 
+@pytest.mark.parametrize("from_s", [5.0, 10.5])
+def test_a_final_that_stops_before_a_turn_is_heard_again_with_less_before_it(from_s):
+    """Partials have the words of the last turn, and finals only if they begin at *from_s* or later."""
+    before = (*talk(20), *talk(3, start=9.2))
+    last = spoken(("in", 11.1, 11.4), ("short", 11.4, 11.8))
+
+    def listen(request: DecodeRequest) -> Heard:
+        deaf = request.final and request.start < position(from_s)
+        return perfect(before if deaf else (*before, *last))(request)
+
+    run = stream(voice((*before, *last), position(13)), listen)
+    assert run.text == written((*before, *last))
+    finals = [request.start for request in run.requests if request.final][2:]
+    assert finals[0] < position(5) < finals[1]
+    assert (finals[-1] > position(10.5)) == (len(finals) > 2) == (from_s > 10)
+
+
 def test_a_newer_request_replaces_one_that_was_not_started():
     core = StreamCore(StreamOptions())
     words = talk(20)
