@@ -157,6 +157,27 @@ def test_links_between_the_readmes_lead_somewhere(page: str) -> None:
             assert (ROOT / Path(page).parent / target).exists(), target
 
 
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "estimator",
+        "pipeline",
+        "pipeline/ingest",
+        "pipeline/recognition",
+        "server/live",
+        "server/routes/openai",
+        "server/storage",
+    ],
+)
+def test_a_folders_readme_names_each_of_its_files(folder: str) -> None:
+    place = ROOT / folder
+    text = (place / "README.md").read_text(encoding="utf-8")
+    others = [page.parent for page in place.rglob("README.md") if page.parent != place]
+    files = [path for path in place.rglob("*.py") if not any(path.is_relative_to(other) for other in others)]
+    names = sorted({path.name for path in files} - {"__init__.py"})
+    assert [name for name in names if not re.search(rf"\b{re.escape(name)}\b", text)] == []
+
+
 def test_every_file_that_the_security_page_names_exists() -> None:
     page = (ROOT / "server" / "security.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:server|pipeline|tests)/[^`]+)`", page))
