@@ -95,7 +95,7 @@ class SessionStatistics:
     counts: StreamCounts
 
 
-class _Order(Enum):
+class _Command(Enum):
     FINALIZE = auto()
     END = auto()
 
@@ -109,7 +109,7 @@ class Session:
         self._listener = listener
         self._tenant = tenant
         self._framer = Framer()
-        self._backlog: deque[Samples | _Order] = deque()
+        self._backlog: deque[Samples | _Command] = deque()
         self._unread: deque[Happened] = deque()
         self._arrivals: deque[tuple[int, float]] = deque(maxlen=ARRIVALS)  # position after each piece, and its arrival
         self._loop = asyncio.get_running_loop()
@@ -154,14 +154,14 @@ class Session:
         reached = self._received - self._received % WINDOW
         if reached > self._finalized and not self._ended:
             self._finalized = reached
-            self._queue(_Order.FINALIZE)
+            self._queue(_Command.FINALIZE)
         return self._finalized
 
     def end(self) -> None:
         """End the audio. Calling it again does nothing."""
         if not self._ended:
             self._ended = True
-            self._queue(_Order.END)
+            self._queue(_Command.END)
 
     async def events(self) -> AsyncIterator[Happened]:
         """Yield every event in order until everything is decided or run() ends. Only one reader may call it."""
@@ -206,11 +206,11 @@ class Session:
             self._over = True
             self._changes.tell()
 
-    async def _take(self, item: Samples | _Order, tasks: asyncio.TaskGroup) -> None:
-        if item is _Order.FINALIZE:
+    async def _take(self, item: Samples | _Command, tasks: asyncio.TaskGroup) -> None:
+        if item is _Command.FINALIZE:
             self._core.finalize()
             self._advance(tasks)
-        elif item is _Order.END:
+        elif item is _Command.END:
             await self._hear(self._framer.end()[0], tasks)
             self._core.finish(self._received)
             self._advance(tasks)
@@ -290,7 +290,7 @@ class Session:
     def _waiting(self) -> int:
         return self._received - min(self._received, self._core.position)
 
-    def _queue(self, item: Samples | _Order) -> None:
+    def _queue(self, item: Samples | _Command) -> None:
         self._backlog.append(item)
         self._changes.tell()
 

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.measure import write
 from benchmarks.serving import Serving, serving
 from pipeline.ingest.isolation import Isolation
-from scripts.fuzzing import containers, doors, http_requests, parsers, sockets
+from scripts.fuzzing import containers, dialects, http_requests, parsers, sockets
 from scripts.fuzzing.serving import LIMITS, Fuzzed
 from scripts.fuzzing.target import Finding, Target, keep, kept
 
@@ -40,7 +40,7 @@ def main() -> int:
             *parsers.targets(),
             *http_requests.targets(server),
             *sockets.targets(server),
-            *doors.targets(server),
+            *dialects.targets(server),
             *containers.targets(checks),
         ]
         if given.replay is not None:

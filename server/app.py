@@ -67,12 +67,12 @@ class HasOperations(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The app and its background work. Serve *app* while running() is open; call close_doors() to stop."""
+    """The app and its background work. Serve *app* while running() is open; call begin_stop() to stop."""
 
     app: ASGIApp
     domain: Domain
 
-    def close_doors(self) -> None:
+    def begin_stop(self) -> None:
         """Begin to stop: held requests and streams are answered now, workers hand their jobs back."""
         self.domain.closing.set()
         self.domain.workers.stop()
@@ -97,7 +97,7 @@ class Service:
                 yield
             finally:
                 watch.cancel()
-                self.close_doors()
+                self.begin_stop()
         await self.domain.egress.close()
 
 

@@ -107,7 +107,8 @@ def build_domain(
     offer_watch: OfferWatch | None,
 ) -> Domain:
     """Make everything below the routes. *offer_watch* is given if *engines* has none."""
-    metrics, closing, partials = _watching(engines, node, config), asyncio.Event(), Partials()
+    metrics = _watching(engines, node, config)
+    closing, partials = asyncio.Event(), Partials()
     name = f"{SERVER}{node}:{os.getpid()}"
     desk = Desk(
         DeskParts(
@@ -125,11 +126,9 @@ def build_domain(
         )
     )
     records = Records(storage.jobs, storage.blobs, links, desk)
-    eraser, egress, prober = (
-        Eraser(storage, alone=not config.clustered),
-        open_egress(config),
-        Prober(isolation, storage.blobs, storage.rates),
-    )
+    eraser = Eraser(storage, alone=not config.clustered)
+    egress = open_egress(config)
+    prober = Prober(isolation, storage.blobs, storage.rates)
     deliveries, courier = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)
     following = Following(
         events=storage.events,
@@ -145,7 +144,7 @@ def build_domain(
     )
     return Domain(
         storage=storage,
-        offers={name: engine.offer for name, engine in engines.items()} if offer_watch is None else offer_watch.offers,
+        offers=_offers(engines) if offer_watch is None else offer_watch.offers,
         offer_watch=offer_watch,
         metrics=metrics,
         closing=closing,
@@ -163,6 +162,10 @@ def build_domain(
         partial_relay=None if storage.relay is None else PartialRelay(partials, storage.relay),
         sweeper=Sweeper(storage, eraser, alone_since=None if config.clustered else now_ms()),
     )
+
+
+def _offers(engines: Mapping[str, ServedEngine]) -> Mapping[str, Offer]:
+    return {environment: engine.offer for environment, engine in engines.items()}
 
 
 def _watching(engines: Mapping[str, ServedEngine], node: str, config: Config) -> Metrics:

@@ -138,7 +138,7 @@ async def _answer(service: Service, server: "HttpServer") -> None:
         log.info("stopping")
         server.force_exit = leaving.is_set()  # a second signal does not wait
         leaving.set()
-        service.close_doors()
+        service.begin_stop()
         loop.call_later(PARTING_S, exit_now)
 
     def exit_now() -> None:

@@ -48,8 +48,6 @@ COMMON = SUBTITLES | {
 }
 LIVE_ONLY = frozenset({*LiveOptions.__slots__, "channel_count", "word_timestamps"})
 FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema", "channels"})
-
-
 MIXED, SEPARATE = bounds.CHANNEL_MODES
 MAX_WARNINGS = 8  # of unknown members; they are stored with the job
 

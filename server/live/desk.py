@@ -77,10 +77,10 @@ class Desk:
         """Whether the server is stopping. Sessions are handed back, and continue elsewhere or later."""
         return self._parts.closing.is_set()
 
-    def admit(self, environment: str, *, seats: int = 1) -> None:
-        """Return if there is room for *seats* more sessions. Raises Refused queue_full, shutting_down.
+    def admit(self, environment: str, *, sessions: int = 1) -> None:
+        """Return if there is room for *sessions* more. Raises Refused queue_full, shutting_down.
 
-        A session with channels that are heard by themselves counts as that many.
+        A session whose channels are heard by themselves counts as several: Order.counted_sessions.
         """
         if self.closing or self._tasks is None:
             raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
@@ -89,15 +89,15 @@ class Desk:
         engine = self._parts.engines[environment]
         now = time.monotonic()
         lives = [live for live in self._lives.values() if live.job.environment == environment]
-        ages_s = [now - live.began for live in lives for _ in range(live.seats)]
+        ages_s = [now - live.began for live in lives for _ in range(live.job.order.counted_sessions)]
         starting = [job for job in self._starting.values() if job.environment == environment]
-        ages_s += [0.0 for job in starting for _ in range(job.order.seats)]
+        ages_s += [0.0 for job in starting for _ in range(job.order.counted_sessions)]
         weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
-            engine.headroom.admit((len(ages_s) + seats) / max(1.0, weighed))
+            engine.headroom.admit((len(ages_s) + sessions) / max(1.0, weighed))
         except PipelineError as error:
             raise self._full(str(error)) from None
-        if engine.max_sessions is not None and len(ages_s) + seats > engine.max_sessions:
+        if engine.max_sessions is not None and len(ages_s) + sessions > engine.max_sessions:
             raise self._full(f"this machine carries {engine.max_sessions} live sessions, and {len(ages_s)} are in use")
 
     def _full(self, why: str) -> Refused:
@@ -128,7 +128,7 @@ class Desk:
             live = self._lives.get(job.id)
             if live is not None and not live.over.is_set():
                 return live
-            self.admit(job.environment, seats=job.order.seats)
+            self.admit(job.environment, sessions=job.order.counted_sessions)
             self._starting[job.id] = job
             try:
                 return await self._start(job)

@@ -67,8 +67,8 @@ class LiveSession:
         self._plan = plan
         self._metrics = metrics
         self._closing = closing
-        self.seats = self.job.order.seats
-        self._tape = Tape(endings.storage.blobs.scratch, channels=self.seats) if self.options.record else None
+        channels = len(self.job.order.live_channels)
+        self._tape = Tape(endings.storage.blobs.scratch, channels=channels) if self.options.record else None
         self.resumed = past.begun
         self._heard = past.origin.position  # end of the audio taken so far, on the stream's clock
         self._retractions = 0

@@ -20,12 +20,8 @@ class Source:
     format: str | None = None  # as found in the bytes, never from the file's name
 
 
-NOTHING = "none"
-"""The retention of jobs whose results are handed over once and then erased."""
-
+NOTHING = "none"  # the retention of jobs whose results are handed over once and then erased
 AUDIO = "audio"  # the name of the output with a live session's recording
-
-
 CONTAINER = "container"  # the encoding for files that describe themselves; the others are raw samples
 
 
@@ -86,8 +82,8 @@ class Order:
         return tuple(range(self.live.channels)) if self.separate and self.live is not None else (None,)
 
     @property
-    def seats(self) -> int:
-        """How many sessions' share of the model's time a live session takes."""
+    def counted_sessions(self) -> int:
+        """As how many live sessions this one counts: one for each channel that is heard by itself."""
         return len(self.live_channels)
 
     @property
@@ -96,14 +92,14 @@ class Order:
         return self.retention is None
 
 
-def beside_defaults(order: Any) -> dict[str, Any]:
-    """What an Order, or another dataclass, says that is not the default.
+def without_defaults(order: Any) -> dict[str, Any]:
+    """The members of an Order, or of another dataclass, that differ from their defaults.
 
-    A version that knows more members says the same of an order that names none of them.
+    A newer version of this program, which knows more members, answers the same for an order that names none of them.
     """
-    said = {}
+    given = {}
     for member in fields(order):
         default = member.default if member.default_factory is MISSING else member.default_factory()
-        if (given := getattr(order, member.name)) != default:
-            said[member.name] = beside_defaults(given) if is_dataclass(given) else given
-    return said
+        if (value := getattr(order, member.name)) != default:
+            given[member.name] = without_defaults(value) if is_dataclass(value) else value
+    return given

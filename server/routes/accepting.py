@@ -23,7 +23,7 @@ from server.model.accounts import Plan, Quota
 from server.model.errors import ConcurrencyLimited, DiskFull, FieldError, Refused, StorageBusy
 from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob
 from server.model.offers import Offer
-from server.model.orders import Order, Source, beside_defaults
+from server.model.orders import Order, Source, without_defaults
 from server.storage.patience import AGAIN_S
 from server.storage.ports import JobStore, Outbox
 
@@ -158,7 +158,7 @@ def with_fingerprint(key: IdempotencyKey | None, order: Order, *audio: str | Non
     """
     if key is None:
         return None
-    said = orjson.dumps([beside_defaults(order), *audio], option=orjson.OPT_SORT_KEYS)
+    said = orjson.dumps([without_defaults(order), *audio], option=orjson.OPT_SORT_KEYS)
     return replace(key, fingerprint=hashlib.sha256(said).hexdigest())
 
 

@@ -1,4 +1,4 @@
-"""Accepting live sessions: what our own API and the doors for clients of other services have in common."""
+"""Accepting live sessions: what our own API and the dialects of other services have in common."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class LiveStarts:
 
         Raises Refused (queue_full, shutting_down, url_not_allowed, invalid_parameter), LimitReached.
         """
-        self.desk.admit(caller.environment, seats=order.seats)
+        self.desk.admit(caller.environment, sessions=order.counted_sessions)
         _, api_key, plan = caller.require_account()
         order = with_retention(order, api_key.retention)
         new = new_job(
@@ -42,7 +42,7 @@ class LiveStarts:
             caller,
             order,
             Source(type="live"),
-            counted_s=MIN_AUDIO_S * order.seats,
+            counted_s=MIN_AUDIO_S * order.counted_sessions,
             audio_s=None,
             blob=None,
             max_active=plan.live_sessions,

@@ -286,7 +286,7 @@ async def _serving(
                 while not answering.started:  # noqa: ASYNC110  uvicorn has no event for it
                     await asyncio.sleep(0.005)
                 yield Served(base, stores, service, batch, answering, asyncio.get_running_loop())
-                service.close_doors()
+                service.begin_stop()
                 answering.should_exit = True
                 await serving
         finally:

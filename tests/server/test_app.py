@@ -46,7 +46,7 @@ def test_alive_and_ready_say_what_runs(server):
 
 def test_a_server_that_stops_is_alive_but_not_ready_and_takes_nothing_new(tmp_path):
     with served(tmp_path) as it, it.new_client() as client:
-        it.call(it.service.close_doors)
+        it.call(it.service.begin_stop)
         assert client.get("/healthz").status_code == 200
         ready = client.get("/readyz")
         assert (ready.status_code, int(ready.headers["retry-after"]) >= 1) == (503, True)
@@ -80,7 +80,7 @@ def test_requests_that_are_held_are_answered_when_the_server_stops(tmp_path):
         holding.start()
         with it.client(key) as client:
             until(lambda: client.get("/v1/jobs").json()["data"])
-        it.call(it.service.close_doors)
+        it.call(it.service.begin_stop)
         holding.join(10)
         assert answers == [202]
 

@@ -317,7 +317,7 @@ def test_a_server_that_stops_lets_its_readers_go(tmp_path):
         with following(client, record["job_id"]) as response:
             lines = blocks(response)
             next(lines)
-            it.call(it.service.close_doors)
+            it.call(it.service.begin_stop)
             seen = [event.event for event in map(told, lines) if event]
         assert "job.completed" not in seen
         OPEN.set()

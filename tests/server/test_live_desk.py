@@ -238,9 +238,9 @@ async def test_a_session_counts_once_for_each_channel_that_is_heard_by_itself(tm
         with pytest.raises(Refused, match="queue_full"):
             made.admit("production")
         live.began -= WEIGHED_S
-        made.admit("production", seats=2)
+        made.admit("production", sessions=2)
         with pytest.raises(Refused, match="queue_full"):
-            made.admit("production", seats=3)
+            made.admit("production", sessions=3)
 
 
 async def begun_on_two_channels(storage: Storage, job_id: str) -> None:

@@ -96,7 +96,7 @@ def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_pat
         ):
             await talk.send(silence(7.3))
             await talk.until(lambda frame: frame.get("index") == 14)
-            server.call(server.service.close_doors)
+            server.call(server.service.begin_stop)
             assert (await talk.to_the_end())[0] == 1001
             assert (await reader.to_the_end())[0] == 1001
         return record, talk, durable(talk.frames)[-1]["seq"]

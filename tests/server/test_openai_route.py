@@ -43,7 +43,7 @@ def test_a_server_that_stops_says_that_the_answer_is_not_whole(tmp_path):
         with client.stream("POST", "/v1/audio/transcriptions", files={"file": wav(2)}, data=FORM) as answer:
             lines = answer.iter_lines()
             until(lambda: next(lines).startswith("data: "))
-            server.call(server.service.close_doors)
+            server.call(server.service.begin_stop)
             told = [orjson.loads(line[6:]) for line in lines if line.startswith("data: {")]
         GO.set()
     assert told[-1]["type"] == "error"

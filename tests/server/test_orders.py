@@ -13,7 +13,7 @@ from server.http.problems import problem_of
 from server.jobs.orders import Asked, parse_live_order, parse_order
 from server.model.errors import Refused
 from server.model.offers import Offer
-from server.model.orders import LiveOptions, Order, beside_defaults
+from server.model.orders import LiveOptions, Order, without_defaults
 
 OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de"}))
 URL = "https://x.test/a.mp3"
@@ -244,6 +244,6 @@ class LaterOrder(Order):
 def test_what_an_order_says_is_the_same_to_a_version_that_knows_more_members():
     said = {"language": "de", "metadata": {"id": "7"}, "live": {"sample_rate": 8000}}
     members = {"language": "de", "metadata": {"id": "7"}, "live": LiveOptions(sample_rate=8000)}
-    assert beside_defaults(Order(**members)) == beside_defaults(LaterOrder(**members)) == said
-    assert beside_defaults(LaterOrder(**members, speakers=2)) == {**said, "speakers": 2}
-    assert beside_defaults(Order(live=LiveOptions())) == {"live": {}}
+    assert without_defaults(Order(**members)) == without_defaults(LaterOrder(**members)) == said
+    assert without_defaults(LaterOrder(**members, speakers=2)) == {**said, "speakers": 2}
+    assert without_defaults(Order(live=LiveOptions())) == {"live": {}}

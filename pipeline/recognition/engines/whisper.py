@@ -276,9 +276,7 @@ class WhisperEngine:
         voiced_s = request.voiced_s if request.voiced else len(request.samples) / RATE
         texts, parts = self._tokenizer.split_to_word_tokens([*tokens, self._tokenizer.eot])
         words = [" ".join(spoken(text)) for text in texts[:-1]]
-        at = [
-            index for index, word in enumerate(words) if word
-        ]  # without marks, which the tokenizer splits off as words
+        at = [index for index, word in enumerate(words) if word]  # the tokenizer splits off marks as words, too
         kept = without_echo([words[index] for index in at], voiced_s=voiced_s)
         if kept == len(at):
             return tokens

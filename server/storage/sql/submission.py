@@ -111,8 +111,8 @@ def _check_live(tx: Transaction, new: NewJob) -> None:
         " WHERE account = ? AND environment = ? AND class = ? AND state IN ('queued', 'processing')",
         (new.account, new.environment, LIVE),
     )
-    used = sum(order_of(row["options"]).seats for row in rows)
-    if used + new.order.seats > new.max_active:
+    used = sum(order_of(row["options"]).counted_sessions for row in rows)
+    if used + new.order.counted_sessions > new.max_active:
         raise ConcurrencyLimited("live sessions", limit=new.max_active, used=used)
 
 

@@ -36,7 +36,7 @@ SESSION_MEMBERS = (
 )  # fmt: skip
 
 
-class Doors:
+class Dialects:
     """Checks that hold one socket each."""
 
     def __init__(self, server: Fuzzed) -> None:
@@ -131,8 +131,8 @@ def talking() -> "st.SearchStrategy[Any]":
 
 
 def targets(server: Fuzzed) -> list[Target]:
-    doors = Doors(server)
+    dialects = Dialects(server)
     return [
-        Target("listen", listening(), doors.listen, 5),
-        Target("realtime", talking(), doors.realtime, 5),
+        Target("listen", listening(), dialects.listen, 5),
+        Target("realtime", talking(), dialects.realtime, 5),
     ]
