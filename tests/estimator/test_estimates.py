@@ -2,7 +2,6 @@
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,33 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator import Estimator, UnknownModels, estimate, estimate_id, parse_request
-from estimator.catalog import Catalog
-from estimator.tokens import BadRankFile, TokenCounter
+from estimator import Estimator, estimate_id
+from estimator.tokens import BadRankFile
+from tests.estimator.asking import PROMPT_2000, ask, codes, only, usd
+from tests.estimator.pricing import NOON
 from tests.processes import printed
-
-NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-PROMPT_2000 = "a" + " a" * 1999  # exactly 2,000 o200k tokens
-
-
-def ask(estimator: Estimator, now: datetime = NOON, **members: object) -> dict[str, Any]:
-    """Return the answer as a client reads it."""
-    request = parse_request({"prompt": "Hello, world!", **members})
-    return orjson.loads(orjson.dumps(estimator.estimate(request, now=now, estimate_id="est_1")))
-
-
-def only(estimator: Estimator, model: str, **members: object) -> dict[str, Any]:
-    (row,) = ask(estimator, models=[model], **members)["models"]
-    return row
-
-
-def codes(notes: list[dict[str, str]]) -> list[str]:
-    return [note["code"] for note in notes]
-
-
-def usd(money: dict[str, str] | str, bound: str = "expected") -> Decimal:
-    return Decimal(money if isinstance(money, str) else money[bound])
-
 
 # --- the worked example, from text to JSON
 
@@ -205,137 +182,6 @@ def test_costs_grow_strictly_with_turns_and_with_complexity(
         if b["status"] != "partial":  # a run that the window ends does not grow any more
             assert usd(a["cost_usd"]) < usd(b["cost_usd"]), a["model"]
         assert usd(a["multiplied_usd"]) < usd(b["multiplied_usd"]), a["model"]
-
-
-# --- traps
-
-
-def test_an_unknown_id_gets_a_row_without_cost_and_suggestions(estimator: Estimator) -> None:
-    answer = ask(estimator, models=["gpt-5-mni", "gpt-5-mini", "nope"])
-    unknown, known, nope = answer["models"]
-    assert (unknown["status"], unknown["model"], unknown["cost_usd"], unknown["rank"]) == (
-        "unknown_model",
-        None,
-        None,
-        None,
-    )
-    assert unknown["did_you_mean"][0] == "gpt-5-mini"
-    assert nope["did_you_mean"] == []
-    assert known["status"] == "priced"
-    assert answer["unknown_models"] == ["gpt-5-mni", "nope"]
-    assert answer["ranking"] == ["gpt-5-mini"]
-
-
-def test_an_unpriced_model_has_no_cost_and_no_rank(estimator: Estimator) -> None:
-    answer = ask(estimator, models=["openai/text-embedding-3-small", "gpt-5-mini"])
-    row = answer["models"][0]
-    assert (row["status"], row["cost_usd"], row["multiplied_usd"], row["rank"]) == ("unpriced", None, None, None)
-    assert row["tokens"]["prompt"]["expected"] == 4
-    assert codes(row["notes"]) == ["unpriced"]
-    assert answer["ranking"] == ["gpt-5-mini"]
-    assert answer["unknown_models"] == []
-
-
-def test_nothing_priced_at_all_is_an_error_that_says_why_for_each(estimator: Estimator) -> None:
-    with pytest.raises(UnknownModels) as caught:
-        ask(estimator, models=["nope", "gpt-5-mni", "openai/text-embedding-3-small"])
-    assert caught.value.code == "unknown_models"
-    assert [(one.param, one.pointer, one.code) for one in caught.value.problems] == [
-        ("models", "/models/0", "unknown_model"),
-        ("models", "/models/1", "unknown_model"),
-        ("models", "/models/2", "unpriced"),
-    ]
-    assert "gpt-5-mini" in caught.value.problems[1].message
-
-
-def test_a_model_asked_for_twice_is_one_row_also_by_alias(estimator: Estimator) -> None:
-    asked = ["claude-sonnet-4.6", "claude-sonnet-4-6", "anthropic/claude-sonnet-4-6", "nope", " NOPE"]
-    answer = ask(estimator, models=asked)
-    assert [row["requested_id"] for row in answer["models"]] == ["claude-sonnet-4.6", "nope"]
-    assert answer["models"][0]["model"] == "claude-sonnet-4-6"
-    assert codes(answer["warnings"]) == ["duplicate_model"] * 3
-
-
-def test_the_resolved_id_stands_beside_the_requested_one(estimator: Estimator) -> None:
-    row = only(estimator, "gpt-4o-2024-08-06")
-    assert (row["requested_id"], row["model"], row["provider"]) == ("gpt-4o-2024-08-06", "openai/gpt-4o", "openai")
-    assert only(estimator, row["model"])["cost_usd"] == row["cost_usd"]
-
-
-def test_prices_are_those_of_priced_at_which_is_echoed(estimator: Estimator) -> None:
-    peak = ask(estimator, models=["deepseek-v4-pro"], priced_at="2026-11-21T03:00:00+01:00")
-    calm = ask(estimator, models=["deepseek-v4-pro"])
-    assert peak["priced_at"] == "2026-11-21T02:00:00Z"
-    assert peak["created_at"] == "2026-11-20T12:00:00Z"
-    cost, twice = usd(calm["models"][0]["cost_usd"]), usd(peak["models"][0]["cost_usd"])
-    assert twice == 2 * cost
-    assert {"change": "off_peak", "saves_usd": str(cost), "from": "04:00Z"} in peak["models"][0]["cheaper_by"]
-    assert "time_of_day_price" in codes(calm["models"][0]["notes"])
-
-
-def test_an_announced_change_of_price_is_dated(estimator: Estimator) -> None:
-    row = only(estimator, "gemini-4-argon", cache="off")
-    later = only(estimator, "gemini-4-argon", cache="off", priced_at="2026-12-01T00:00:00Z")
-    assert row["price_changes_on"] == "2026-12-01"
-    assert later["price_changes_on"] is None
-    assert usd(later["cost_usd"]) == 2 * usd(row["cost_usd"])
-
-
-def test_a_missing_batch_price_is_said_not_replaced(estimator: Estimator) -> None:
-    row = only(estimator, "grok-4.7")
-    assert row["batch_cost_usd"] is None
-    assert "no_batch_price" in codes(row["notes"])
-    assert "batch" not in [saving["change"] for saving in row["cheaper_by"]]
-    assert "batch_cache_at_standard_price" in codes(only(estimator, "gpt-4.1")["notes"])
-
-
-def test_an_empty_prompt_is_estimated_and_warned_of(estimator: Estimator) -> None:
-    answer = ask(estimator, prompt="", models=["gpt-5-mini"])
-    assert answer["models"][0]["tokens"]["prompt"]["high"] == 0
-    assert answer["models"][0]["tokens"]["input"]["expected"] == 7
-    assert codes(answer["warnings"]) == ["empty_prompt"]
-
-
-def test_a_misspelt_member_is_warned_of(estimator: Estimator) -> None:
-    answer = ask(estimator, agent_turn=50)
-    assert [(note["code"], note["param"]) for note in answer["warnings"]] == [("unknown_parameter", "agent_turn")]
-
-
-def test_a_million_spaces_are_estimated_and_the_next_request_is_served(estimator: Estimator) -> None:
-    answer = ask(estimator, prompt=" " * 1_000_000, models=["gpt-5-mini"])
-    assert answer["models"][0]["tokens"]["prompt"]["expected"] > 7_000
-    assert ask(estimator, models=["gpt-5-mini"])["models"][0]["tokens"]["prompt"]["expected"] == 4
-
-
-def test_special_tokens_in_a_prompt_are_text(estimator: Estimator) -> None:
-    assert only(estimator, "gpt-5-mini", prompt="<|endoftext|>")["tokens"]["prompt"]["expected"] == 7
-
-
-def test_a_shorter_run_that_is_never_cached_does_not_put_low_above_expected(estimator: Estimator) -> None:
-    """With 100 tokens more a turn, 781 tokens reach the minimum of 1024 too late; with 250 the third call is cached."""
-    asked = {"prompt": "a" + " a" * 780, "agent_turns": 4, "output_tokens": 1, "reasoning": "off", "complexity": "low"}
-    row = only(estimator, "gpt-6-astra", **asked)
-    assert row["tokens"]["input"]["low"] < row["tokens"]["input"]["expected"]
-    assert row["tokens"]["cached_input"]["low"] == 0 < row["tokens"]["cached_input"]["expected"]
-    assert row["cost_usd"]["low"] == row["cost_usd"]["expected"]
-
-
-def test_foreign_text_is_said_to_widen_the_bounds(estimator: Estimator) -> None:
-    assert "non_ascii_text" in codes(only(estimator, "claude-opus-5-5", prompt="Привет, мир")["notes"])
-    assert "non_ascii_text" not in codes(only(estimator, "gpt-5-mini", prompt="Привет, мир")["notes"])
-
-
-def test_without_rank_files_the_answer_says_it_guessed(catalog: Catalog) -> None:
-    request = parse_request({"prompt": "Hello, world!", "models": ["gpt-5-mini", "claude-opus-5-5"]})
-    answer = estimate(request, catalog, TokenCounter(bundled=False), now=NOON, estimate_id="est_1")
-    assert [row["tokens"]["prompt"]["method"] for row in answer["models"]] == ["heuristic", "heuristic"]
-    assert codes(answer["warnings"]) == ["heuristic_tokens"]
-
-
-def test_the_envelope_of_a_family_with_bounds_includes_them(estimator: Estimator) -> None:
-    row = only(estimator, "claude-sonnet-4-6", prompt=PROMPT_2000, output_tokens=1, reasoning="off")
-    assert row["tokens"]["input"] == {"low": 2007, "expected": 2247, "high": 2547}
-    assert (row["tokens"]["prompt"]["low"], row["tokens"]["prompt"]["high"]) == (2000, 2540)
 
 
 # --- windows, tiers, budgets, savings

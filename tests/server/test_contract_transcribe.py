@@ -19,19 +19,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from tests.server.contracts import problem
 from tests.server.running import CLIP, SPEECH, Server, until_over
-
-PROBLEM = "application/problem+json"
-
-
-def problem(answer: httpx.Response, status: int, code: str) -> dict[str, object]:
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"].startswith(PROBLEM)
-    body: dict[str, object] = answer.json()
-    assert body["code"] == code
-    assert body["status"] == status
-    assert body["request_id"] == answer.headers["x-request-id"]
-    return body
 
 
 def post(client: httpx.Client, file: Path | bytes = CLIP, **fields: str) -> httpx.Response:

@@ -1,0 +1,83 @@
+"""A scheduler over a model whose calls wait until a test releases them."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pipeline.audio import RATE, Samples
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.scheduler import Scheduler, Urgency
+
+
+@dataclass
+class Model:
+    """An engine whose calls wait until they are released. It records the requests of each call."""
+
+    max_batch: int = 4
+    name: str = "script"
+    model: str = "script"
+    languages: frozenset[str] = frozenset({"en"})
+    translates: bool = False
+    longest_job: int = RATE
+    replicas: int = 1
+    file_replicas_amid_speech: int = 1
+    fail: Callable[[], Exception | None] = lambda: None
+    calls: list[list[int]] = field(default_factory=list)
+    gate: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def bucket(self, request: DecodeRequest) -> Hashable:
+        return len(request.samples)
+
+    def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
+        self.calls.append([request.start for request in requests])
+        self.gate.acquire()
+        if (error := self.fail()) is not None:
+            raise error
+        return [Heard((), "en", 1.0, float(-request.start), 0.0) for request in requests]
+
+    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
+        return "en", len(windows) / 10
+
+    def close(self) -> None:
+        pass
+
+
+def window(start: int, length: int = 100, *, final: bool = True) -> DecodeRequest:
+    return DecodeRequest(samples=np.zeros(length, np.float32), start=start, final=final)
+
+
+async def asked(
+    scheduler: Scheduler, *orders: tuple[int, str, Urgency], length: int = 100
+) -> list["asyncio.Task[Heard]"]:
+    """Ask for the recognition of windows by (start, tenant, urgency), in this order. Returns the tasks that wait."""
+    tasks = []
+    for start, tenant, urgency in orders:
+        tasks.append(asyncio.create_task(scheduler.hear(window(start, length), tenant=tenant, urgency=urgency)))
+        await asyncio.sleep(0)
+    return tasks
+
+
+def run(body: Callable[[Model, Scheduler], object], **settings: object) -> Model:
+    """Run *body* with a scheduler of a Model with these *settings*, and return the model."""
+    model = Model(**settings)  # type: ignore[arg-type]  # settings of several types
+
+    async def whole() -> None:
+        scheduler = Scheduler(model)
+        try:
+            await body(model, scheduler)  # type: ignore[misc]  # any coroutine
+        finally:
+            for _ in range(100):
+                model.gate.release()
+            scheduler.close()
+
+    asyncio.run(whole())
+    return model
+
+
+async def begun(model: Model, calls: int) -> None:
+    """Wait until so many calls have begun."""
+    while len(model.calls) < calls:  # noqa: ASYNC110  no event tells of it
+        await asyncio.sleep(0.001)
