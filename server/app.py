@@ -40,7 +40,7 @@ from server.routes.deepgram.grants import Grants
 from server.routes.deepgram.live import LiveListening
 from server.routes.door import Door, origin_of
 from server.routes.estimates import Estimates
-from server.routes.events import EventStreams, Seats
+from server.routes.events import EventStreams
 from server.routes.jobs import Jobs
 from server.routes.lines import Switchboard
 from server.routes.live_http import LiveRequests
@@ -51,6 +51,7 @@ from server.routes.openai.realtime import Realtime
 from server.routes.openai.secrets import ClientSecrets
 from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
+from server.routes.seats import Seats
 from server.routes.starting import LiveStarts
 from server.routes.subtitles import Subtitles
 from server.routes.transcriptions import Transcriptions, WaitLimits

@@ -36,6 +36,17 @@ async def racing(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list["asynci
         await asyncio.wait(tasks)
 
 
+async def until_first(*works: Coroutine[Any, Any, Any]) -> None:
+    """Run *works* side by side until the first has ended, and cancel the others. Raises what it raised.
+
+    If several end at the same moment, the first of them in order that raised something counts.
+    """
+    async with racing(*works) as tasks:
+        ended = [task for task in tasks if task.done()]
+    for task in ended:
+        task.result()
+
+
 async def in_pace(pieces: AsyncIterator[bytes], *, bytes_s: float, window_s: float) -> AsyncIterator[bytes]:
     """Yield *pieces* as they come, as long as they come fast enough. What the caller does between them takes no time.
 

@@ -165,6 +165,7 @@ def test_links_between_the_readmes_lead_somewhere(page: str) -> None:
         "pipeline/ingest",
         "pipeline/recognition",
         "server/live",
+        "server/routes/deepgram",
         "server/routes/openai",
         "server/storage",
     ],

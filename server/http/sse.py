@@ -4,6 +4,14 @@ import re
 
 from server.model.errors import RequestError
 
+MEDIA_TYPE = "text/event-stream"
+STREAM_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Type": f"{MEDIA_TYPE}; charset=utf-8",
+    "X-Accel-Buffering": "no",
+}
+"""The headers of every stream. The last one lets proxies pass each event on at once."""
+
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment that proxies take for life and clients ignore."""
 

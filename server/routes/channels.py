@@ -20,7 +20,7 @@ from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.schemas import ref
-from server.http.sse import KEEP_ALIVE, InvalidLastEventId, event, retry
+from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, retry
 from server.jobs.members import members_of
 from server.jobs.orders import channel_name
 from server.model.accounts import SigningKeys
@@ -32,7 +32,7 @@ from server.model.instants import iso
 from server.records.links import Links
 from server.routes.asking import JSON_CODES
 from server.routes.door import Door
-from server.routes.events import HEADERS, MEDIA_TYPE, Seated, Seats
+from server.routes.seats import Seated, Seats
 from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
 from server.storage.ports import ChannelStore
 from server.streams.channels import ChannelFollowing, Place
@@ -196,12 +196,11 @@ class Channels:
     async def stream(self, request: Request, _caller: Caller) -> Response:
         channel = await self._admitted(request)
         place = _place(request.headers.get("last-event-id") or request.query_params.get("last_event_id"))
-        headers = {**HEADERS, "Content-Type": f"{MEDIA_TYPE}; charset=utf-8"}
         with ExitStack() as seat:
             seat.enter_context(self.seats.watching(channel))
             if request.method == "HEAD":
-                return Response(headers=headers)
-            return Seated(self._lines(channel.id, place), seat.pop_all(), headers=headers)
+                return Response(headers=STREAM_HEADERS)
+            return Seated(self._lines(channel.id, place), seat.pop_all(), headers=STREAM_HEADERS)
 
     async def show_subtitles(self, request: Request, _caller: Caller) -> Response:
         channel = await self._admitted(request)

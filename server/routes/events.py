@@ -1,33 +1,26 @@
 """GET /v1/jobs/{job_id}/events: a job's log as Server-Sent Events from any point on, for files and live sessions."""
 
 import re
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Send
-from starlette.types import Scope as ASGIScope
 
-from server.accounts.limits import StreamRules
 from server.accounts.signed import Scope
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter
 from server.http.problems import Problem
-from server.http.sse import KEEP_ALIVE, InvalidLastEventId, event, last_event_id, retry
-from server.http.streamed import Streamed
+from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, last_event_id, retry
 from server.metrics import Metrics
-from server.model.channels import Channel
-from server.model.jobs import Job
 from server.routes.asking import JOB_ID, admitted
 from server.routes.door import Door
+from server.routes.seats import Seated, Seats
 from server.storage.ports import EventLog, JobStore
 from server.streams.following import Following
 from server.streams.rendering import Rendered
 
-MEDIA_TYPE = "text/event-stream"
 EXAMPLE = """retry: 3000
 
 id: 7
@@ -36,83 +29,6 @@ data: {"job_id":"job_01JD4W2M8Q7Z5K3N9V6B1XTRGH","seq":7,"index":4,"segment":0,"
 
 """
 _REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)", re.IGNORECASE)  # RFC 9110, 12.4.2
-HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-
-
-@dataclass(slots=True)
-class Seats:
-    """Counts open streams and downloads. A file has few readers; a live session may have many."""
-
-    rules: StreamRules
-    _open: Counter[str] = field(default_factory=Counter)  # by job, by account, by the downloads of a job
-
-    def reading(self, job: Job) -> AbstractContextManager[None]:
-        """A seat for one reader of *job*'s events while the block lasts. Raises Problem too_many_connections."""
-        rules = self.rules
-        if job.order.live is not None:
-            return self._taken({job.id: rules.per_session}, f"{rules.per_session} streams of a live session")
-        return self._taken(
-            {job.id: rules.per_job, f"{job.account} in {job.environment}": rules.per_account},
-            f"{rules.per_job} streams of a file and {rules.per_account} of an account",
-        )
-
-    def downloading(self, job: Job) -> AbstractContextManager[None]:
-        """A seat for one download of *job*'s outputs. Raises Problem too_many_connections."""
-        most = self.rules.downloads_per_job
-        return self._taken({f"downloads of {job.id}": most}, f"{most} downloads of a job")
-
-    def watching(self, channel: Channel) -> AbstractContextManager[None]:
-        """A seat for one reader of *channel* while the block lasts. Raises Problem too_many_connections."""
-        most = self.rules.per_session
-        return self._taken({channel.id: most}, f"{most} streams of a channel")
-
-    def conversing(self, caller: Caller) -> AbstractContextManager[None]:
-        """A seat for a socket on which *caller* may hold live sessions, now or later.
-
-        There are twice as many as it may have sessions, and as many as it may have streams. Raises Problem
-        too_many_connections.
-        """
-        account, _, plan = caller.require_account()
-        if plan.live_sessions is None:
-            return nullcontext()
-        most = self.rules.per_account + 2 * plan.live_sessions
-        return self._taken({f"sockets of {account.id} in {caller.environment}": most}, f"{most} sockets of an account")
-
-    @contextmanager
-    def _taken(self, most: Mapping[str, int], said: str) -> Iterator[None]:
-        if any(self._open[name] >= bound for name, bound in most.items()):
-            raise Problem(
-                "too_many_connections",
-                f"at most {said} may be open",
-                headers={"Retry-After": "5"},
-                members={"violated-policies": ["streams"]},
-            )
-        self._open.update(most.keys())
-        try:
-            yield
-        finally:
-            self._open.subtract(most.keys())
-            self._open += Counter()  # removes the zero counts
-
-
-class Seated(Streamed):
-    """A stream that holds a seat until it ends. The seat was taken before the answer began."""
-
-    def __init__(
-        self,
-        source: AsyncGenerator[bytes],
-        seat: ExitStack,
-        *,
-        first: bytes = b"",
-        status: int = 200,
-        headers: Mapping[str, str],
-    ) -> None:
-        super().__init__(source, first=first, status=status, headers=headers)
-        self._seat = seat
-
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        with self._seat:
-            await super().__call__(scope, receive, send)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,12 +99,11 @@ class EventStreams:
                 raise InvalidLastEventId("Last-Event-ID is beyond the last event of this stream")
             if job.terminal and after == last:
                 return Response(status_code=204)
-        headers = {**HEADERS, "Content-Type": f"{MEDIA_TYPE}; charset=utf-8"}
         with ExitStack() as seat:
             seat.enter_context(self.seats.reading(job))
             if request.method == "HEAD":
-                return Response(headers=headers)
-            return Seated(self._lines(job.id, after), seat.pop_all(), headers=headers)
+                return Response(headers=STREAM_HEADERS)
+            return Seated(self._lines(job.id, after), seat.pop_all(), headers=STREAM_HEADERS)
 
     async def _lines(self, job_id: str, after: int) -> AsyncGenerator[bytes]:
         rules = self.seats.rules

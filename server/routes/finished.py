@@ -1,13 +1,35 @@
 """Requests of other services' clients wait for a finished job: how long, and what they are told without one."""
 
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from server.clock import now_ms
 from server.http.codes import CODES
 from server.http.problems import Problem
+from server.jobs.erasing import Eraser
+from server.jobs.waiter import JobWaiter
 from server.model.jobs import Job, State
+from server.routes.asking import handing_over
 
 HOLD_S = 600  # such a client knows no way to ask again
 
 
-def check_shown(job: Job, asked_at: int) -> None:
+async def answer_finished(
+    request: Request, job: Job, make: Callable[[Job], Awaitable[Response]], *, waiter: JobWaiter, eraser: Eraser
+) -> Response:
+    """Wait for the end of *job*, and answer with what *make* makes of it. Raises Problem if it has no results."""
+    await eraser.settle(job.id)
+    asked_at = now_ms()
+    with eraser.holding(job.id):
+        over = await waiter.until_over(job, wait_s=HOLD_S)
+        _check_shown(over, asked_at)
+        response = await make(over)
+    return await handing_over(response, request, over, eraser=eraser, asked_at=asked_at)
+
+
+def _check_shown(job: Job, asked_at: int) -> None:
     """Return if *job* has results for a request that came at *asked_at*. Raises Problem with the reason if not."""
     if job.state is not State.COMPLETED:
         raise unsuccessful(job)

@@ -46,7 +46,7 @@ from server.routes.asking import (
     query_switch,
 )
 from server.routes.door import Door
-from server.routes.events import Seated, Seats
+from server.routes.seats import Seated, Seats
 from server.storage.ports import BlobStore, JobStore
 
 

@@ -1,4 +1,4 @@
-"""Live sessions behind one socket, for the doors to clients of other services.
+"""Live sessions behind one socket, for the dialects of other services.
 
 Such a client opens a socket first and says later what it will send. So a session, called a line here, is made when its
 first audio comes. It ends with the socket, or earlier; audio that comes then makes another one.

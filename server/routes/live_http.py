@@ -31,7 +31,7 @@ from server.routes.asking import JOB, JOB_ID, handing_over, live_job, no_such_jo
 from server.routes.door import Door
 from server.routes.starting import LiveStarts
 from server.storage.ports import ChannelStore, JobStore
-from server.waiting import racing
+from server.waiting import until_first
 
 MAX_BODY = 64 * 1024
 PIECE_BYTES = 256 * 1024  # of an HTTP body, taken at once
@@ -242,8 +242,5 @@ async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:
                 if not await seat.take(data[at : at + PIECE_BYTES]):
                     return
 
-    async with racing(pour(), live.over.wait(), seat.lost.wait()) as tasks:
-        ended = [task for task in tasks if task.done()]
-    for task in ended:
-        task.result()
+    await until_first(pour(), live.over.wait(), seat.lost.wait())
     seat.keep_alive()  # raises if another writer has the seat

@@ -22,11 +22,11 @@ from server.model.jobs import Job
 from server.model.orders import CONTAINER
 from server.routes.asking import admitted, live_job, no_such_job
 from server.routes.door import Door
-from server.routes.events import Seats
+from server.routes.seats import Seats
 from server.storage.ports import EventLog, JobStore
 from server.streams.following import Following
 from server.streams.rendering import Rendered, typed
-from server.waiting import racing
+from server.waiting import racing, until_first
 
 AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"
 EVENT_SOCKET = "/v1/jobs/{job_id}/stream"
@@ -86,8 +86,7 @@ class LiveSockets:
 
     async def _leave(self, live: LiveSession, seat: Seat) -> None:
         """Wait until this writer has nothing more to wait for. Raises Problem ingest_busy if another took over."""
-        async with racing(live.over.wait(), seat.lost.wait()):
-            pass
+        await until_first(live.over.wait(), seat.lost.wait())
         if seat.lost.is_set():
             raise Problem("ingest_busy", "another writer has taken over")
         job = await self.jobs.get(live.job.id)

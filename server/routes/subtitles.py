@@ -25,7 +25,7 @@ from server.jobs.orders import subtitle_shape
 from server.model.jobs import Job, State
 from server.routes.asking import JOB_ID, admitted
 from server.routes.door import Door
-from server.routes.events import Seats
+from server.routes.seats import Seats
 from server.storage.ports import JobStore
 
 SHARED_S = 2.0  # rendering takes 0.2 s of a core for three quarters of an hour, and many players ask every few seconds

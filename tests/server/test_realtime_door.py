@@ -117,7 +117,7 @@ async def test_who_comes_while_the_server_stops_is_sent_away_when_nobody_listens
     """Pipecat gives up for good after three sockets in a row that were closed soon after they opened."""
     with served(tmp_path) as server:
         me = server.key()
-        server.call(server.service.close_doors)
+        server.call(server.service.begin_stop)
         async with talking(server, me) as talk:
             came = asyncio.get_running_loop().time()
             with pytest.raises(ConnectionClosed) as closed:

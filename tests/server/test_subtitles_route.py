@@ -11,7 +11,7 @@ import server.routes.subtitles as module
 from pipeline.documents.cues import SubtitleShape
 from server.accounts.limits import Limits
 from server.accounts.limits_file import BUILT_IN
-from server.routes.events import Seats
+from server.routes.seats import Seats
 from server.routes.subtitles import Subtitles
 from tests.server.running import CLIP, Server
 from tests.server.storing import in_a_loop, stored, submit

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.clock import now_ms
 from server.http.bodies import JSON, Received
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, json_response
@@ -24,10 +23,9 @@ from server.model.jobs import Job
 from server.model.offers import Offer
 from server.model.orders import DeepgramShape, Order
 from server.records.deepgram import file_answer
-from server.routes.asking import handing_over
 from server.routes.deepgram.errors import REQUEST_ID, SHAPE
 from server.routes.deepgram.parameters import FileListening, file_listening, url_of
-from server.routes.finished import HOLD_S, check_shown
+from server.routes.finished import answer_finished
 from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.ports import JobStore
 
@@ -97,18 +95,14 @@ class ListenToFiles:
         job = submitted.job
         if listening.callback is not None:
             return json_response({"request_id": job.id}, headers={REQUEST_ID: job.id})
-        return await self._result(request, job, shape)
+        return await answer_finished(
+            request, job, lambda over: self._result(over, shape), waiter=self.waiter, eraser=self.eraser
+        )
 
-    async def _result(self, request: Request, job: Job, shape: DeepgramShape) -> Response:
-        """The answer with the transcript, once there is one."""
-        await self.eraser.settle(job.id)
-        asked_at = now_ms()
-        with self.eraser.holding(job.id):
-            job = await self.waiter.until_over(job, wait_s=HOLD_S)
-            check_shown(job, asked_at)
-            body = await asyncio.to_thread(file_answer, job, await self.jobs.chunks(job.id), shape)
-        response = json_response(body, headers={REQUEST_ID: job.id})
-        return await handing_over(response, request, job, eraser=self.eraser, asked_at=asked_at)
+    async def _result(self, job: Job, shape: DeepgramShape) -> Response:
+        """The answer with the transcript of a finished job."""
+        body = await asyncio.to_thread(file_answer, job, await self.jobs.chunks(job.id), shape)
+        return json_response(body, headers={REQUEST_ID: job.id})
 
 
 def _with_callback(listening: FileListening, shape: DeepgramShape) -> Order:

@@ -28,7 +28,7 @@ from server.routes.deepgram.results import Results
 from server.routes.door import Door, bearer
 from server.routes.lines import Frame, Line, Switchboard
 from server.routes.live_sockets import MAX_MESSAGE_BYTES
-from server.waiting import racing
+from server.waiting import until_first
 
 ROUTE = "/v1/listen"
 KEY_SUBPROTOCOLS = ("token", "bearer")
@@ -84,10 +84,7 @@ class _Conversation:
 
     async def talk(self) -> None:
         """Converse until the client leaves or everything was told. Raises what ends the conversation otherwise."""
-        async with racing(self._read(), self._listen()) as tasks:
-            ended = [task for task in tasks if task.done()]
-        for task in ended:
-            task.result()
+        await until_first(self._read(), self._listen())
 
     async def _read(self) -> None:
         """Take what the client says until it leaves."""

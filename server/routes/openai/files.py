@@ -15,20 +15,18 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from pipeline.documents.formats import OUTPUT_FORMATS
-from server.clock import now_ms
 from server.http.bodies import MULTIPART
 from server.http.caller import Caller
 from server.http.operation import Answer, Handler, Operation, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
-from server.http.sse import KEEP_ALIVE, event
+from server.http.sse import KEEP_ALIVE, STREAM_HEADERS, event
 from server.jobs.erasing import Eraser
 from server.jobs.waiter import JobWaiter
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.model.offers import Offer
-from server.routes.asking import handing_over
-from server.routes.finished import HOLD_S, check_shown, unsuccessful
+from server.routes.finished import answer_finished, unsuccessful
 from server.routes.openai.errors import SHAPE, error_body
 from server.routes.openai.shapes import diarized_body, segment_name, spoken_segment, told, usage, verbose_body
 from server.routes.openai.wishes import FILE_FORMATS, Wish
@@ -82,16 +80,10 @@ class AudioFiles:
             request, caller, lambda received: wish.read(received, self.offers[caller.environment])
         )
         if wish.stream:
-            return StreamingResponse(
-                self._streamed(submitted.job, wish), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
-            )
-        await self.eraser.settle(submitted.job.id)
-        asked_at = now_ms()
-        with self.eraser.holding(submitted.job.id):
-            job = await self.waiter.until_over(submitted.job, wait_s=HOLD_S)
-            check_shown(job, asked_at)
-            response = await self._whole(job, wish)
-        return await handing_over(response, request, job, eraser=self.eraser, asked_at=asked_at)
+            return StreamingResponse(self._streamed(submitted.job, wish), headers=STREAM_HEADERS)
+        return await answer_finished(
+            request, submitted.job, lambda job: self._whole(job, wish), waiter=self.waiter, eraser=self.eraser
+        )
 
     async def _whole(self, job: Job, wish: Wish) -> Response:
         """The transcript in the shape that the client wishes."""

@@ -30,13 +30,13 @@ from server.model.errors import Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.routes.door import Door, bearer
-from server.routes.events import Seats
 from server.routes.lines import Frame, Line, Switchboard
 from server.routes.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
 from server.routes.openai.items import ItemNames, Items, ServerEvent
 from server.routes.openai.secrets import ClientSecrets
 from server.routes.openai.transcribing import Transcribing
-from server.waiting import racing
+from server.routes.seats import Seats
+from server.waiting import until_first
 
 ROUTE = "/v1/realtime"
 SUBPROTOCOL = "realtime"
@@ -184,10 +184,7 @@ class _Conversation:
     async def talk(self) -> None:
         """Converse until the client leaves. Raises what ends the conversation otherwise."""
         await self._tell([{"type": "session.created", "session": self._shown()}])
-        async with racing(self._read(), self._listen()) as tasks:
-            ended = [task for task in tasks if task.done()]
-        for task in ended:
-            task.result()
+        await until_first(self._read(), self._listen())
 
     # --- what is heard -----------------------------------------------------------------------------------------------
 

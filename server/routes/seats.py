@@ -1,0 +1,91 @@
+"""How many streams, downloads and sockets may be open at once: of one job, one channel and one account."""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+from starlette.types import Receive, Scope, Send
+
+from server.accounts.limits import StreamRules
+from server.http.caller import Caller
+from server.http.problems import Problem
+from server.http.streamed import Streamed
+from server.model.channels import Channel
+from server.model.jobs import Job
+
+
+@dataclass(slots=True)
+class Seats:
+    """Counts open streams and downloads. A file has few readers; a live session may have many."""
+
+    rules: StreamRules
+    _open: Counter[str] = field(default_factory=Counter)  # by job, its downloads, channel, account and its sockets
+
+    def reading(self, job: Job) -> AbstractContextManager[None]:
+        """A seat for one reader of *job*'s events while the block lasts. Raises Problem too_many_connections."""
+        rules = self.rules
+        if job.order.live is not None:
+            return self._taken({job.id: rules.per_session}, f"{rules.per_session} streams of a live session")
+        return self._taken(
+            {job.id: rules.per_job, f"{job.account} in {job.environment}": rules.per_account},
+            f"{rules.per_job} streams of a file and {rules.per_account} of an account",
+        )
+
+    def downloading(self, job: Job) -> AbstractContextManager[None]:
+        """A seat for one download of *job*'s outputs. Raises Problem too_many_connections."""
+        most = self.rules.downloads_per_job
+        return self._taken({f"downloads of {job.id}": most}, f"{most} downloads of a job")
+
+    def watching(self, channel: Channel) -> AbstractContextManager[None]:
+        """A seat for one reader of *channel* while the block lasts. Raises Problem too_many_connections."""
+        most = self.rules.per_session
+        return self._taken({channel.id: most}, f"{most} streams of a channel")
+
+    def conversing(self, caller: Caller) -> AbstractContextManager[None]:
+        """A seat for a socket on which *caller* may hold live sessions, now or later.
+
+        There are twice as many as it may have sessions, and as many as it may have streams. Raises Problem
+        too_many_connections.
+        """
+        account, _, plan = caller.require_account()
+        if plan.live_sessions is None:
+            return nullcontext()
+        most = self.rules.per_account + 2 * plan.live_sessions
+        return self._taken({f"sockets of {account.id} in {caller.environment}": most}, f"{most} sockets of an account")
+
+    @contextmanager
+    def _taken(self, most: Mapping[str, int], said: str) -> Iterator[None]:
+        if any(self._open[name] >= bound for name, bound in most.items()):
+            raise Problem(
+                "too_many_connections",
+                f"at most {said} may be open",
+                headers={"Retry-After": "5"},
+                members={"violated-policies": ["streams"]},
+            )
+        self._open.update(most.keys())
+        try:
+            yield
+        finally:
+            self._open.subtract(most.keys())
+            self._open += Counter()  # removes the zero counts
+
+
+class Seated(Streamed):
+    """A stream that holds a seat until it ends. The seat was taken before the answer began."""
+
+    def __init__(
+        self,
+        source: AsyncGenerator[bytes],
+        seat: ExitStack,
+        *,
+        first: bytes = b"",
+        status: int = 200,
+        headers: Mapping[str, str],
+    ) -> None:
+        super().__init__(source, first=first, status=status, headers=headers)
+        self._seat = seat
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._seat:
+            await super().__call__(scope, receive, send)
