@@ -16,7 +16,7 @@ from dataclasses import fields, replace
 from pipeline.audio import WINDOW, Samples
 from pipeline.events import Finalized
 from pipeline.recognition.stream import StreamCounts
-from pipeline.session import MAX_UNREAD, Happened, Session, SessionStatistics
+from pipeline.session import MAX_UNREAD, Happened, Session, SessionStatistics, read_events
 from pipeline.waking import Changes
 
 
@@ -68,14 +68,9 @@ class MultichannelSession:
         for session in self._sessions:
             session.end()
 
-    async def events(self) -> AsyncIterator[Happened]:
+    def events(self) -> AsyncIterator[Happened]:
         """Yield the events of all channels as they are decided. Only one reader may call it."""
-        while True:
-            await self._changes.until(lambda: bool(self._unread) or self._over)
-            if not self._unread:
-                return
-            yield self._unread.popleft()
-            self._changes.tell()
+        return read_events(self._unread, self._changes, lambda: self._over)
 
     def decided(self) -> Mapping[int | None, int]:
         """By channel, where every event was read: the position before which everything is decided on that channel."""

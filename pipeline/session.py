@@ -163,14 +163,9 @@ class Session:
             self._ended = True
             self._queue(_Command.END)
 
-    async def events(self) -> AsyncIterator[Happened]:
+    def events(self) -> AsyncIterator[Happened]:
         """Yield every event in order until everything is decided or run() ends. Only one reader may call it."""
-        while True:
-            await self._changes.until(lambda: bool(self._unread) or self._over)
-            if not self._unread:
-                return
-            yield self._unread.popleft()
-            self._changes.tell()
+        return read_events(self._unread, self._changes, lambda: self._over)
 
     def decided(self) -> Mapping[int | None, int]:
         """The position before which everything is decided, if all events so far were read; nothing otherwise.
@@ -293,6 +288,19 @@ class Session:
     def _queue(self, item: Samples | _Command) -> None:
         self._backlog.append(item)
         self._changes.tell()
+
+
+async def read_events(unread: deque[Happened], changes: Changes, over: Callable[[], bool]) -> AsyncIterator[Happened]:
+    """Yield the *unread* events as they come and tell of the room that this makes, until *over* holds and none is left.
+
+    A MultichannelSession uses it too.
+    """
+    while True:
+        await changes.until(lambda: bool(unread) or over())
+        if not unread:
+            return
+        yield unread.popleft()
+        changes.tell()
 
 
 class _Promised:

@@ -1,4 +1,4 @@
-"""Whole streams through StreamCore, with speech and listeners that are made up, for its tests."""
+"""Speech and listeners that are made up, and whole streams through StreamCore, for tests."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """Tests of multichannel.py in virtual time: each channel is heard as if it were alone, and all are one stream."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.session import Happened, Session
 from pipeline.words import Word
-from tests.pipeline.test_session import LENGTH, SPOKEN, Listener, Voice, at_once, committed, streamed, talk, virtually
+from tests.pipeline.listening import talk
+from tests.pipeline.sessions import LENGTH, SPOKEN, Listener, Voice, at_once, committed, heard, streamed, virtually
 
 OTHER = talk(9, start=1.3, each=0.3)
 
@@ -22,23 +23,6 @@ def one_channel(words: tuple[Word, ...], takes_s: float = 0.08) -> Session:
     return Session(
         StreamCore(StreamOptions()), vad=Voice(words), listener=Listener(words, takes=[takes_s]), tenant="acct"
     )
-
-
-async def heard(
-    session: MultichannelSession, feed: Callable[[MultichannelSession], Coroutine[Any, Any, None]]
-) -> list[Happened]:
-    """Run a whole session: *feed*, then the end."""
-    happened: list[Happened] = []
-
-    async def read() -> None:
-        happened.extend([one async for one in session.events()])
-
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(session.run())
-        tasks.create_task(read())
-        await feed(session)
-        session.end()
-    return happened
 
 
 def frames(length: int, channels: int = 2) -> np.ndarray[Any, Any]:
