@@ -21,7 +21,8 @@ from server.live.intake import bytes_up_to
 from server.live.journal import Journal
 from server.live.resuming import Past, read_past
 from server.live.rules import LiveRules
-from server.live.session import LiveSession, finished
+from server.live.session import LiveSession
+from server.live.writers import finished
 from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import Refused

@@ -21,6 +21,7 @@ from server.live.journal import Journal
 from server.live.resuming import Past, resumed_at
 from server.live.rules import LiveRules
 from server.live.taping import Tape, recording_key
+from server.live.writers import Seat, Writers
 from server.logs import log
 from server.metrics import Metrics
 from server.model.accounts import Plan
@@ -75,10 +76,7 @@ class LiveSession:
         self._ending = asyncio.Event()
         self._given_up = asyncio.Event()
         self._deaf = False  # the rest of the intake's audio is ignored
-        self._seat: Seat | None = None
-        self._vacant = asyncio.Event()
-        self._taking = False
-        self._sign_of_life = self._audio_at = time.monotonic()
+        self._writers = Writers(rules, metrics)
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._clock = clock
         self._renew_at = time.monotonic() + rules.renew_s
@@ -89,25 +87,8 @@ class LiveSession:
     @asynccontextmanager
     async def seat(self) -> AsyncIterator["Seat"]:
         """The right to write while the block lasts. Raises Refused ingest_finished, ingest_busy."""
-        if self._seat is not None:  # it may be the same writer, whose broken connection is still being read
-            await set_within(self._vacant, self.rules.seat_s)
-        if self.ending:
-            raise finished()
-        if self._seat is not None:
-            if self._taking or self._silent_s < self.rules.takeover_s:
-                raise Refused("ingest_busy", "another writer is connected to this session")
-            self._seat.lost.set()
-            self._metrics.live_takeovers.inc()
-        seat = self._seat = Seat(self)
-        self._vacant.clear()
-        self.keep_alive()
-        try:
+        async with self._writers.seat(self) as seat:
             yield seat
-        finally:
-            if self._seat is seat:
-                self._seat = None
-                self._vacant.set()
-                self.keep_alive()
 
     @property
     def ending(self) -> bool:
@@ -118,14 +99,8 @@ class LiveSession:
         """Take the next bytes, as fast as they are heard. Returns False when the session takes no more."""
         if self.ending:
             return False
-        self._taking = True
-        try:
+        with self._writers.taking(data):
             await self._intake.take(data)
-        finally:
-            self._taking = False
-            self.keep_alive()
-            if data:
-                self._audio_at = self._sign_of_life
         if self._intake.received_bytes > self._plan.upload_bytes:
             self.end(Refused("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
         return not self.ending
@@ -137,7 +112,7 @@ class LiveSession:
 
     def keep_alive(self) -> None:
         """Note that the writer is there, or was until now."""
-        self._sign_of_life = time.monotonic()
+        self._writers.keep_alive()
 
     def finalize(self) -> float:
         """Decide what was sent so far as if the speaker had stopped.
@@ -163,8 +138,7 @@ class LiveSession:
 
     def give_up(self) -> None:
         """The writer has come to another node. Raw audio continues there, unless somebody is writing here."""
-        left = self._seat is None or (not self._taking and self._silent_s >= self.rules.takeover_s)
-        if left and not self.ending and self.options.encoding != CONTAINER:
+        if self._writers.gone and not self.ending and self.options.encoding != CONTAINER:
             self._given_up.set()
 
     def progress(self) -> LiveProgress:
@@ -177,10 +151,6 @@ class LiveSession:
             settled_bytes=bytes_up_to(resumed_at(self._journal.settled), self.options) if raw else None,
             lag_s=statistics.lag_s if statistics.counts.words else None,
         )
-
-    @property
-    def _silent_s(self) -> float:
-        return time.monotonic() - self._sign_of_life
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -370,57 +340,14 @@ class LiveSession:
         """End a session that is older than it may be, or that its writer has forgotten."""
         if self._clock() >= self.job.created_at + self._max_s * 1000:
             self.end(Refused("audio_too_long", f"a session of this plan may last {self._max_s:g} s"))
-        elif not self._taking and time.monotonic() - self._audio_at >= self.rules.audioless_s:
-            self.end(Refused("ingest_idle", f"no audio came for {self.rules.audioless_s:g} s"))
-        elif self._patience_s > 0:
-            return
-        elif self._seat is None:
-            self.end(Refused("ingest_idle", f"no writer came back within {self.rules.writerless_s:g} s"))
-        else:
-            self.end(Refused("ingest_idle", f"neither audio nor keep_alive came for {self.rules.idle_s:g} s"))
-
-    @property
-    def _patience_s(self) -> float:
-        """How much longer the session waits for a sign of life. Audio that waits to be heard is one."""
-        if self._taking or self.ending:
-            return math.inf
-        max_s = self.rules.writerless_s if self._seat is None else self.rules.idle_s
-        return max_s - self._silent_s
+        elif (why := self._writers.overdue) is not None:
+            self.end(why)
 
     async def _pause(self) -> None:
         """Wait until the next look. The server's stop ends the wait once."""
-        pause_s = min(self.rules.look_s, max(self._patience_s, MIN_PAUSE_S))
+        patience_s = math.inf if self.ending else self._writers.patience_s
+        pause_s = min(self.rules.look_s, max(patience_s, MIN_PAUSE_S))
         if self._closing.is_set():
             await asyncio.sleep(pause_s)
         else:
             await set_within(self._closing, pause_s)
-
-
-class Seat:
-    """A writer's place at a session. Its methods raise Refused ingest_busy once another writer has taken it."""
-
-    def __init__(self, live: LiveSession) -> None:
-        self._live = live
-        self.lost = asyncio.Event()
-        """Another writer came, when this one had not been heard of for long."""
-
-    async def take(self, data: bytes) -> bool:
-        return await self._ours().take(data)
-
-    def finalize(self) -> float:
-        return self._ours().finalize()
-
-    def keep_alive(self) -> None:
-        self._ours().keep_alive()
-
-    def end(self) -> None:
-        self._ours().end()
-
-    def _ours(self) -> LiveSession:
-        if self.lost.is_set():
-            raise Refused("ingest_busy", "another writer has taken over")
-        return self._live
-
-
-def finished() -> Refused:
-    return Refused("ingest_finished", "the session takes no more audio")

@@ -13,7 +13,8 @@ import orjson
 from starlette.requests import HTTPConnection
 
 from server.http.caller import Caller
-from server.live.session import LiveSession, Seat
+from server.live.session import LiveSession
+from server.live.writers import Seat
 from server.model.errors import ConcurrencyLimited
 from server.model.jobs import Submitted
 from server.model.orders import Order

@@ -18,7 +18,8 @@ from server.jobs.erasing import Eraser
 from server.jobs.orders import parse_live_order
 from server.jobs.waiter import JobWaiter
 from server.live.desk import Desk
-from server.live.session import LiveSession, Seat
+from server.live.session import LiveSession
+from server.live.writers import Seat
 from server.model.channels import Channel
 from server.model.errors import FieldError, invalid
 from server.model.instants import iso

@@ -16,7 +16,8 @@ from server.http.sockets import CLOSING_S, MessageTooBig, Socket, text_frame
 from server.http.sse import InvalidLastEventId, last_event_id
 from server.live.desk import Desk
 from server.live.intake import raw_frame_bytes
-from server.live.session import LiveSession, Seat, finished
+from server.live.session import LiveSession
+from server.live.writers import Seat, finished
 from server.metrics import Metrics
 from server.model.jobs import Job
 from server.model.orders import CONTAINER
