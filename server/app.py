@@ -177,7 +177,7 @@ class _Routes:
 
     def groups(self) -> list[HasOperations]:
         transcriptions, ops = self._transcriptions(), self._ops()
-        subtitles = Subtitles(door=self.door, jobs=self._storage.jobs, seats=self._seats)
+        subtitles = Subtitles(door=self.door, jobs=self._storage.jobs)
         if "api" not in self._config.roles:
             return [ops, self._live()] if "live" in self._config.roles else [ops]
         return [

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from starlette.requests import HTTPConnection
@@ -28,6 +29,7 @@ MAX_REASON_BYTES = 123  # the room in a close frame; a longer reason never reach
 CLOSING_S = 10.0  # how long a peer may take to read the last message
 ORDER_S = 0.01  # between two messages of a peer that bring no audio, on average ...
 ORDERS_AHEAD_S = 0.5  # ... of this time
+MAX_COMMAS = 4000  # in a message: each may be another value, and parsing millions of them would hold everybody up
 
 _CODES = {
     "ingest_finished": 4410,
@@ -57,6 +59,17 @@ def cut_reason(text: str) -> str:
 def text_frame(body: bytes) -> bytes:
     """The bytes in which UTF-8 text goes to a client: the same for all clients, so they can be made once."""
     return Frame(Opcode.TEXT, body).serialize(mask=False)
+
+
+def message_of(text: str | None) -> Mapping[str, Any] | None:
+    """The JSON object that a peer sent as *text*; None if it is something else, or has more than MAX_COMMAS."""
+    if text is None or text.count(",") > MAX_COMMAS:
+        return None
+    try:
+        message = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return message if isinstance(message, dict) else None
 
 
 class MessageTooBig(Exception):

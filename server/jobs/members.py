@@ -87,6 +87,11 @@ def string(values: Sequence[object]) -> str:
     return value
 
 
+def _plain(value: object) -> str:
+    """A string or a whole number as text; empty for everything else, which may be nested too deeply to be written."""
+    return str(value) if isinstance(value, str | int) else ""
+
+
 def text_up_to(most: int) -> Callable[[Sequence[object]], str]:
     def parse(values: Sequence[object]) -> str:
         text = string(values)
@@ -106,14 +111,14 @@ def boolean(values: Sequence[object]) -> bool:
     if isinstance(value, bool):
         return value
     try:
-        return {"true": True, "1": True, "false": False, "0": False}[str(value).strip().lower()]
+        return {"true": True, "1": True, "false": False, "0": False}[_plain(value).strip().lower()]
     except KeyError:
         raise Wrong("invalid_type", "must be true or false") from None
 
 
 def whole_seconds(values: Sequence[object]) -> int:
     """A whole number of seconds, not negative. The caller limits it."""
-    value = str(single(values)).strip()
+    value = _plain(single(values)).strip()
     if not (value.isascii() and value.isdecimal() and len(value) <= 9):  # noqa: PLR2004  nine digits: 31 years
         raise Wrong("invalid_type", "must be a whole number of seconds")
     return int(value)

@@ -183,8 +183,11 @@ def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
     """
 
     def parse(values: Sequence[object]) -> str | None:
-        tags = [tag for value in values for tag in (value if isinstance(value, list) else str(value).split(","))]
-        given = [text.replace("_", "-").partition("-")[0] for tag in tags if (text := str(tag).strip().lower())]
+        items = [item for value in values for item in (value if isinstance(value, list) else [value])]
+        tags = [tag for item in items if isinstance(item, str) for tag in item.split(",")]
+        given = [text.replace("_", "-").partition("-")[0] for tag in tags if (text := tag.strip().lower())]
+        if not all(isinstance(item, str) for item in items):
+            raise Wrong("invalid_type", "must be a language or a list of languages")
         heard = set(given) & offer.languages
         if given and not heard:
             raise Wrong("unknown_value", offer.refusal(given[0]))

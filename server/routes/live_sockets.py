@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from server.accounts.signed import Scope
 from server.http.problems import Problem
-from server.http.sockets import CLOSING_S, MessageTooBig, Socket, text_frame
+from server.http.sockets import CLOSING_S, MessageTooBig, Socket, message_of, text_frame
 from server.http.sse import InvalidLastEventId, last_event_id
 from server.live.desk import Desk
 from server.live.intake import raw_frame_bytes
@@ -180,11 +180,8 @@ def _as_frame(item: Rendered) -> bytes:
 
 def _control(text: str, seat: Seat) -> str:
     """Do what a writer's message says, and return its type. Raises Problem invalid_message."""
-    try:
-        message = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        message = None
-    kind = message.get("type") if isinstance(message, dict) else None
+    message = message_of(text)
+    kind = None if message is None else message.get("type")
     match kind:
         case "finalize" | "keep_alive":
             seat.keep_alive()

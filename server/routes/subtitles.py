@@ -6,7 +6,9 @@ Channels show the same file of their newest session.
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,9 +27,9 @@ from server.jobs.orders import subtitle_shape
 from server.model.jobs import Job, State
 from server.routes.asking import JOB_ID, admitted
 from server.routes.door import Door
-from server.routes.seats import Seats
 from server.storage.ports import JobStore
 
+MAX_SHAPES = 4  # of a job that are asked for beside its own and not made yet; each costs what the next line says
 SHARED_S = 2.0  # rendering takes 0.2 s of a core for three quarters of an hour, and many players ask every few seconds
 MEDIA_TYPE = OUTPUT_FORMATS["vtt"].media_type
 SHAPE_PARAMETERS = tuple(
@@ -46,8 +48,11 @@ class Subtitles:
 
     door: Door
     jobs: JobStore
-    seats: Seats
     _made: dict[tuple[str, State, SubtitleShape], "asyncio.Task[bytes]"] = field(default_factory=dict, init=False)
+    _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary, init=False)
+    """By account, while in use: whoever asks for many subtitles has one made at a time."""
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "subtitles"), init=False)
+    """Makes all of them, in turn: more threads would be no faster, and others would wait for them."""
 
     def operations(self) -> list[Operation]:
         return [
@@ -98,20 +103,32 @@ class Subtitles:
             return _vtt(request, growing_vtt([], 0))
         if job.terminal and not job.order.kept:
             raise Problem("output_not_found", "the results of this job are not kept")
-        with self.seats.downloading(job):
-            body = await self._shared(job, job.order.subtitles if shape is None else shape)
-        return _vtt(request, body)
+        return _vtt(request, await self._shared(job, job.order.subtitles if shape is None else shape))
 
     async def _shared(self, job: Job, shape: SubtitleShape) -> bytes:
-        """The subtitles of the job, made at most once in SHARED_S for all who ask."""
+        """The subtitles of the job, made at most once in SHARED_S for all who ask. Raises Problem."""
         key = (job.id, job.state, shape)
         if key not in self._made:
-            self._made[key] = asyncio.create_task(self._render(job.id, shape))
+            if shape != job.order.subtitles:
+                self._check_shapes(job)
+            self._made[key] = asyncio.create_task(self._render(job, shape))
             asyncio.get_running_loop().call_later(SHARED_S, self._made.pop, key)
         return await asyncio.shield(self._made[key])  # the next reader needs it, even if this one leaves
 
-    async def _render(self, job_id: str, shape: SubtitleShape) -> bytes:
-        return await asyncio.to_thread(_rendered, await self.jobs.chunks(job_id), shape)
+    def _check_shapes(self, job: Job) -> None:
+        """Raises Problem too_many_connections while many other shapes of the job are still to be made."""
+        making = sum(job_id == job.id and not task.done() for (job_id, _, _), task in self._made.items())
+        if making >= MAX_SHAPES:
+            raise Problem(
+                "too_many_connections",
+                f"at most {MAX_SHAPES} shapes of a job's subtitles are made at a time",
+                headers={"Retry-After": "2"},
+            )
+
+    async def _render(self, job: Job, shape: SubtitleShape) -> bytes:
+        async with self._turns.setdefault(job.account, asyncio.Semaphore(1)):
+            chunks = await self.jobs.chunks(job.id)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, _rendered, chunks, shape)
 
 
 def _asked_shape(request: Request) -> SubtitleShape | None:

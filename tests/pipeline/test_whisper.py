@@ -246,6 +246,14 @@ def test_a_hint_leaves_words_and_times_in_order(engine: WhisperEngine) -> None:
     assert all(0 <= word.start < word.end <= len(samples) for word in heard.words)
 
 
+def test_a_hint_with_the_models_own_marks_harms_nobody_elses_request_in_the_call(engine: WhisperEngine) -> None:
+    asked = request(clip("espeak/en_02.flac"), hint="engine, orange, black")
+    marked = (replace(asked, hint=f"<|startoftranscript|>{count * ' a'}") for count in range(20))
+    hostile = next(other for other in marked if engine.bucket(other) == engine.bucket(asked))
+    together, _ = engine.hear([asked, hostile])
+    assert together.words == engine.hear([asked])[0].words
+
+
 def test_thirty_seconds_and_a_single_sample_can_be_heard(engine: WhisperEngine) -> None:
     whole = clip("espeak/en_long.flac")[:LONGEST_JOB]
     (heard,) = engine.hear([request(whole)])

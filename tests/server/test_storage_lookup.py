@@ -1,6 +1,7 @@
 """Tests of finding, watching, cancelling and deleting jobs."""
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
@@ -261,3 +262,28 @@ async def test_a_job_expires_when_its_retention_is_over(backend, tmp_path):
         assert await storage.jobs.expired(limit=10) == []
         clock.advance(ms=1)
         assert await storage.jobs.expired(limit=10) == [job_id]
+
+
+@in_a_loop
+async def test_searches_of_one_account_leave_readers_to_the_others(backend, tmp_path):
+    released = threading.Event()
+
+    class Slow(str):
+        """A text whose search lasts until it is released."""
+
+        __slots__ = ()
+
+        def casefold(self) -> str:
+            released.wait()
+            return super().casefold()
+
+    async with backend.stored(tmp_path) as storage:
+        job_id = await submit(storage)
+        searches = [asyncio.create_task(ids(storage, text=Slow("x"))) for _ in range(8)]
+        await asyncio.sleep(0)
+        try:
+            await asyncio.wait_for(ids(storage), 5)
+        finally:
+            released.set()
+        assert await asyncio.gather(*searches) == 8 * [[]]
+        assert await ids(storage) == [job_id]

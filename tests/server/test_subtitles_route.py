@@ -9,9 +9,7 @@ from starlette.requests import Request
 
 import server.routes.subtitles as module
 from pipeline.documents.cues import SubtitleShape
-from server.accounts.limits import Limits
-from server.accounts.limits_file import BUILT_IN
-from server.routes.seats import Seats
+from server.http.problems import Problem
 from server.routes.subtitles import Subtitles
 from tests.server.running import CLIP, Server
 from tests.server.storing import in_a_loop, stored, submit
@@ -27,6 +25,10 @@ def cue_blocks(answer: httpx.Response) -> list[str]:
     first, *cues = answer.text.strip().split("\n\n")
     assert first == "WEBVTT"
     return cues
+
+
+def asking(query: str = "") -> Request:
+    return Request({"type": "http", "method": "GET", "headers": [], "query_string": query.encode()})
 
 
 def test_the_subtitles_grow_with_the_session(client: httpx.Client) -> None:
@@ -65,20 +67,28 @@ async def test_players_that_ask_together_share_one_rendering(tmp_path, monkeypat
         rendered.append(shape)
         return render(bodies, shape)
 
-    def asking(query: str = "") -> Request:
-        return Request({"type": "http", "method": "GET", "headers": [], "query_string": query.encode()})
-
     render = module._rendered  # what is counted is how often it is called
     monkeypatch.setattr(module, "_rendered", count)
     monkeypatch.setattr(module, "SHARED_S", 0.5)
-    seats = Seats(Limits.from_toml(BUILT_IN.read_text()).streams)
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
-        subtitles = Subtitles(door=None, jobs=storage.jobs, seats=seats)
-        answers = await asyncio.gather(*(subtitles.answer(asking(), job) for _ in range(10)))
+        subtitles = Subtitles(door=None, jobs=storage.jobs)
+        answers = await asyncio.gather(*(subtitles.answer(asking(), job) for _ in range(1000)))
         assert {bytes(answer.body) for answer in answers} == {b"WEBVTT\n\n"}
         await subtitles.answer(asking("max_lines=1"), job)
         assert rendered == [SubtitleShape(), SubtitleShape(max_lines=1)]
         await asyncio.sleep(0.6)
         await subtitles.answer(asking(), job)
         assert len(rendered) == 3
+
+
+@in_a_loop
+async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_theirs(tmp_path):
+    async with stored(tmp_path) as storage:
+        job = await storage.jobs.get(await submit(storage))
+        subtitles = Subtitles(door=None, jobs=storage.jobs)
+        shapes = (subtitles.answer(asking(f"max_columns={columns}"), job) for columns in range(10, 30))
+        *answers, usual = await asyncio.gather(*shapes, subtitles.answer(asking(), job), return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, Problem)]
+        assert [problem.code for problem in refused] == 16 * ["too_many_connections"]
+        assert bytes(usual.body) == b"WEBVTT\n\n"

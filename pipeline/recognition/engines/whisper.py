@@ -386,7 +386,12 @@ class WhisperEngine:
         return [*before, *tokenizer.sot_sequence, tokenizer.no_timestamps]
 
     def _encode_text(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(" " + text.strip())) if text.strip() else ()
+        """Return the tokens of a client's *text*, without the model's own marks, such as <|startoftranscript|>.
+
+        A second mark of the start would make CTranslate2 refuse the whole call, also for the other requests in it.
+        """
+        tokens = self._tokenizer.encode(" " + text.strip()) if text.strip() else ()
+        return tuple(token for token in tokens if token < self._tokenizer.eot)  # the first of the marks
 
 
 def _likeliest(probabilities: dict[str, float]) -> tuple[str, float]:

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket
 
 from server.clock import now_ms
 from server.http.problems import Problem
-from server.http.sockets import MessageTooBig, Socket
+from server.http.sockets import MessageTooBig, Socket, message_of
 from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.instants import iso
@@ -104,11 +104,8 @@ class _Conversation:
         await self._tell(self.results.passed(self.line.heard_s))
 
     async def _do(self, text: str) -> None:
-        try:
-            said = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            said = None
-        match said.get("type") if isinstance(said, dict) else None:
+        said = message_of(text)
+        match None if said is None else said.get("type"):
             case "KeepAlive":
                 self.line.keep_alive()
             case "Finalize":

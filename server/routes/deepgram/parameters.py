@@ -76,7 +76,7 @@ def file_listening(query: QueryParams, offer: Offer) -> FileListening:
         language=members.take("detect_language", _switch, False),
     )
     callback = members.take("callback", url_text, None)
-    if str(members.fields.get("callback_method", ["post"])[0]).lower() != "post":
+    if members.has("callback_method") and str(members.fields["callback_method"][0]).lower() != "post":
         members.errors.append(FieldError("callback_method", "not_offered", "the answer is sent by POST"))
     return FileListening(
         order=replace(_order(members, offer, live=None), separate=separate), shape=shape, callback=callback
@@ -84,7 +84,11 @@ def file_listening(query: QueryParams, offer: Offer) -> FileListening:
 
 
 def _members(query: QueryParams) -> Members:
-    return Members({name: [value for value in query.getlist(name) if value] for name in query})
+    fields: dict[str, list[object]] = {}
+    for name, value in query.multi_items():
+        if value:
+            fields.setdefault(name, []).append(value)
+    return Members(fields)
 
 
 def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order:

@@ -24,7 +24,7 @@ from server.clock import now_ms
 from server.http.caller import Caller
 from server.http.operation import problem_response
 from server.http.problems import Problem
-from server.http.sockets import GOING_AWAY, Manners, Socket
+from server.http.sockets import GOING_AWAY, Manners, Socket, message_of
 from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.ids import Prefix
@@ -241,8 +241,10 @@ class _Conversation:
                 await self._commit()
             case "input_audio_buffer.clear":
                 await self._clear()
-            case kind:
-                raise _Misunderstood("invalid_message", f"a transcription session takes no event {str(kind)[:100]!r}")
+            case str(kind):
+                raise _Misunderstood("invalid_message", f"a transcription session takes no event {kind[:100]!r}")
+            case _:
+                raise _Misunderstood("invalid_message", "type must name an event")
 
     async def _update(self, session: object) -> None:
         """Change the configuration. What was sent before is still heard as it was ordered."""
@@ -286,8 +288,10 @@ class _Conversation:
     # --- lines -------------------------------------------------------------------------------------------------------
 
     async def _dial(self) -> _Call:
-        wanted = self.wanted
-        opened = self.switchboard.line(self.socket.websocket, self.caller, wanted.order())
+        wanted, websocket = self.wanted, self.socket.websocket
+        _, key, _ = self.caller.require_account()
+        caller = await self.switchboard.door.identify_hash(websocket, key.hash)  # it may have been revoked since
+        opened = self.switchboard.line(websocket, caller, wanted.order())
         line = await self._stack.enter_async_context(opened)
         items = Items(self._names, manual=wanted.manual, language=wanted.language, offset_s=self._before_s)
         call = self._call = _Call(line, items, wanted.rate)
@@ -311,11 +315,8 @@ class _Misunderstood(Exception):
 
 
 def _parsed(text: str | None) -> Mapping[str, Any]:
-    try:
-        said = orjson.loads(text or "")
-    except orjson.JSONDecodeError:
-        said = None
-    if not isinstance(said, dict):
+    said = message_of(text)
+    if said is None:
         raise _Misunderstood("invalid_json", "messages are JSON objects")
     return said
 

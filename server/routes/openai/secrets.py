@@ -66,12 +66,10 @@ class ClientSecrets:
         members = members_of(_object(body, "expires_after"))
         ttl_s = members.take("seconds", whole_in(TTL_S), USUAL_TTL_S)
         members.check()
-        said = orjson.dumps(session)
-        if len(said) > MAX_SESSION_BYTES:
-            raise _wrong("session", f"must have at most {MAX_SESSION_BYTES} bytes")
+        said = _sealable(session)
         _, key, _ = caller.require_account()
         expires_s = now_ms() // 1000 + ttl_s
-        secret = make_client_secret(self.keys, key_hash=key.hash, said=said.decode(), expires_s=expires_s)
+        secret = make_client_secret(self.keys, key_hash=key.hash, said=said, expires_s=expires_s)
         shown = wanted.shown(fresh_id(Prefix.SESSION), expires_s=expires_s)
         return json_response({"value": secret, "expires_at": expires_s, "session": shown})
 
@@ -80,6 +78,17 @@ class ClientSecrets:
         key_hash, said = read_client_secret(self.keys, secret, now_s=now_ms() / 1000)
         caller = await self.door.identify_hash(connection, key_hash)
         return caller, Transcribing().updated(orjson.loads(said), self.offers[caller.environment])
+
+
+def _sealable(session: Mapping[str, Any]) -> str:
+    """The text of *session* for its credential. Raises Refused invalid_parameter."""
+    try:
+        said = orjson.dumps(session)
+    except orjson.JSONEncodeError:
+        raise _wrong("session", "is nested too deeply") from None
+    if len(said) > MAX_SESSION_BYTES:
+        raise _wrong("session", f"must have at most {MAX_SESSION_BYTES} bytes")
+    return said.decode()
 
 
 def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import orjson
+
 from server.jobs.members import Members, keywords, string, text_up_to
 from server.jobs.orders import language_among
 from server.model import bounds
@@ -28,6 +30,8 @@ VAD_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 EAGERNESS_MS = {"low": 1200, "medium": 600, "auto": 600, "high": 300}
 """Silence that ends what is said, in place of OpenAI's judgement whether a sentence is finished."""
+MAX_BYTES = 16 * 1024
+"""Of what a client says about its session, as JSON. A prompt and keywords of the longest kind take half of it."""
 LOGPROBS = "item.input_audio_transcription.logprobs"
 
 
@@ -72,6 +76,7 @@ class Transcribing:
             made = replace(made, turn_detection=_turn_detection(given["turn_detection"]))
         if given.get("transcription") is not None:
             made = _asked(made, _inner(given, "transcription"), offer)
+        _check_size(made)
         return made
 
     def order(self) -> Order:
@@ -117,6 +122,16 @@ def _asked(before: Transcribing, given: Mapping[str, Any], offer: Offer) -> Tran
     return replace(before, transcription=asked, language=language, terms=terms)
 
 
+def _check_size(made: Transcribing) -> None:
+    """Raises Refused if more would be kept, and shown again and again, than anybody needs to say."""
+    try:
+        size = len(orjson.dumps([made.transcription, made.noise_reduction]))
+    except orjson.JSONEncodeError:  # nested too deeply
+        size = MAX_BYTES + 1
+    if size > MAX_BYTES:
+        raise _wrong("session", f"must have at most {MAX_BYTES} bytes, and few levels")
+
+
 def _inner(outer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = outer.get(name)
     if value is None:
@@ -128,23 +143,26 @@ def _inner(outer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _format(given: Mapping[str, Any]) -> str:
     name = given.get("type")
-    if name not in FORMATS:
+    if not isinstance(name, str) or name not in FORMATS:
         raise _wrong("session.audio.input.format", f"must be one of {', '.join(FORMATS)}")
     if given.get("rate", FORMATS[name][1]) != FORMATS[name][1]:
         raise _wrong("session.audio.input.format.rate", f"must be {FORMATS[name][1]} for {name}")
-    return str(name)
+    return name
 
 
 def _turn_detection(given: object) -> Mapping[str, Any] | None:
     """What ends an item, with OpenAI's defaults for what was left out; what it does not know is left out."""
     if given is None:
         return None
-    kind = str(given.get("type", "server_vad")) if isinstance(given, dict) else ""
-    if kind not in VAD_DEFAULTS or not isinstance(given, dict):
+    kind = given.get("type", "server_vad") if isinstance(given, dict) else None
+    if not isinstance(kind, str) or kind not in VAD_DEFAULTS or not isinstance(given, dict):
         raise _wrong("session.audio.input.turn_detection", f"must be null or of type {' or '.join(VAD_DEFAULTS)}")
     known = {name: usual if given.get(name) is None else given[name] for name, usual in VAD_DEFAULTS[kind].items()}
     for name, value in known.items():
-        sound = value in EAGERNESS_MS if name == "eagerness" else isinstance(value, int | float) and value >= 0
+        if name == "eagerness":
+            sound = isinstance(value, str) and value in EAGERNESS_MS
+        else:
+            sound = isinstance(value, int | float) and value >= 0
         if not sound:
             raise _wrong(f"session.audio.input.turn_detection.{name}", "has a value that it cannot have")
     return {"type": kind, **known}

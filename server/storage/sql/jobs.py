@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from weakref import WeakValueDictionary
 
 from server.model.accounts import Quota
 from server.model.erasures import What, Why
@@ -43,6 +44,8 @@ class SqlJobs:
         self._most_queued = max_queued
         self._boot = boot or secrets.token_hex(8)
         self._is_alive = is_alive
+        self._searching = asyncio.Semaphore(1)  # a search reads everything that an account has, which takes seconds
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of accounts that search
         self._ended: Remembered[Job | None] = Remembered(database.version, max_kept=MAX_ENDED_KEPT, kept_s=ENDED_KEPT_S)
 
     # --- acceptance ---
@@ -198,7 +201,11 @@ class SqlJobs:
         return await self._database.read(artifact)
 
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
-        return await self._database.read(lambda tx: listing.find(tx, which, limit))
+        if which.text is None:
+            return await self._database.read(lambda tx: listing.find(tx, which, limit))
+        turn = self._turns.setdefault(which.account, asyncio.Semaphore(1))
+        async with turn, self._searching:
+            return await self._database.read(lambda tx: listing.find(tx, which, limit))
 
     async def spent(self, *, limit: int) -> list[str]:
         def spent(tx: Transaction) -> list[str]:

@@ -15,23 +15,24 @@ def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:
     """At most *limit* jobs after the cursor. Jobs made meanwhile do not shift them."""
     if which.text is None:
         return [job_of(row) for row in _page(tx, which, limit)]
-    folded, found = which.text.casefold(), list[Job]()
+    folded, found = which.text.casefold(), list[str]()
     while len(found) < limit:  # the databases do not agree on upper case, so the text is compared here
-        page = _page(tx, which, SEARCHED_AT_ONCE)
-        hits = [row for row in page if row["text"] is not None and folded in row["text"].casefold()]
-        found += [job_of(row) for row in hits[: limit - len(found)]]
+        page = _page(tx, which, SEARCHED_AT_ONCE, columns="id, created_at, text")
+        hits = [row["id"] for row in page if row["text"] is not None and folded in row["text"].casefold()]
+        found += hits[: limit - len(found)]
         if len(page) < SEARCHED_AT_ONCE:
             break
         which = replace(which, after=(page[-1]["created_at"], page[-1]["id"]))
-    return found
+    rows = [tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,)) for job_id in found]
+    return [job_of(row) for row in rows if row is not None]
 
 
-def _page(tx: Transaction, which: JobFilter, limit: int) -> Sequence[Row]:
+def _page(tx: Transaction, which: JobFilter, limit: int, *, columns: str = "*") -> Sequence[Row]:
     """At most *limit* rows after the cursor, whatever their text is."""
     conditions, values = _conditions(which)
     direction = "DESC" if which.descending else "ASC"
     return tx.all(
-        f"SELECT * FROM jobs WHERE {' AND '.join(conditions)}"  # noqa: S608  made of constants
+        f"SELECT {columns} FROM jobs WHERE {' AND '.join(conditions)}"  # noqa: S608  made of constants
         f" ORDER BY created_at {direction}, id {direction} LIMIT ?",
         [*values, limit],
     )

@@ -1,0 +1,131 @@
+"""Tests of what hostile users send through the doors for other services' clients: it is refused, and harms nobody."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from starlette.datastructures import QueryParams
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from server.model.offers import Offer
+from server.routes.deepgram.parameters import live_listening
+from tests.server.serving import Served, wav
+from tests.server.storing import in_a_loop
+
+SILENCE = "A" * 64_000  # a second of PCM, as base64
+MEMBER_BYTES = 10_000
+
+
+def nested(depth: int) -> str:
+    return depth * "[" + depth * "]"
+
+
+def update(inputs: str) -> str:
+    return f'{{"type":"session.update","session":{{"audio":{{"input":{inputs}}}}}}}'
+
+
+@asynccontextmanager
+async def realtime(server: Served, key: str) -> AsyncIterator[Any]:
+    """Yield a WebSocket on which session.created has come."""
+    address = f"ws{server.base.removeprefix('http')}/v1/realtime?intent=transcription"
+    async with connect(address, additional_headers={"Authorization": f"Bearer {key}"}, proxy=None) as socket:
+        assert (await answer(socket))["type"] == "session.created"
+        yield socket
+
+
+async def answer(socket: Any) -> dict[str, Any]:
+    message: dict[str, Any] = json.loads(await asyncio.wait_for(socket.recv(), 20))
+    return message
+
+
+@in_a_loop
+async def test_messages_that_no_client_means_are_refused_and_the_socket_goes_on(live_server):
+    transcription = '{"transcription":{"languages":[%s],"x":%s}}'
+    messages = (
+        f'{{"type":{nested(1000)}}}',
+        f'{{"type":"session.update","session":{nested(1000)}}}',
+        update(f'{{"noise_reduction":{{"type":{nested(300)}}}}}'),
+        update(transcription % ('"en"', nested(300))),
+        update(transcription % (nested(1000), "1")),
+        update('{"format":{"type":["audio/pcm"]}}'),
+        update(f'{{"turn_detection":{{"type":{nested(1000)}}}}}'),
+        update('{"turn_detection":{"type":"semantic_vad","eagerness":["low"]}}'),
+        update('{"turn_detection":{"type":"server_vad","threshold":"low"}}'),
+    )
+    async with realtime(live_server, live_server.key()) as socket:
+        for message in messages:
+            await socket.send(message)
+            error = await answer(socket)
+            assert error["error"]["code"] in ("invalid_message", "invalid_json", "invalid_parameter"), message[:80]
+
+
+@in_a_loop
+async def test_a_session_does_not_grow_with_every_update(live_server):
+    async with realtime(live_server, live_server.key()) as socket:
+        told = []
+        for number in range(5):
+            await socket.send(update(f'{{"transcription":{{"member{number}":"{MEMBER_BYTES * "x"}"}}}}'))
+            told.append((await answer(socket))["type"])
+    assert told == ["session.updated", *4 * ["error"]]
+
+
+@pytest.mark.parametrize("path", ["/v1/realtime?intent=transcription", "/v1/listen"])
+@in_a_loop
+async def test_a_message_of_a_million_values_is_not_parsed(live_server, path):
+    values = f'"x":[{"[]," * 1_000_000}1]'
+    message = '{"type":"Configure",%s}' if "listen" in path else '{"type":"input_audio_buffer.clear",%s}'
+    headers = {"Authorization": f"Bearer {live_server.key()}"}
+    address = f"ws{live_server.base.removeprefix('http')}{path}"
+    async with connect(address, additional_headers=headers, proxy=None) as socket:
+        await socket.send(message % values)
+        while (said := await answer(socket))["type"] == "session.created":
+            pass
+    assert said["type"].lower() == "error"
+
+
+@in_a_loop
+async def test_a_socket_that_was_open_before_its_key_was_revoked_opens_no_session_after_it(live_server):
+    me = live_server.key()
+    async with realtime(live_server, me) as socket:
+        with live_server.client(me) as client:
+            (key,) = client.get("/v1/keys").json()["data"]
+            client.delete(f"/v1/keys/{key['key_id']}")
+        await socket.send(json.dumps({"type": "input_audio_buffer.append", "audio": SILENCE}))
+        assert (await answer(socket))["error"]["code"] == "invalid_key"
+        with pytest.raises(ConnectionClosed):
+            await socket.recv()
+    assert socket.close_code == 1008
+
+
+def test_a_session_that_is_nested_too_deeply_gets_no_client_secret(live_server):
+    with live_server.client(live_server.key()) as client:
+        body = f'{{"session":{{"x":{nested(300)}}}}}'
+        refused = client.post("/v1/realtime/client_secrets", content=body, headers={"Content-Type": "application/json"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, "session")
+
+
+def test_a_switch_or_a_number_that_is_nested_deeply_is_refused(live_server):
+    with live_server.client(live_server.key()) as client:
+        for member in ("wait", "word_timestamps"):
+            body = f'{{"url":"https://example.org/a","{member}":{nested(1000)}}}'
+            refused = client.post("/v1/transcribe", content=body, headers={"Content-Type": "application/json"})
+            assert (refused.status_code, refused.json()["errors"][0]["param"]) == (422, member)
+
+
+def test_an_empty_parameter_counts_as_left_out(live_server):
+    with httpx.Client(base_url=live_server.base, headers={"Authorization": f"Token {live_server.key()}"}) as client:
+        answer = client.post("/v1/listen?callback_method=&language=", content=wav())
+    assert answer.status_code == 200, answer.text
+
+
+def test_thousands_of_parameters_are_read_in_one_pass():
+    query = QueryParams("&".join(f"{number:x}=1" for number in range(4000)))
+    began = time.process_time()
+    live_listening(query, Offer(engine="scripted", model="test", languages=frozenset({"en"})))
+    assert time.process_time() - began < 0.1
