@@ -71,6 +71,12 @@ class Office:
                 await asyncio.sleep(0.01)
         return delivery
 
+    async def disabled(self, url: str) -> None:
+        """Wait until the address is called no more, which is written after the attempt that was one too many."""
+        async with asyncio.timeout(MOST_S):
+            while not await self.storage.outbox.disabled(self.account.id, url):  # noqa: ASYNC110  no event tells of it
+                await asyncio.sleep(0.01)
+
 
 @asynccontextmanager
 async def office(
