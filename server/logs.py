@@ -3,6 +3,7 @@
 Spoken words, prompts, keys, tokens and signatures are never logged. URLs are logged without their query.
 """
 
+import asyncio
 import logging
 import sys
 import time
@@ -67,20 +68,41 @@ class _Style(logging.Formatter):
 
 
 class _Lines(logging.StreamHandler[Any]):
-    """Writes lines to standard error, each at once, so that a crash loses none."""
+    """Writes lines to standard error: those of requests once for all that are answered in one turn of the event loop,
+    every other at once, after those before it.
+    """
 
     def __init__(self, style: _Style) -> None:
         super().__init__(sys.stderr)
         self.setFormatter(style)
         self._style = style
+        self._waiting: list[str] = []
 
     def write_line(self, level: int, message: str, fields: Mapping[str, object]) -> None:
-        """Write a line of this moment without a record."""
+        """Write a line of this moment without a record. Only for the thread of the event loop."""
         line = self._style.line(time.time(), logging.getLevelName(level), message, fields)
         self.acquire()
         try:
-            self.stream.write(line + self.terminator)
-            self.stream.flush()
+            if not self._waiting:
+                asyncio.get_running_loop().call_soon(self.flush)
+            self._waiting.append(line)
+        finally:
+            self.release()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._write_waiting()
+        super().emit(record)
+
+    def flush(self) -> None:
+        self._write_waiting()
+        super().flush()
+
+    def _write_waiting(self) -> None:
+        self.acquire()
+        try:
+            if self._waiting:
+                self.stream.write(self.terminator.join([*self._waiting, ""]))
+                self._waiting.clear()
         finally:
             self.release()
 

@@ -107,7 +107,7 @@ class Result:
     warnings: tuple[Mapping[str, str], ...] = ()  # {"code": ..., "param"?: ..., "message"?: ...}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Job(Result):
     """One row of the job table. Instants are milliseconds since 1970 UTC, and None until they are reached."""
 

@@ -10,9 +10,11 @@ from server.model.accounts import SigningKeys
 from server.model.channels import Channel
 from server.model.jobs import Job
 
+MINUTE_S = 60
 DOWNLOAD_TTL_S = 3600
 WEBHOOK_TTL_S = 24 * 3600
 MAX_TTL_S = 7 * 24 * 3600
+STEP_S = 5  # for which links that hold at least a minute stay the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,23 @@ class Links:
         return f"ws{self.ingest(job).removeprefix('http')}?token={token}"
 
     def output(self, job: Job, name: str, *, ttl_s: int = DOWNLOAD_TTL_S) -> str:
-        """A link to a finished output that needs no key for *ttl_s* seconds from now."""
-        query = link_query(self.keys, output_path(job.id, name), expires_s=now_ms() // 1000 + ttl_s)
+        """A link to a finished output that needs no key for *ttl_s* seconds from now, or a little longer."""
+        query = link_query(self.keys, output_path(job.id, name), expires_s=link_expiry(ttl_s))
         return f"{self.job(job)}/outputs/{name}?{query}"
 
     def check_output(self, job_id: str, name: str, query: Mapping[str, str]) -> None:
         """Return if output() made this link. Raises BadSignature, LinkExpired."""
         exp, kid, sig = (query.get(part, "") for part in ("exp", "kid", "sig"))
         check_link(self.keys, output_path(job_id, name), exp=exp, kid=kid, sig=sig, now_s=now_ms() / 1000)
+
+
+def link_expiry(ttl_s: int) -> int:
+    """The second (since 1970, exclusive) until which a link of now holds: in *ttl_s* seconds, or a little later.
+
+    It is the same for a moment, so that an answer with links can be given to all who ask in that moment.
+    """
+    step_s = STEP_S if ttl_s >= MINUTE_S else 1
+    return -(-(now_ms() // 1000 + ttl_s) // step_s) * step_s
 
 
 def output_path(job_id: str, name: str) -> str:

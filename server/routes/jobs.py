@@ -2,7 +2,7 @@
 
 import hashlib
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 import orjson
@@ -27,7 +27,7 @@ from server.model.errors import FieldError, invalid
 from server.model.jobs import Job, JobFilter, State
 from server.model.orders import AUDIO
 from server.model.outcomes import Artifact
-from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, Links
+from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, Links, link_expiry
 from server.records.records import Records
 from server.routes.asking import (
     JOB,
@@ -46,6 +46,7 @@ from server.routes.asking import (
     query_switch,
 )
 from server.routes.door import Door
+from server.routes.prepared import JobAnswers, Prepared
 from server.routes.seats import Seated, Seats
 from server.storage.ports import BlobStore, JobStore
 
@@ -76,6 +77,7 @@ class Jobs:
     seats: Seats
     eraser: Eraser
     wait_max_s: int
+    answers: JobAnswers = field(default_factory=JobAnswers)
 
     def operations(self) -> list[Operation]:
         return [
@@ -191,16 +193,20 @@ class Jobs:
         ttl_s = query_number(request, "url_ttl", least=1, most=MAX_TTL_S) or DOWNLOAD_TTL_S
         await self.eraser.settle(request.path_params["job_id"])
         asked_at = now_ms()
-        mine = await self.mine(request, caller)
-        with self.eraser.holding(mine.id):
-            job = await self.waiter.until_over(mine, wait_s=wait_s)
-            record = await self.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
-        headers = {"ETag": _etag(job, ttl_s, record.get("live"))} | (
-            {} if job.terminal else {"Retry-After": str(JOB_POLL_S)}
-        )
-        if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
-            return Response(status_code=304, headers=headers)
-        answer = json_response(record, headers=headers)
+        job = await self.mine(request, caller)
+        answer = self.answers.of(job, ttl_s)
+        if answer is None:
+            expires_s = link_expiry(ttl_s)
+            with self.eraser.holding(job.id):
+                job = await self.waiter.until_over(job, wait_s=wait_s)
+                record = await self.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
+            headers = {"ETag": _etag(job, record.get("live"), ttl_s=ttl_s, expires_s=expires_s)}
+            if not job.terminal:
+                headers["Retry-After"] = str(JOB_POLL_S)
+            answer = Prepared(orjson.dumps(record), headers=headers)
+            self.answers.keep(job, ttl_s, answer, until_ms=(expires_s - ttl_s + 1) * 1000)
+        if "if-none-match" in request.headers and none_match(request.headers.getlist("if-none-match"), answer.etag):
+            return answer.unchanged()
         return await handing_over(answer, request, job, eraser=self.eraser, asked_at=asked_at)
 
     async def list(self, request: Request, caller: Caller) -> Response:
@@ -303,14 +309,13 @@ def _outputs(job: Job) -> tuple[str, ...]:
     return (*job.order.output_formats, AUDIO) if recorded else job.order.output_formats
 
 
-def _etag(job: Job, ttl_s: int, live: object) -> str:
+def _etag(job: Job, live: object, *, ttl_s: int, expires_s: int) -> str:
     """A tag that changes with everything that a reader sees.
 
-    The links are signed anew for every answer, which alone does not count as a change. But after half of their validity
-    the tag changes, so that a client that polls never holds links that are about to expire.
+    The links expire later again every few seconds, which alone does not count as a change. But after half of their
+    validity the tag changes, so that a client that polls never holds links that are about to expire.
     """
-    age = now_ms() // (ttl_s * 500)
-    seen = orjson.dumps([job, live, ttl_s, age])
+    seen = orjson.dumps([job, live, ttl_s, 2 * expires_s // ttl_s])
     return f'W/"{hashlib.sha256(seen).hexdigest()[:32]}"'
 
 

@@ -1,5 +1,6 @@
 """Log lines: what clients choose cannot write one of its own."""
 
+import asyncio
 import logging
 import re
 import sys
@@ -68,11 +69,50 @@ def test_the_line_of_a_request_is_the_same_whether_others_listen_or_not(
     ours = _Lines(style)
     for listening in ([ours], [ours, logging.NullHandler()]):
         monkeypatch.setattr(logging.root, "handlers", listening)
-        log_request(logging.INFO, fields)
+        asyncio.run(answered(fields))
     alone, beside = capsys.readouterr().err.splitlines()
     assert alone == beside
     assert "account" not in alone
     assert alone.startswith("15:55:17.250 info    request request_id=req_1") or orjson.loads(alone)["status"] == 200
+
+
+async def answered(*requests: dict[str, object]) -> None:
+    for fields in requests:
+        log_request(logging.INFO, fields)
+
+
+def test_lines_of_requests_are_written_once_in_a_turn_of_the_loop_and_before_what_comes_after_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, writes = _Lines(_Text()), Writes()
+    monkeypatch.setattr(ours, "stream", writes)
+    monkeypatch.setattr(logging.root, "handlers", [ours])
+
+    async def turn() -> None:
+        await answered({"request_id": "req_1"}, {"request_id": "req_2"})
+        assert not writes
+        await asyncio.sleep(0)
+        assert [lines(text) for text in writes] == [["request_id=req_1", "request_id=req_2"]]
+        await answered({"request_id": "req_3"})
+        logging.root.error("failed reason=disk")
+
+    asyncio.run(turn())
+    assert [last for text in writes for last in lines(text)][2:] == ["request_id=req_3", "reason=disk"]
+
+
+class Writes(list[str]):
+    """A stream that remembers what was written at once."""
+
+    def write(self, text: str) -> None:
+        self.append(text)
+
+    def flush(self) -> None:
+        pass
+
+
+def lines(text: str) -> list[str]:
+    """The last word of each line."""
+    return [line.split()[-1] for line in text.splitlines()]
 
 
 def test_a_path_with_a_line_break_writes_one_line_into_the_log_of_a_server(server: Server) -> None:

@@ -36,6 +36,7 @@ BUSY_S = 10.0  # how long another process may hold the write lock; far less than
 POLL_S = 0.15  # other processes' commits are seen this late at most
 CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
 READERS = 4  # so that a search over many transcripts does not delay looking up a key
+MAX_VERSIONS = 10_000  # of topics in memory
 SCRUB_BUSY_S = 0.2  # how long scrubbing waits for readers, and all writers with it
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is truncated once its pages are in the database
 NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
@@ -157,6 +158,9 @@ class Database:
             raise _translated(error, f"{path}") from error
         self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
         self._seen_version = -1
+        self._glanced = False  # whether the event loop has not turned since the last look
+        self._newest = -1  # revision that the last look found
+        self._versions: dict[str, int] = {}  # of topics, as long as that revision is the newest
         self._readers = ThreadPoolExecutor(READERS, "storage-read")
         # A program can end without close(): uncommitted writes were never confirmed to anyone.
         self._writer = start_vital(self._write_forever, name="storage-write")
@@ -185,14 +189,36 @@ class Database:
 
         It takes microseconds: no thread, no lock, and only pages that are always in memory. Only for the thread of the
         event loop. None if the database does not answer at once.
+
+        One look answers everything that waits for the event loop at that moment. A request among it came before the
+        look, so what was committed after the look was committed while the request was under way.
         """
         if self._closing:
             return None
         try:
-            rows = self._glancing.execute("SELECT revision FROM changes WHERE topic = ?", (topic,)).fetchall()
+            if not self._glanced:
+                self._glance()
+            if topic not in self._versions:
+                self._versions[topic] = self._look("SELECT revision FROM changes WHERE topic = ?", topic)
+            return self._versions[topic]
         except sqlite3.Error:  # whoever asked reads the answer itself, and gets the error if it lasts
             return None
-        return int(rows[0]["revision"]) if rows else 0
+
+    def _glance(self) -> None:
+        """Learn whether anything was announced since the last look."""
+        newest = self._look("SELECT max(revision) AS revision FROM changes")
+        if newest != self._newest or len(self._versions) >= MAX_VERSIONS:
+            self._newest = newest
+            self._versions.clear()
+        self._glanced = True
+        asyncio.get_running_loop().call_soon(self._turned)
+
+    def _turned(self) -> None:
+        self._glanced = False
+
+    def _look(self, sql: str, *parameters: str) -> int:
+        rows = self._glancing.execute(sql, parameters).fetchall()
+        return (rows[0]["revision"] or 0) if rows else 0
 
     async def scrub(self) -> bool:
         """Leave no byte of deleted rows in the database's files. Returns False if others were in the way.
@@ -216,6 +242,7 @@ class Database:
         """Look after entering the block, then wait: no announcement in between is missed."""
         first = not self._watches
         with self._watches.watch(topic) as watch:
+            self._glanced = False  # what was committed between the last look and here woke nobody
             if first:
                 self._queue.put(None)  # without watchers the writing thread sleeps until it is woken
             yield watch

@@ -1,0 +1,63 @@
+"""Answers that are made once and given again, as long as what they tell stays the same."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from weakref import ref
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from server.clock import now_ms
+from server.model.jobs import Job
+
+MAX_BYTES_KEPT = 32 * 1024  # of the body of such an answer
+
+
+class Prepared(Response):
+    """An answer that can be sent any number of times."""
+
+    def __init__(self, body: bytes, *, headers: Mapping[str, str]) -> None:
+        super().__init__(body, headers=headers, media_type="application/json")
+        self.etag = headers["ETag"]
+        self._told = headers
+
+    def unchanged(self) -> Response:
+        """The answer to a client that has this one already."""
+        return Response(status_code=304, headers=self._told)
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        # Each time with a list of its own, because what lies around the routes adds to it.
+        head = {"type": "http.response.start", "status": self.status_code, "headers": [*self.raw_headers]}
+        await send(head)
+        await send({"type": "http.response.body", "body": self.body})
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    answer: Prepared
+    ttl_s: int
+    until_ms: int
+    job: "ref[Job]"
+
+
+class JobAnswers:
+    """The records of ended jobs, as the last client got them.
+
+    A store that keeps such a job in memory gives the same object for as long as nobody has changed the job, in any
+    process. An answer is kept for that object and goes with it, so it needs no further bound and no further news.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, _Kept] = {}  # by the id of the object
+
+    def of(self, job: Job, ttl_s: int) -> Prepared | None:
+        """The answer about *job* with links for *ttl_s* seconds, if it is in memory and still true."""
+        kept = self._kept.get(id(job))
+        return None if kept is None or kept.ttl_s != ttl_s or now_ms() >= kept.until_ms else kept.answer
+
+    def keep(self, job: Job, ttl_s: int, answer: Prepared, *, until_ms: int) -> None:
+        """Give *answer* again until *until_ms* (since 1970 UTC), unless the record may change by then or is long."""
+        if job.terminal and job.order.kept and job.order.live is None and len(answer.body) <= MAX_BYTES_KEPT:
+            number = id(job)
+            gone = ref(job, lambda _: self._kept.pop(number, None))
+            self._kept[number] = _Kept(answer, ttl_s, until_ms, gone)
