@@ -17,7 +17,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeAlias
+
+import numpy as np
 
 from pipeline.audio import RATE, WINDOW, Samples, position
 from pipeline.errors import EngineFailed, EngineTimeout, TooFast
@@ -42,6 +45,9 @@ ARRIVALS = 4096
 
 WINDOWS = 16
 """Windows, half a second, that are processed before other tasks get a turn on the event loop."""
+
+TOGETHER = 4 * WINDOW
+"""The most audio that waits for more while it cannot change anything. Windows cost half as much together as alone."""
 
 AHEAD_S = 0.25
 """A sender further ahead of real time waits for answers: words do not depend on its speed."""
@@ -100,6 +106,10 @@ class _Command(Enum):
     END = auto()
 
 
+_Detected: TypeAlias = tuple[Samples, float]
+"""A window and its probability of speech."""
+
+
 class Session:
     """One live stream. run() is its only task; the other methods are called from other tasks of the same loop."""
 
@@ -110,6 +120,8 @@ class Session:
         self._tenant = tenant
         self._framer = Framer()
         self._backlog: deque[Samples | _Command] = deque()
+        self._commands = 0  # in the backlog
+        self._detected: deque[_Detected | _Command] = deque()  # what came before the backlog, for the core
         self._unread: deque[Happened] = deque()
         self._arrivals: deque[tuple[int, float]] = deque(maxlen=ARRIVALS)  # position after each piece, and its arrival
         self._loop = asyncio.get_running_loop()
@@ -194,43 +206,90 @@ class Session:
         try:
             async with asyncio.TaskGroup() as tasks:
                 while not self._core.finished:
-                    await self._changes.until(lambda: bool(self._backlog) or self._core.finished)
+                    await self._changes.until(lambda: self._due or self._core.finished)
+                    self._detect()
+                    while self._detected:
+                        await self._until_room()
+                        self._take_in(tasks)
                     if self._backlog:
-                        await self._take(self._backlog.popleft(), tasks)
+                        await asyncio.sleep(0)
         finally:
             self._over = True
             self._changes.tell()
 
-    async def _take(self, item: Samples | _Command, tasks: asyncio.TaskGroup) -> None:
-        if item is _Command.FINALIZE:
-            self._core.finalize()
-            self._advance(tasks)
-        elif item is _Command.END:
-            await self._hear(self._framer.end()[0], tasks)
-            self._core.finish(self._received)
-            self._advance(tasks)
-        else:
-            windows = self._framer.receive(item)
-            for at in range(0, len(windows), WINDOWS):
-                await self._hear(windows[at : at + WINDOWS], tasks)
-                if self._backlog or at + WINDOWS < len(windows):
-                    await asyncio.sleep(0)
+    @property
+    def _due(self) -> bool:
+        """Whether the backlog should be processed, because something may be decided, or enough has come together."""
+        if not self._backlog:
+            return False
+        whole = self._received - self._received % WINDOW
+        return self._commands > 0 or whole >= self._core.steady or self._waiting >= TOGETHER
 
-    async def _hear(self, windows: Windows, tasks: asyncio.TaskGroup) -> None:
-        """Process some windows, as fast as the core and the reader of the events allow."""
+    def _detect(self) -> None:
+        """Look for speech in the audio of the backlog, up to the next command, but in no more than WINDOWS windows."""
+        pieces: list[Samples] = []
+        command, room = None, WINDOWS * WINDOW
+        while self._backlog and room > 0 and command is None:
+            item = self._backlog.popleft()
+            if isinstance(item, _Command):
+                command = item
+                self._commands -= 1
+            else:
+                pieces.append(item[:room])
+                if len(item) > room:
+                    self._backlog.appendleft(item[room:])
+                room -= len(item)
+        if pieces:
+            self._listen(self._framer.receive(np.concatenate(pieces)))
+        if command is _Command.END:
+            self._listen(self._framer.end()[0])
+        if command is not None:
+            self._detected.append(command)
+
+    def _listen(self, windows: Windows) -> None:
         self._played_s = max(self._played_s, self._loop.time()) + windows.size / RATE
-        for window, speech in zip(windows, self._vad(windows), strict=True):
+        self._detected.extend(zip(windows, self._vad(windows), strict=True))
+
+    async def _until_room(self) -> None:
+        """Wait until the core and the reader of the events can take what is next."""
+        if not isinstance(self._detected[0], _Command):
             if self._core.behind:
                 await self._wait_if_ahead()
-            await self._changes.until(lambda: not self._core.full and len(self._unread) < MAX_UNREAD)
+            await self._changes.until(lambda: self._has_room)
+
+    @property
+    def _has_room(self) -> bool:
+        return not self._core.full and len(self._unread) < MAX_UNREAD
+
+    def _catch_up(self, tasks: asyncio.TaskGroup) -> None:
+        """Process the audio that waits for more, as far as nothing has to be waited for."""
+        if not self._detected:
+            self._detect()
+        while self._detected and self._has_room and not (self._core.behind and self._ahead_s > 0):
+            self._take_in(tasks)
+
+    def _take_in(self, tasks: asyncio.TaskGroup) -> None:
+        """Give the core what is next, if _catch_up() has not done so."""
+        item = self._detected.popleft() if self._detected else None
+        if item is _Command.FINALIZE:
+            self._core.finalize()
+        elif item is _Command.END:
+            self._core.finish(self._received)
+        elif item is not None:
+            window, speech = item
             self._core.receive_audio(window, speech=speech)
-            self._advance(tasks)
+        self._advance(tasks)
 
     async def _wait_if_ahead(self) -> None:
         """Wait for the request in flight, at most for as long as the sender is ahead."""
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._played_s - AHEAD_S):
+            async with asyncio.timeout(self._ahead_s):
                 await self._changes.until(lambda: not self._core.behind)
+
+    @property
+    def _ahead_s(self) -> float:
+        """By how much the sender is further ahead of real time than it may be; 0 or less if it is not."""
+        return self._played_s - AHEAD_S - self._loop.time()
 
     def _advance(self, tasks: asyncio.TaskGroup) -> None:
         """Queue the core's events for the reader, and send the request that the core wants."""
@@ -247,17 +306,20 @@ class Session:
         """Send one request and give the answer to the core."""
         asked_s = self._loop.time()
         try:
-            heard = await self._listener.hear(request, tenant=self._tenant, newer=self._newer)
+            heard = await self._listener.hear(request, tenant=self._tenant, newer=partial(self._newer, tasks))
         except (EngineFailed, EngineTimeout):
             await asyncio.sleep(RETRY_S)
+            self._catch_up(tasks)
             self._core.receive_failure()
         else:
             self._pace(self._loop.time() - asked_s)
+            self._catch_up(tasks)
             self._core.receive_hypothesis(heard)
         self._advance(tasks)
 
-    def _newer(self) -> DecodeRequest | None:
+    def _newer(self, tasks: asyncio.TaskGroup) -> DecodeRequest | None:
         """Return a request to replace the one in flight, which the engine has not begun yet, or None."""
+        self._catch_up(tasks)
         if not self._core.decode_due:
             return None
         self._core.withdraw()
@@ -287,6 +349,7 @@ class Session:
 
     def _queue(self, item: Samples | _Command) -> None:
         self._backlog.append(item)
+        self._commands += isinstance(item, _Command)
         self._changes.tell()
 
 

@@ -50,6 +50,13 @@ class Segmenter:
             return max(self._end_of_span(), self._now - self._options.pad)
         return self._padded(self._now if self._onset is None else self._onset)
 
+    @property
+    def steady(self) -> int:
+        """The position before which no window can end with an event, whatever is heard until there."""
+        if self.speaking:
+            return self.voiced + self._options.silence
+        return (self._now if self._onset is None else self._onset) + self._options.min_speech
+
     def receive(self, speech: float, length: int = WINDOW) -> list[SpeechStarted | SpeechEnded]:
         """Return the events of the next *length* samples. Only the last window may be shorter than WINDOW."""
         start, self._now = self._now, self._now + length

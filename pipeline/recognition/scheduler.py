@@ -262,7 +262,11 @@ class Scheduler:
 
     def _renew(self, work: _Work) -> None:
         """Replace a window by the newest one of the same stream, at the same place in the queue."""
-        newest = work.newer() if work.newer is not None else None
+        try:
+            newest = work.newer() if work.newer is not None else None
+        except Exception as error:  # noqa: BLE001  its stream's to hear; all others wait for this turn
+            _fail(work, error)
+            return
         if newest is not None:
             work.item, work.bucket = newest, self._engine.bucket(newest)
             work.urgency, work.audio_s = _urgency(newest), len(newest.samples) / RATE

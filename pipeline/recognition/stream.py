@@ -157,6 +157,20 @@ class StreamCore:
         return self._finished and self._turns.first is None
 
     @property
+    def steady(self) -> int:
+        """The position before which no window can end with an event or a request, whatever is heard until there.
+
+        So the windows before it may be given together. An answer changes it. Those that came before the answer have to
+        be given before it.
+        """
+        turn, last, steady = self._turns.first, self._answered, self._turns.steady
+        if turn is None or self._in_flight is not None:
+            return steady
+        partial = turn.start + self._options.first_step if last is None else last.end + self._step
+        final = steady if _is_final(last, turn) else turn.voiced + self._options.pause
+        return min(steady, partial, final, self._segment_start + self._options.longest)
+
+    @property
     def decode_due(self) -> bool:
         """Whether there is a window to recognise that is newer than the request in flight."""
         return self._choose_ask() is not None
@@ -273,8 +287,7 @@ class StreamCore:
             return None if self._in_flight == cut else cut
         quiet = now - turn.voiced >= options.pause
         if not turn.open or quiet:
-            known = last is not None and last.aim is _Aim.FINAL and last.voiced == turn.voiced
-            return None if known else final
+            return None if _is_final(last, turn) else final
         due = last.end + self._step if last else turn.start + options.first_step
         if now >= due and turn.voiced > max(asked, now - options.hush):
             return _Ask(_Aim.PARTIAL, now, turn.voiced)
@@ -447,6 +460,11 @@ class StreamCore:
         """Drop audio before *position*, and the kept words that were in it."""
         self._window.cut(position)
         self._agreement.release(self._window.start)
+
+
+def _is_final(ask: _Ask | None, turn: Turn) -> bool:
+    """Return whether *ask* is a final with all speech of *turn* so far."""
+    return ask is not None and ask.aim is _Aim.FINAL and ask.voiced == turn.voiced
 
 
 def _whole(position: int) -> int:

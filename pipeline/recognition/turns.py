@@ -53,6 +53,11 @@ class Turns:
     def first(self) -> Turn | None:
         return self._turns[0] if self._turns else None
 
+    @property
+    def steady(self) -> int:
+        """The position before which no window can end with an event, whatever is heard until there."""
+        return self._segmenter.steady
+
     def receive(self, now: int, speech: float) -> list[SpeechStarted | SpeechEnded]:
         """Take the speech probability of the window that ends at *now*; return the starts and ends of turns."""
         events = self._segmenter.receive(speech)

@@ -89,6 +89,8 @@ def stream(
 ) -> Run:
     """Run a whole stream. Each answer comes after so many frames of audio. The sender waits while the core is full,
     and a *patient* one also while it is behind. An answer of None is a failure.
+
+    Where the core says that nothing can come of the next frame, nothing does.
     """
     core = StreamCore(options or StreamOptions())
     run, waits = Run(core, [], []), cycle(delays)
@@ -112,10 +114,15 @@ def stream(
             assert request is not None, "a full core must have something in flight"
             answer()
             ask(number)
+        run.events += core.events_received()
+        before, steady = len(run.requests), core.steady
         core.receive_audio(QUIET, speech=probability)
+        run.events += (fresh := core.events_received())
         if number in finalize_at:
             core.finalize()
         ask(number)
+        came = bool(fresh) or len(run.requests) > before
+        assert core.position >= steady or number in finalize_at or not came
         while request is not None and (due <= number or (patient and core.behind)):
             answer()
             ask(number)

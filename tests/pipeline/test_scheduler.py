@@ -85,6 +85,24 @@ def test_when_its_turn_comes_a_stream_gives_its_newest_window_and_keeps_its_plac
     assert run(body).calls == [[0], [11, 3], [22]], "a window that grew out of the call is heard in the next"
 
 
+def test_a_stream_that_fails_when_its_turn_comes_hears_of_it_and_nobody_else_does() -> None:
+    def failing() -> None:
+        raise ZeroDivisionError
+
+    async def body(model: Model, scheduler: Scheduler) -> None:
+        tasks = await asked(scheduler, (0, "a", Urgency.PARTIAL))
+        broken = asyncio.create_task(scheduler.hear(window(1, final=False), tenant="b", newer=failing))
+        await asyncio.sleep(0)
+        tasks += await asked(scheduler, (2, "c", Urgency.PARTIAL))
+        model.gate.release(2)
+        answers = await asyncio.gather(*tasks)
+        assert [-heard.avg_logprob for heard in answers] == [0, 2]
+        with pytest.raises(ZeroDivisionError):
+            await broken
+
+    run(body)
+
+
 def test_a_cancelled_window_is_never_heard() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         first, second, third = await asked(scheduler, *((n, "a", Urgency.FINAL) for n in range(3)))

@@ -47,6 +47,17 @@ def test_spans_are_in_order_apart_and_inside_the_stream(
 
 @settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS)
+def test_no_event_comes_before_the_position_that_was_said_to_be_steady(
+    probabilities: list[float], options: SegmenterOptions
+) -> None:
+    segmenter = Segmenter(options)
+    for number, speech in enumerate(probabilities, 1):
+        steady = segmenter.steady
+        assert not segmenter.receive(speech) or number * WINDOW >= steady
+
+
+@settings(max_examples=60)
+@given(probabilities=RUNS, options=OPTIONS)
 def test_every_long_enough_sound_is_inside_a_span(probabilities: list[float], options: SegmenterOptions) -> None:
     found = spans(probabilities, options)
     need = max(1, -(-options.min_speech // WINDOW))

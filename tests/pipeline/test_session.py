@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline import session as session_module
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import TooFast
-from pipeline.events import Finalized, Partial, SegmentClosed, Warned, WordsCommitted
+from pipeline.events import Event, Finalized, Partial, SegmentClosed, Warned, WordsCommitted
 from pipeline.ingest.framer import Windows
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.session import ENOUGH_BUFFERED, MAX_UNREAD, WINDOWS, Session, _Promised
 from pipeline.words import written
-from tests.pipeline.listening import talk
+from tests.pipeline.listening import speeches, talk
 from tests.pipeline.sessions import (
     LENGTH,
     SPOKEN,
@@ -26,6 +27,7 @@ from tests.pipeline.sessions import (
     Voice,
     at_once,
     committed,
+    heard,
     in_real_time,
     streamed,
     virtually,
@@ -95,6 +97,49 @@ def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
         assert max(lag for one in happened for lag in one.lags_s) <= 25 + 1.5
 
     virtually(main())
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    words=speeches(),
+    takes=st.lists(st.sampled_from((0.0503, 0.3007, 0.9001)), min_size=1, max_size=4),  # never as long as some windows
+    queue_s=st.sampled_from((0.0, 0.2505, 1.0009)),
+    fails=st.sampled_from(((False,), (False, False, True))),
+    piece=st.sampled_from((WINDOW, 700, 1600)),
+)
+def test_windows_that_are_processed_together_change_nothing_but_the_work(words, takes, queue_s, fails, piece):
+    async def told(together: int) -> None:
+        listener = Listener(words, takes=takes, fails=fails, queue_s=queue_s)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(session_module, "TOGETHER", together)
+            session, happened = await streamed(in_real_time(words[-1].end + RATE, piece=piece), listener, words=words)
+        events = [(one.event, round(one.at_s - session._epoch_s, 6), one.lags_s) for one in happened]
+        asked = [(request.start, len(request.samples), request.final) for request in listener.requests]
+        runs.append((events, asked))
+
+    runs: list[tuple[list[tuple[Event, float, tuple[float, ...]]], list[tuple[int, int, bool]]]] = []
+    virtually(told(WINDOW))
+    virtually(told(4 * WINDOW))
+    alone, together = runs
+    assert together == alone
+
+
+def test_while_nothing_can_change_windows_are_processed_together():
+    calls: list[int] = []
+
+    async def main() -> None:
+        voice = Voice(SPOKEN)
+
+        def counted(windows: Windows) -> list[float]:
+            calls.append(len(windows))
+            return voice(windows)
+
+        session = Session(StreamCore(StreamOptions()), vad=counted, listener=Listener(SPOKEN), tenant="acct")
+        await heard(session, in_real_time())
+
+    virtually(main())
+    assert sum(calls) == -(-LENGTH // WINDOW)
+    assert len(calls) < 0.6 * sum(calls)
 
 
 def test_finalize_takes_effect_where_it_stands_among_the_audio():

@@ -187,7 +187,7 @@ class Database:
     def version(self, topic: str) -> int | None:
         """A number that is another one after each commit, of any process, that announces *topic*.
 
-        It takes microseconds: no thread, no lock, and only pages that are always in memory. Only for the thread of the
+        It takes microseconds: no thread, no waiting, and only pages that are always in memory. Only for the thread of the
         event loop. None if the database does not answer at once.
 
         One look answers everything that waits for the event loop at that moment. A request among it came before the
