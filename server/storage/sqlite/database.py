@@ -187,8 +187,8 @@ class Database:
     def version(self, topic: str) -> int | None:
         """A number that is another one after each commit, of any process, that announces *topic*.
 
-        It takes microseconds: no thread, no waiting, and only pages that are always in memory. Only for the thread of the
-        event loop. None if the database does not answer at once.
+        It takes microseconds: no thread, no waiting, and only pages that are always in memory. Only for the thread of
+        the event loop. None if the database does not answer at once.
 
         One look answers everything that waits for the event loop at that moment. A request among it came before the
         look, so what was committed after the look was committed while the request was under way.
