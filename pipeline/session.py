@@ -219,14 +219,19 @@ class Session:
 
     @property
     def _due(self) -> bool:
-        """Whether the backlog should be processed, because something may be decided, or enough has come together."""
-        if not self._backlog:
-            return False
+        """Whether there is something to process that may decide something, or of which enough has come together."""
+        if self._detected or not self._backlog:
+            return bool(self._detected)
         whole = self._received - self._received % WINDOW
         return self._commands > 0 or whole >= self._core.steady or self._waiting >= TOGETHER
 
     def _detect(self) -> None:
-        """Look for speech in the audio of the backlog, up to the next command, but in no more than WINDOWS windows."""
+        """Unless something is detected already, look for speech in what is next in the backlog.
+
+        That is the audio up to a command, but no more than WINDOWS windows.
+        """
+        if self._detected:
+            return
         pieces: list[Samples] = []
         command, room = None, WINDOWS * WINDOW
         while self._backlog and room > 0 and command is None:
@@ -263,8 +268,7 @@ class Session:
 
     def _catch_up(self, tasks: asyncio.TaskGroup) -> None:
         """Process the audio that waits for more, as far as nothing has to be waited for."""
-        if not self._detected:
-            self._detect()
+        self._detect()
         while self._detected and self._has_room and not (self._core.behind and self._ahead_s > 0):
             self._take_in(tasks)
 

@@ -105,7 +105,7 @@ def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
     takes=st.lists(st.sampled_from((0.0503, 0.3007, 0.9001)), min_size=1, max_size=4),  # never as long as some windows
     queue_s=st.sampled_from((0.0, 0.2505, 1.0009)),
     fails=st.sampled_from(((False,), (False, False, True))),
-    piece=st.sampled_from((WINDOW, 700, 1600)),
+    piece=st.sampled_from((WINDOW, 700, 1600, RATE, 3 * RATE)),
 )
 def test_windows_that_are_processed_together_change_nothing_but_the_work(words, takes, queue_s, fails, piece):
     async def told(together: int) -> None:
@@ -122,6 +122,31 @@ def test_windows_that_are_processed_together_change_nothing_but_the_work(words, 
     virtually(told(4 * WINDOW))
     alone, together = runs
     assert together == alone
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    pieces=st.lists(st.sampled_from((WINDOW, 1600, 4000, RATE, 3 * RATE)), min_size=1, max_size=5),
+    takes=st.lists(st.sampled_from((0.0, 0.032, 0.25, 1.0)), min_size=1, max_size=4),
+    queue_s=st.sampled_from((0.0, 0.032, 1.0)),
+    pause_s=st.sampled_from((0.0, 0.032, 0.25, 1.0)),
+)
+def test_no_audio_is_left_behind_where_answers_and_audio_come_at_the_same_instant(pieces, takes, queue_s, pause_s):
+    async def feed(session: Session) -> None:
+        left = LENGTH
+        for size in cycle(pieces):
+            await asyncio.sleep(pause_s)
+            await session.feed(np.zeros(min(size, left), np.float32))
+            left -= min(size, left)
+            if not left:
+                return
+
+    async def main() -> None:
+        session, happened = await streamed(feed, Listener(SPOKEN, takes=takes, queue_s=queue_s))
+        assert written(committed(happened)) == written(SPOKEN)
+        assert session.statistics().received == LENGTH
+
+    virtually(main())
 
 
 def test_while_nothing_can_change_windows_are_processed_together():
