@@ -134,7 +134,7 @@ async def test_a_recording_lies_in_the_data_folder_while_it_is_made(me, live_ser
         assert not list(live_server.storage.blobs.scratch.iterdir()), "it has no name"
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
-    assert not any(name.startswith(scratch) for name in open_files())
+    await asyncio.to_thread(await_true, lambda: not any(name.startswith(scratch) for name in open_files()))
 
 
 def open_files() -> list[str]:
