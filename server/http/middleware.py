@@ -61,6 +61,7 @@ LINGER_IDLE_S = 2.0  # a client that sends nothing for this long has read its re
 BAD, TOO_MANY = 400, 429
 DEFAULTS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 """Headers of every answer that does not have its own."""
+VARY = (b"vary", b"Origin, Accept-Encoding")
 KNOWN_METHODS = frozenset({*ALLOWED_METHODS, "OPTIONS", "PUT", "PATCH"})  # others must not add rows to the metrics
 
 RawHeader: TypeAlias = tuple[bytes, bytes]
@@ -238,15 +239,16 @@ class _Exchange:
 
     def _completed(self, headers: Iterable[RawHeader]) -> list[RawHeader]:
         """The *headers* of the answer, and those that every answer has."""
-        added = {b"x-request-id": self._state["request_id"].encode(), b"vary": b"Origin, Accept-Encoding"}
-        for name, value in {**self._cors, **self._state.get("limit_headers", {})}.items():
-            added[_raw_name(name)] = value.encode("latin-1")
+        added = [(b"x-request-id", self._state["request_id"].encode()), VARY]
+        for name, value in (*self._cors.items(), *self._state.get("limit_headers", {}).items()):
+            added.append((_raw_name(name), value.encode("latin-1")))
         if self._refuses_body and self._body_left > KEPT_OPEN_BYTES:
-            added[b"connection"] = b"close"
-        kept = [header for header in headers if header[0] not in added]
+            added.append((b"connection", b"close"))
+        kept = list(headers)
         named = {name for name, _ in kept}
         kept += [header for header in DEFAULTS if header[0] not in named]
-        return kept + list(added.items())
+        ours = dict(added)
+        return [header for header in kept if header[0] not in ours] + added
 
     async def _linger(self) -> None:
         dropped = 0

@@ -1,12 +1,13 @@
 """Identifiers: a short prefix, an underscore and a ULID. They sort by their time and cannot be guessed."""
 
 from enum import StrEnum
+from functools import lru_cache
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O, U
-CHANCE_BYTES = 10
-LENGTH = 26  # characters of 48 bits of time and 80 of chance, five bits each
 LATEST_MS = 2**48 - 1  # in the year 10889
-_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]  # of ten bits: every request has an id
+LENGTH = 26  # characters: ten of 48 bits of time, and CHANCE_BYTES of 80 bits of chance, five bits each
+CHANCE_BYTES = 16  # a character of each, made of its last five bits
+_CHARACTERS = bytes(ord(ALPHABET[byte % 32]) for byte in range(256))
 
 
 class Prefix(StrEnum):
@@ -31,5 +32,9 @@ def ulid(ms: int, chance: bytes) -> str:
     """LENGTH characters that sort like *ms* (github.com/ulid/spec). Raises ValueError outside the bounds."""
     if not 0 <= ms <= LATEST_MS or len(chance) != CHANCE_BYTES:
         raise ValueError(f"a ULID is made of 0..{LATEST_MS} ms and {CHANCE_BYTES} bytes")
-    number = ms << 80 | int.from_bytes(chance)
-    return "".join([_PAIRS[number >> shift & 1023] for shift in range(10 * (LENGTH // 2 - 1), -1, -10)])
+    return _time(ms) + chance.translate(_CHARACTERS).decode()
+
+
+@lru_cache(8)
+def _time(ms: int) -> str:
+    return "".join(ALPHABET[ms >> shift & 31] for shift in range(45, -1, -5))

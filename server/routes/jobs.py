@@ -46,7 +46,7 @@ from server.routes.asking import (
     query_switch,
 )
 from server.routes.door import Door
-from server.routes.prepared import JobAnswers, Prepared
+from server.routes.prepared import JobAnswers, Tagged
 from server.routes.seats import Seated, Seats
 from server.storage.ports import BlobStore, JobStore
 
@@ -203,7 +203,7 @@ class Jobs:
             headers = {"ETag": _etag(job, record.get("live"), ttl_s=ttl_s, expires_s=expires_s)}
             if not job.terminal:
                 headers["Retry-After"] = str(JOB_POLL_S)
-            answer = Prepared(orjson.dumps(record), headers=headers)
+            answer = Tagged(orjson.dumps(record), headers=headers)
             self.answers.keep(job, ttl_s, answer, until_ms=(expires_s - ttl_s + 1) * 1000)
         if "if-none-match" in request.headers and none_match(request.headers.getlist("if-none-match"), answer.etag):
             return answer.unchanged()

@@ -16,8 +16,10 @@ from server.http.operation import Answer, Auth, Handler, Operation, json_respons
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.metrics import Metrics
+from server.routes.prepared import Prepared
 from server.storage.ports import JobStore, Outbox
 
+ALIVE = Prepared(b'{"status":"ok"}')
 DAY = {"Cache-Control": "public, max-age=86400"}
 
 
@@ -45,7 +47,7 @@ class Ops:
         return json_response({"object": "list", "data": rows}, headers=DAY)
 
     async def healthz(self, _request: Request, _caller: Caller) -> Response:
-        return json_response({"status": "ok"})
+        return ALIVE
 
     async def readyz(self, _request: Request, _caller: Caller) -> Response:
         if (running := self.ready()) is None:

@@ -16,14 +16,8 @@ MAX_BYTES_KEPT = 32 * 1024  # of the body of such an answer
 class Prepared(Response):
     """An answer that can be sent any number of times."""
 
-    def __init__(self, body: bytes, *, headers: Mapping[str, str]) -> None:
+    def __init__(self, body: bytes, *, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(body, headers=headers, media_type="application/json")
-        self.etag = headers["ETag"]
-        self._told = headers
-
-    def unchanged(self) -> Response:
-        """The answer to a client that has this one already."""
-        return Response(status_code=304, headers=self._told)
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         # Each time with a list of its own, because what lies around the routes adds to it.
@@ -32,9 +26,22 @@ class Prepared(Response):
         await send({"type": "http.response.body", "body": self.body})
 
 
+class Tagged(Prepared):
+    """One that has an ETag among its *headers*."""
+
+    def __init__(self, body: bytes, *, headers: Mapping[str, str]) -> None:
+        super().__init__(body, headers=headers)
+        self.etag = headers["ETag"]
+        self._told = headers
+
+    def unchanged(self) -> Response:
+        """The answer to a client that has this one already."""
+        return Response(status_code=304, headers=self._told)
+
+
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    answer: Prepared
+    answer: Tagged
     ttl_s: int
     until_ms: int
     job: "ref[Job]"
@@ -50,12 +57,12 @@ class JobAnswers:
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}  # by the id of the object
 
-    def of(self, job: Job, ttl_s: int) -> Prepared | None:
+    def of(self, job: Job, ttl_s: int) -> Tagged | None:
         """The answer about *job* with links for *ttl_s* seconds, if it is in memory and still true."""
         kept = self._kept.get(id(job))
         return None if kept is None or kept.ttl_s != ttl_s or now_ms() >= kept.until_ms else kept.answer
 
-    def keep(self, job: Job, ttl_s: int, answer: Prepared, *, until_ms: int) -> None:
+    def keep(self, job: Job, ttl_s: int, answer: Tagged, *, until_ms: int) -> None:
         """Give *answer* again until *until_ms* (since 1970 UTC), unless the record may change by then or is long."""
         if job.terminal and job.order.kept and job.order.live is None and len(answer.body) <= MAX_BYTES_KEPT:
             number = id(job)
