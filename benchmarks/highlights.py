@@ -181,10 +181,10 @@ def _capacity(result: Result) -> Figures:
 def _requests(result: Result) -> Figures:
     for row in result["kinds"]:
         cost = f"{row['scribewire cpu_us']} us of CPU time; a bare Starlette app {row['bare cpu_us']} us"
-        half = row["half_load"]["ms"]
+        half = row["half_load"]
         yield (
             f"a request: {row['name']}",
-            f"{cost}; at half load {half['p50']:.1f} ms (median), {half['p99']:.1f} ms (99 %)",
+            f"{cost}; at half load {half['p50_ms']:.1f} ms (median), {half['p99_ms']:.1f} ms (99 %)",
         )
 
 

@@ -132,12 +132,10 @@ def at_half_load(turns: Sequence[Mapping[str, Any]], seconds: float) -> dict[str
     took = spread([ms for turn in turns for _, ms in turn["answers_ms"]])
     ratios = [ratio for turn in turns for ratio in tenths(turn["answers_ms"], seconds)]
     return {
-        "ms": took,
+        **{f"{name}_ms": ms for name, ms in took.items()},
         "p99_to_p50": round(took["p99"] / took["p50"], 1),
-        "tenths": {
-            "p99_to_p50": round(median(ratios), 1),
-            "late": round(sum(ratio > LATE for ratio in ratios) / len(ratios), 2),
-        },
+        "tenths_p99_to_p50": round(median(ratios), 1),
+        "late_tenths": round(sum(ratio > LATE for ratio in ratios) / len(ratios), 2),
     }
 
 
