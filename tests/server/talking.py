@@ -172,7 +172,7 @@ async def written(url: str, audio: bytes, chance: random.Random, *, drops: int) 
             async with talking(url) as talk:
                 ready = await talk.next()
                 if ready["type"] == "error":
-                    assert ready["error"]["code"] == "ingest_busy"  # what the broken connection sent is still being read
+                    assert ready["error"]["code"] == "ingest_busy"  # the broken connection is still being read
                     continue
                 at = ready["received_bytes"]
                 if moments:
