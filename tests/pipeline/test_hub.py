@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import HfApi
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import hub as hubs
@@ -100,6 +101,6 @@ def test_the_download_program_says_what_went_wrong_in_one_line(
     def broken(*_: object, **__: object) -> None:
         raise OSError("no space\nleft on device")
 
-    monkeypatch.setattr(hubs.HfApi, "model_info", broken)
+    monkeypatch.setattr(HfApi, "model_info", broken)
     hubs.main(REPOSITORY, str(tmp_path))
     assert capsys.readouterr().out == "failed OSError: no space left on device\n"

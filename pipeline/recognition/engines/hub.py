@@ -17,8 +17,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeAlias
 
-from huggingface_hub import HfApi, constants, snapshot_download
-from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+from huggingface_hub import constants
 
 import pipeline
 from pipeline.errors import ModelUnavailable
@@ -47,6 +46,9 @@ def cache_folder(cache_dir: Path | None) -> Path:
 
 def find_cached(repository: str, cache_dir: Path | None) -> Path | None:
     """Return the folder of a model that is completely in the cache, or None. The network is not used."""
+    from huggingface_hub import snapshot_download  # noqa: PLC0415  takes 0.4 s, and few programs look for models
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415  as above
+
     with suppress(LocalEntryNotFoundError, HFValidationError):
         found = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES, local_files_only=True)
         if all((Path(found) / name).is_file() for name in NEEDED):
@@ -145,6 +147,8 @@ def _bytes_of(repository: str, cache_dir: Path | None) -> int:
 
 def main(repository: str, cache_dir: str) -> None:
     """Download in a process of its own: print `total BYTES`, then `done FOLDER`, or `failed REASON`."""
+    from huggingface_hub import HfApi, snapshot_download  # noqa: PLC0415  as above
+
     try:
         info = HfApi().model_info(repository, timeout=REACH_S, files_metadata=True)
         total = sum(file.size or 0 for file in info.siblings or [] if Path(file.rfilename).match("model.bin"))
