@@ -1,9 +1,12 @@
-"""Settings and fixtures for all tests."""
+"""Settings and fixtures for all tests, and which of them run in the same process."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from pipeline.recognition.engines.models import bundled_folder
 
@@ -18,3 +21,28 @@ def bundled() -> Path:
     folder = bundled_folder()
     assert folder is not None, "the bundled model is not installed: run scripts/setup model"
     return folder
+
+
+class BySetup(LoadFileScheduling):
+    """Gives one process the tests that share what is slow to start: a cluster, a browser, or what a file needs.
+
+    The black-box tests of the contract are parted by the form of their server, those of the page into two halves.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, test = nodeid.partition("::")
+        form = re.search(r"[\[-](one machine|cluster)[\]-]", test)
+        if "/test_contract_" in file and form:
+            return form[1]
+        if file.startswith("tests/web/"):
+            return "the page, first half" if file < "tests/web/test_web_g" else "the page, second half"
+        return file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySetup:
+    return BySetup(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the groups that take longest, so that none is left alone at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/chaos/", "tests/web/")))

@@ -38,7 +38,11 @@ export async function openMicrophone({ lost }) {
     /** Call *take* with all bytes since the microphone was opened, each piece with its peak (0..1). */
     listen(take) {
       flushed = new Promise((resolve) => {
-        capture.port.onmessage = ({ data }) => (data === null ? resolve() : take(data.bytes, data.peak));
+        capture.port.onmessage = ({ data }) => {
+          if (data !== null) return take(data.bytes, data.peak);
+          capture.port.onmessage = null; // it goes on for some moments until the context is closed
+          resolve();
+        };
       });
     },
     /** Close the microphone, and return when the last byte was taken. */
