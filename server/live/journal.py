@@ -3,7 +3,9 @@
 Partials are not stored: they are shown, then forgotten.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from types import MappingProxyType
 
 from pipeline.audio import position, seconds
@@ -43,6 +45,7 @@ class Journal:
         if (language := held.job.order.language) is not None:
             self._languages = {channel: (language, past.language(channel)[1]) for channel in past.channels}
         self.finalized_s = self.seconds_at(0)  # up to where everything is decided because a writer asked for it
+        self._finalizing = asyncio.Lock()  # held while that is being stored
         self._chunks = len(past.chunks)  # only their number is kept, since a session may last for hours
         self._closed = {channel: past.end(channel) for channel in past.channels}  # end of the last chunk
         self._last = 0  # the log's last event; only the holder of the lease writes there
@@ -61,6 +64,11 @@ class Journal:
         """The end of everything that is stored."""
         return max(self._settled.values())
 
+    async def has_finalized(self, at_s: float) -> bool:
+        """Return whether *finalized_s* is as far, after what is being stored, which readers may have seen already."""
+        async with self._finalizing:
+            return self.finalized_s >= at_s
+
     async def open(self) -> None:
         """Find the end of the log. Must be called first."""
         self._last = await self._events.last(self._job_id)
@@ -73,7 +81,9 @@ class Journal:
         *decided* has, by channel, up to where everything is decided, in positions of the session.
         """
         for some in _by_chunk(happened):
-            await self._write(self._telling.batch(some), heard)
+            batch = self._telling.batch(some)
+            async with nullcontext() if batch.finalized is None else self._finalizing:
+                await self._write(batch, heard)
         if any(isinstance(one.event, SegmentClosed) for one in happened):
             for channel, reached in decided.items():
                 await self._settle_silence(channel, min(self._positions[channel] + reached, heard))

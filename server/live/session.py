@@ -118,7 +118,7 @@ class LiveSession:
         """Decide what was sent so far as if the speaker had stopped.
 
         Returns where that is, in seconds on the stream's clock: the `at` of the event `finalized` that tells when it
-        is done. If *finalized* is as far already, no event will come.
+        is done. If has_finalized() is true of it, no event will come.
         """
         self.keep_alive()
         if self.ending:
@@ -129,6 +129,10 @@ class LiveSession:
     def finalized(self) -> float:
         """Up to where everything is decided because a writer asked for it, in seconds. All of it is in the log."""
         return self._journal.finalized_s
+
+    async def has_finalized(self, at_s: float) -> bool:
+        """Return whether *finalized* is as far. Readers may see the event that tells it shortly before this is so."""
+        return await self._journal.has_finalized(at_s)
 
     def end(self, why: Refused | None = None) -> None:
         """Take no more audio and finish. *why* is given if the writer did not ask for the end."""

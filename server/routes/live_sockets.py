@@ -103,7 +103,7 @@ class LiveSockets:
                 await socket.take_order()
                 kind = _control(message.get("text") or "", seat)
                 ended |= kind == "close"
-                if kind == "finalize" and seat.finalize() <= live.finalized:
+                if kind == "finalize" and await live.has_finalized(seat.finalize()):
                     await socket.send(orjson.dumps({"type": "finalized", "at": live.finalized}))
             elif ended:
                 raise finished()

@@ -206,6 +206,29 @@ async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
     assert [event["at"] for event in logged] == [0.992]
 
 
+@in_a_loop
+async def test_a_finalize_is_answered_that_comes_while_the_last_answer_is_being_stored(me, monkeypatch):
+    """A reader sees an event as soon as it is stored, which the session itself may learn a moment later."""
+    log = type(me.served.storage.events)
+    last = log.last
+
+    async def slow(self, stream):
+        found = await last(self, stream)
+        await asyncio.sleep(0.3)
+        return found
+
+    record = await me.start()
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        monkeypatch.setattr(log, "last", slow)
+        await talk.send(silence(1))
+        await talk.say("finalize")
+        await talk.until("finalized")
+        await talk.say("finalize")
+        async with asyncio.timeout(5):
+            again = await talk.until("finalized")
+    assert (again["at"], "seq" in again) == (0.992, False)
+
+
 # --- readers ---------------------------------------------------------------------------------------------------------
 
 
