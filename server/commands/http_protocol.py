@@ -5,11 +5,13 @@ take memory without end, or let a client say something twice, is refused here wi
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from server.commands.bulk import FROM_BYTES, BulkReads
 from server.commands.connections import Place, Placed
 
 MAX_HEAD_BYTES = 32 * 1024
@@ -65,15 +67,17 @@ class JoinedWrites(asyncio.Transport):
 
 
 class PlacedHttp(Placed, HttpToolsProtocol):
-    """The HTTP class of the server. It tells its *place* what the connection does.
+    """The HTTP class of the server. It tells its *place* what the connection does, and reads large bodies in *bulk*.
 
     uvicorn itself ends only connections that rest between two requests. It waits for ever for a first request, for the
     rest of a request's head, and for a client to take an answer.
     """
 
-    def __init__(self, place: Place, **settings: Any) -> None:
+    def __init__(self, place: Place, bulk: BulkReads, **settings: Any) -> None:
         super().__init__(**settings)
         self.place = place
+        self._bulk = bulk
+        self._end_bulk: Callable[[], None] | None = None  # while a large body comes
         self._running: RequestResponseCycle | None = None  # the oldest request that is not answered
         self._in_head = False
         self._in_message = False
@@ -90,17 +94,20 @@ class PlacedHttp(Placed, HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called when the connection has ended. uvicorn tells only the newest of several requests."""
         super().connection_lost(exc)
+        self._leave_bulk()
         self.pipeline.clear()
         if self._running is not None:
             self._running.disconnected = True
             self._running.message_event.set()
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes | memoryview) -> None:
         self._idle_bytes += len(data)
-        super().data_received(data)
+        super().data_received(data)  # type: ignore[arg-type]  # httptools takes either
         if self._idle_bytes > MAX_IDLE_BYTES and not self.transport.is_closing():
             self.send_400_response("Invalid HTTP request received.")
-        if self.transport.get_protocol() is self:  # else it has become a WebSocket, which has the place now
+        if len(data) >= FROM_BYTES and self._in_message and self._end_bulk is None:
+            self._end_bulk = self._bulk.begin(self.transport, self)
+        if self._end_bulk is not None or self.transport.get_protocol() is self:  # else a WebSocket has the place now
             if self._answering:
                 self.place.work()
             else:
@@ -171,11 +178,22 @@ class PlacedHttp(Placed, HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._idle_bytes = 0
+        kept = self.cycle.body
+        if not kept:
+            self.cycle.body = b""  # type: ignore[assignment]  # plus *body* is *body* itself, which is taken uncopied
+        elif isinstance(kept, bytes):
+            self.cycle.body = bytearray(kept)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._in_message, self._idle_bytes = False, 0
+        self._leave_bulk()
         super().on_message_complete()
+
+    def _leave_bulk(self) -> None:
+        if self._end_bulk is not None:
+            self._end_bulk()
+            self._end_bulk = None
 
     def _count_head(self, count: int) -> None:
         self._head_bytes += count

@@ -25,6 +25,7 @@ from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
 from server.app import Service, build
 from server.commands.acceptor import Acceptor, connection_limits, raise_descriptor_limit
+from server.commands.bulk import BulkReads
 from server.commands.connections import Connections, Place
 from server.commands.http_protocol import PlacedHttp
 from server.commands.models import pull_hint
@@ -184,6 +185,7 @@ class HttpServer(uvicorn.Server):
         self._listening = listening
         self.connections = connections
         self._ready = ready
+        self._bulk = BulkReads()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets or [])  # nothing for asyncio to accept
@@ -201,7 +203,9 @@ class HttpServer(uvicorn.Server):
         yield
 
     def _protocol(self, place: Place) -> asyncio.Protocol:
-        return PlacedHttp(place, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        return PlacedHttp(
+            place, self._bulk, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
 
 def listen(config: Config) -> socket.socket:
