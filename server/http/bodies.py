@@ -27,7 +27,7 @@ MAX_FIELD_BYTES = 64_000
 MAX_FORM_BYTES = 1_000_000  # a body without a file
 MIN_BYTES_S = 10_000
 PACE_WINDOW_S = 60.0  # within which a body must bring MIN_BYTES_S on average, or the rest of it
-PIECE = 512 * 1024  # bytes gathered before a write, so that a fast upload needs few thread switches
+PIECE = 512 * 1024  # bytes gathered at least before a write, so that a fast upload needs few thread switches
 MAX_PARTS = 256  # of a piece: each is a part of the body as it arrived, and is written without being copied
 
 
