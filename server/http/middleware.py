@@ -4,11 +4,13 @@ The layers from the outside: Envelope (ids, CORS, headers, log, metrics, patienc
 gzip middleware, the routes.
 """
 
+import asyncio
 import logging
 import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -252,7 +254,7 @@ class _Exchange:
 
     async def _linger(self) -> None:
         dropped = 0
-        with anyio.move_on_after(LINGER_S):
+        with suppress(asyncio.CancelledError), anyio.move_on_after(LINGER_S):  # cancelled: the server ends
             while not self._body_ended and dropped < LINGER_BYTES:
                 with anyio.move_on_after(LINGER_IDLE_S) as idle:
                     dropped += len((await self.receive()).get("body", b""))

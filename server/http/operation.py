@@ -4,6 +4,7 @@ The table is the only source: Starlette's routes, the Allow header, the order of
 it.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from server.clock import now_ms
 from server.http.caller import Caller
 from server.http.problems import Problem, problem_of
 from server.logs import log
+from server.model.errors import Refused
 
 Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema, most often {"$ref": "#/components/schemas/..."}."""
@@ -128,6 +130,9 @@ class Admission(Protocol):
         ...
 
 
+CUT_OFF = Refused("shutting_down", "the server is restarting; send the request again", retry_after_s=5)
+
+
 class Resource:
     """All operations of one path, as an ASGI app."""
 
@@ -144,6 +149,8 @@ class Resource:
             response = await self._dispatch(request)
         except ClientDisconnect:
             return  # the client is gone; what it sent was discarded on the way out
+        except asyncio.CancelledError:  # the server stops, and the time that it gives to requests is over
+            response = problem_response(request, CUT_OFF, shape=self._shape)
         except Exception as error:  # noqa: BLE001  the outermost edge: every error becomes an answer
             response = problem_response(request, error, shape=self._shape)
         await response(scope, receive, send)

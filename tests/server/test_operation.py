@@ -7,6 +7,7 @@ import httpx
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
+from starlette.types import ASGIApp
 
 from server.http.middleware import with_middleware
 from server.http.openapi import document
@@ -48,13 +49,18 @@ THING = Operation(
 )  # fmt: skip
 
 
+def enveloped(*operations: Operation) -> ASGIApp:
+    """An app with these operations at /things."""
+    routes = Router([Route("/things", Resource(operations, Everybody()))], default=not_found)
+    return with_middleware(
+        routes, cors_origins=["*"], metrics=Metrics(), new_request_id=lambda: "req_1", sandbox_host=None
+    )
+
+
 def ask(*operations: Operation, method: str = "GET") -> httpx.Response:
     async def main() -> httpx.Response:
-        routes = Router([Route("/things", Resource(operations, Everybody()))], default=not_found)
-        app = with_middleware(
-            routes, cors_origins=["*"], metrics=Metrics(), new_request_id=lambda: "req_1", sandbox_host=None
-        )
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+        transport = httpx.ASGITransport(enveloped(*operations))
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
             return await client.request(method, "/things")
 
     return asyncio.run(main())

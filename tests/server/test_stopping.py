@@ -1,5 +1,7 @@
 """A stop by signal: it is heard however busy the server is, and everybody connected is told in good order."""
 
+import asyncio
+import json
 import os
 import selectors
 import signal
@@ -7,14 +9,22 @@ import socket
 import threading
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import replace
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from server.http.operation import json_response
 from tests.processes import printed
 from tests.server.running import running
+from tests.server.storing import in_a_loop
+from tests.server.test_operation import THING, enveloped
+from tests.server.test_patient_websocket import started
 
 BUSY = """
 import asyncio, os, signal, threading, time
@@ -106,3 +116,25 @@ def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind) -> 
     assert code == 1001
     assert (reason or "").startswith("shutting_down")
     assert not [line for line in server.log if " error " in line or "Traceback" in line]
+
+
+@in_a_loop
+async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) -> None:
+    async def take(request: Request, _caller: object) -> Response:
+        return json_response({"bytes": len(await request.body())})
+
+    app = enveloped(replace(THING, method="POST", handle=take))
+    async with started(app) as (server, url):
+        server.config.timeout_graceful_shutdown = 1
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(b"POST /things HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n" + bytes(2_000_000))
+        await asyncio.sleep(0.2)
+        server.should_exit = True
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        body = json.loads(await reader.read(10_000))
+        writer.close()
+    assert head.startswith(b"HTTP/1.1 503 ")
+    assert b"\r\nretry-after: 5\r\n" in head
+    assert body["code"] == "shutting_down"
+    assert [record for record in caplog.records if record.exc_info] == []
