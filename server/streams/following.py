@@ -96,13 +96,14 @@ class Reader:
         self._feed = feed
         self._following = following
         self._began = now_ms()
+        self._over = False  # the job's last event was passed on
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Batch | None:
         feed = self._feed
-        while not self._following.closing.is_set():
+        while not self._over and not self._following.closing.is_set():
             version = feed.version
             if feed.started and (batch := await self._lacking()) is not None:
                 self._pass(batch)
@@ -130,6 +131,7 @@ class Reader:
         """Note that the reader has the batch."""
         if (event := batch.event) is not None:
             self._after = event.seq
+            self._over = event.type in TERMINAL_EVENTS
             if event.at > self._began:
                 self._following.metrics.event_lag.observe((now_ms() - event.at) / 1000)
         if (partial := batch.partial) is not None:

@@ -75,6 +75,29 @@ async def test_a_writer_is_told_what_has_arrived(hurried):
         assert (shown["received_bytes"], shown["received_seconds"]) == (SECOND, 1)
 
 
+@in_a_loop
+async def test_nothing_comes_behind_the_last_event_however_late_the_log_is_known_to_end(tmp_path, monkeypatch):
+    with served(tmp_path, live=replace(HASTY, ack_s=0.2)) as server:
+        me = Caller(server, server.key("enterprise"))
+        tail = type(server.storage.events.tail("", after=0))
+        come = tail.__anext__
+
+        async def slow_to_end(self):
+            try:
+                return await come(self)
+            except StopAsyncIteration:
+                await asyncio.sleep(1)
+                raise
+
+        monkeypatch.setattr(tail, "__anext__", slow_to_end)
+        record = await me.start()
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            await talk.send(silence(1))
+            await talk.say("close")
+            assert await talk.to_the_end() == (1000, "")
+    assert talk.frames[-1]["type"] == "job.completed"
+
+
 @pytest.mark.parametrize("text", ["not json", "[]", "{}", '{"type":"stop"}', '{"type":["close"]}', "7", ""])
 @in_a_loop
 async def test_a_message_that_means_nothing_is_4400_and_the_session_waits(me, text):
