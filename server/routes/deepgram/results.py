@@ -64,7 +64,7 @@ class ChannelResults:
         self._decided = at
         if self._asked:
             return self._answer()
-        return [self._results([], at, is_final=True, speech_final=self.listening.ends_speech)]
+        return [self._told([], at, speech_final=self.listening.ends_speech)]
 
     def _answer(self) -> list[Message]:
         """The answers to each Finalize that is decided. The last words before one are its answer, else it is empty."""
@@ -72,17 +72,22 @@ class ChannelResults:
         while self._asked and self._asked[0] <= self._decided:
             at = self._asked.popleft()
             held, self._held = self._held, None
-            answers.append({**(held or self._results([], at, is_final=True, speech_final=True)), "from_finalize": True})
+            answers.append({**(held or self._told([], at, speech_final=True)), "from_finalize": True})
         return answers
 
     def _final(self, end: float, *, speech_final: bool) -> list[Message]:
         words, self._words = self._words, []
-        told = self._results(words, end, is_final=True, speech_final=speech_final)
-        self._reached = max(self._reached, end)
+        told = self._told(words, end, speech_final=speech_final)
         if not self._asked:
             return [told]
         before, self._held = self._held, told
         return [before] if before is not None else []
+
+    def _told(self, words: Sequence[Frame], end: float, *, speech_final: bool) -> Message:
+        """A final message. The next one begins where it ends."""
+        told = self._results(words, end, is_final=True, speech_final=speech_final)
+        self._reached = max(self._reached, end)
+        return told
 
     def _interim(self, partial: Frame) -> Message:
         return self._results(self._words, partial["end"], more=partial["text"])
