@@ -1,9 +1,10 @@
 """A process that asks a server the same again and again; benchmarks.requests starts it: python -m benchmarks.asking
 
 Reads a line of JSON with the request, the address as HOST:PORT, and how many connections ask for how many seconds how
-many times a second (0: as often as answers come). Prints a line of JSON: per_s, the answers a second, and answers_ms,
-for each answer when it was due after the beginning and how long it took from then on, both in milliseconds. Imports
-no numpy, whose threads would disturb what is measured for the first 60 ms of the process.
+many times a second (0: as often as answers come). Prints a line of JSON: per_s, the answers a second; began, in seconds
+of perf_counter(); and answers_ms, for each answer when it was due after the beginning and how long it took from then
+on, both in milliseconds. Imports no numpy, whose threads would disturb what is measured for the first 60 ms of the
+process.
 """
 
 import json
@@ -69,7 +70,7 @@ def ask(request: bytes, address: tuple[str, int], connections: int, seconds: flo
                     answers_ms.append(((due - began) * 1000, (time.perf_counter() - due) * 1000))
                     idle.append(key.data)
         ended = time.perf_counter()
-    return {"per_s": len(answers_ms) / (ended - began), "answers_ms": answers_ms}
+    return {"per_s": len(answers_ms) / (ended - began), "began": began, "answers_ms": answers_ms}
 
 
 def main() -> int:

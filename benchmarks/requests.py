@@ -7,9 +7,8 @@ requests a second, then at half of that, for the time of an answer from the inst
 benchmarks/results/requests.json. Both sides of a ratio come from the same minutes, so it counts where other work
 disturbs the machine.
 
-A core that stands still for some milliseconds a few times a second decides what 99 % of all answers keep to. So p99 is
-also given within each tenth of a second, by the median of all, beside the share of them in which it is over LATE times
-the median answer: that shows what a server adds, which the bare app in the same minutes does not.
+A core that stands still for some milliseconds a few times a second decides what 99 % of all answers keep to. Where
+benchmarks.standstill may look, p99 is also given without the answers that this touched: that is what the servers add.
 """
 
 import argparse
@@ -36,13 +35,14 @@ from starlette.routing import Route
 from benchmarks.load import silence
 from benchmarks.measure import ROOT, cpu_s, spread, write
 from benchmarks.serving import Serving, serving
+from benchmarks.standstill import watching
 
 CONNECTIONS = 16
 CONNECTIONS_OF = {"small estimate": 2}  # an account may have two estimates at work
 WARM_UP_S = 0.5
 JOBS = 20  # in the list
-TENTH_MS = 100.0
-LATE = 5  # times the median answer
+STARTING_S = 0.7  # of the process that asks
+QUEUE_GONE = 3  # times as long as a standstill lasted, from its beginning on
 MANY = {  # the plan of a customer who pays, with allowances that are counted but not used up
     "requests_per_minute = 300\n": "requests_per_minute = 100000000\n",
     "estimates_per_day = 5000\n": "estimates_per_day = 100000000\n",
@@ -120,22 +120,32 @@ class Side:
         return {**found, "cpu_us": (cpu_s(self.pid) - cpu) / found["per_s"] / seconds * 1e6}
 
 
-def tenths(answers_ms: Sequence[tuple[float, float]], seconds: float) -> list[float]:
-    """For each tenth of a second, by when answers were due: by how much its p99 is over its median."""
-    due, took = np.array(answers_ms).T
-    parts = [took[due // TENTH_MS == tenth] for tenth in range(int(seconds * 1000 / TENTH_MS))]
-    return [float(np.percentile(part, 99) / np.median(part)) for part in parts if len(part)]
+def undisturbed_ms(turn: Mapping[str, Any]) -> list[float]:
+    """How long the answers took that no standstill of a core touched: neither during it, nor in the queue behind it.
+
+    At half load a queue goes as fast as it came. Half as long again is left out.
+    """
+    due_ms, took_ms = np.array(turn["answers_ms"]).T
+    due_s = turn["began"] + due_ms / 1000
+    touched = np.zeros(len(due_s), bool)
+    for at, lost_s in turn["standstills"]:
+        touched |= (due_s < at + QUEUE_GONE * lost_s) & (due_s + took_ms / 1000 > at)
+    return list(took_ms[~touched])
 
 
 def at_half_load(turns: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, Any]:
     """How long answers took, over all *turns*."""
     took = spread([ms for turn in turns for _, ms in turn["answers_ms"]])
-    ratios = [ratio for turn in turns for ratio in tenths(turn["answers_ms"], seconds)]
-    return {
-        **{f"{name}_ms": ms for name, ms in took.items()},
-        "p99_to_p50": round(took["p99"] / took["p50"], 1),
-        "tenths_p99_to_p50": round(median(ratios), 1),
-        "late_tenths": round(sum(ratio > LATE for ratio in ratios) / len(ratios), 2),
+    row = {**{f"{name}_ms": ms for name, ms in took.items()}, "p99_to_p50": round(took["p99"] / took["p50"], 1)}
+    if any(turn["standstills"] is None for turn in turns):
+        return row
+    lost_s = sum(lost_s for turn in turns for _, lost_s in turn["standstills"])
+    calm = [ms for turn in turns for ms in undisturbed_ms(turn)]
+    p50, p99 = np.percentile(calm, (50, 99))
+    return row | {
+        "standstill_ms_s": round(lost_s * 1000 / len(turns) / seconds, 1),
+        "undisturbed": round(len(calm) / sum(len(turn["answers_ms"]) for turn in turns), 3),
+        "undisturbed_p99_to_p50": round(p99 / p50, 1),
     }
 
 
@@ -152,7 +162,9 @@ def compared(kind: str, job: str, sides: Sequence[Side], seconds: float, rounds:
     costs = {name: median(one["cpu_us"] for one in found) for name, found in fast.items()}
     for _ in range(rounds):
         for side in sides:
-            half[side.name].append(side.seen(kind, job, seconds, rates[side.name] / 2))
+            with watching(seconds + STARTING_S) as standstills:
+                turn = side.seen(kind, job, seconds, rates[side.name] / 2)
+            half[side.name].append({**turn, "standstills": standstills})
     ours, other = (side.name for side in sides)
     row: dict[str, Any] = {"name": kind}
     for name in (ours, other):
