@@ -2,10 +2,10 @@
 
 Starts a server (scripted engine) and a bare Starlette app on the same uvicorn, with the same event loop and HTTP
 parser, which gives the same answers from a dictionary. For each kind of request, a process of its own
-(benchmarks.asking) asks the one and the other in turn over kept connections: first as fast as each answers, for its
-requests a second, then at half of that, for the time of an answer from the instant at which it was due. Writes
-benchmarks/results/requests.json. Both sides of a ratio come from the same minutes, so it counts where other work
-disturbs the machine.
+(benchmarks.asking) with a core of its own asks the one and the other in turn over kept connections: first as fast as
+each answers, for its requests a second, then at half of that, for the time of an answer from the instant at which it
+was due. Writes benchmarks/results/requests.json. Both sides of a ratio come from the same minutes, so it counts where
+other work disturbs the machine.
 
 A core that stands still for some milliseconds a few times a second decides what 99 % of all answers keep to. Where
 benchmarks.standstill may look, p99 is also given without the answers that this touched: that is what the servers add.
@@ -14,13 +14,15 @@ benchmarks.standstill may look, p99 is also given without the answers that this 
 import argparse
 import asyncio
 import json
+import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -41,6 +43,7 @@ CONNECTIONS = 16
 CONNECTIONS_OF = {"small estimate": 2}  # an account may have two estimates at work
 WARM_UP_S = 0.5
 JOBS = 20  # in the list
+CORES = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
 STARTING_S = 0.7  # of the process that asks
 QUEUE_GONE = 3  # times as long as a standstill lasted, from its beginning on
 MANY = {  # the plan of a customer who pays, with allowances that are counted but not used up
@@ -162,7 +165,7 @@ def compared(kind: str, job: str, sides: Sequence[Side], seconds: float, rounds:
     costs = {name: median(one["cpu_us"] for one in found) for name, found in fast.items()}
     for _ in range(rounds):
         for side in sides:
-            with watching(seconds + STARTING_S) as standstills:
+            with watching(CORES, seconds + STARTING_S) as standstills:
                 turn = side.seen(kind, job, seconds, rates[side.name] / 2)
             half[side.name].append({**turn, "standstills": standstills})
     ours, other = (side.name for side in sides)
@@ -175,6 +178,16 @@ def compared(kind: str, job: str, sides: Sequence[Side], seconds: float, rounds:
         "half_load": at_half_load(half[ours], seconds),
         "bare_half_load": at_half_load(half[other], seconds),
     }
+
+
+def keep_apart(servers: Iterable[int]) -> None:
+    """Give the last core to the processes that ask, and the others to *servers*.
+
+    Else a server and who asks it share a core for a while now and then, and each waits 3 ms for the other.
+    """
+    for thread in (thread for pid in servers for thread in Path(f"/proc/{pid}/task").iterdir()):
+        os.sched_setaffinity(int(thread.name), CORES[:-1])
+    os.sched_setaffinity(0, CORES[-1:])
 
 
 def prepared(server: Serving) -> tuple[str, str]:
@@ -205,6 +218,8 @@ def report(seconds: float, rounds: int, kinds: Sequence[str]) -> dict[str, Any]:
             base = f"http://127.0.0.1:{process.stdout.readline().strip()}"
             sides = (ours, Side("bare", base, process.pid, key))
             time.sleep(1)
+            if len(CORES) > 1:
+                keep_apart([side.pid for side in sides])
             return {"kinds": [compared(kind, job, sides, seconds, rounds) for kind in kinds]}
 
 

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -26,8 +26,8 @@ Standstills: TypeAlias = list[tuple[float, float]]
 
 
 @contextmanager
-def watching(seconds: float) -> Iterator[Standstills | None]:
-    """Watch every core for so long from the block's beginning. The list is filled at its end; None: not allowed."""
+def watching(cores: Iterable[int], seconds: float) -> Iterator[Standstills | None]:
+    """Watch *cores* for so long from the block's beginning. The list is filled at its end; None: not allowed."""
     if sys.platform != "linux" or os.geteuid() != 0:
         yield None
         return
@@ -36,7 +36,7 @@ def watching(seconds: float) -> Iterator[Standstills | None]:
             [sys.executable, "-m", "benchmarks.standstill", str(core), str(seconds)],
             cwd=ROOT, stdout=subprocess.PIPE, text=True,
         )
-        for core in sorted(os.sched_getaffinity(0))
+        for core in cores
     ]  # fmt: skip
     seen: Standstills = []
     try:
