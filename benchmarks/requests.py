@@ -180,14 +180,22 @@ def compared(kind: str, job: str, sides: Sequence[Side], seconds: float, rounds:
     }
 
 
-def keep_apart(servers: Iterable[int]) -> None:
-    """Give the last core to the processes that ask, and the others to *servers*.
+@contextmanager
+def apart(servers: Iterable[int]) -> Iterator[None]:
+    """In the block, the processes that ask have the last core, and *servers* the others.
 
     Else a server and who asks it share a core for a while now and then, and each waits 3 ms for the other.
     """
+    if len(CORES) < 2:
+        yield
+        return
     for thread in (thread for pid in servers for thread in Path(f"/proc/{pid}/task").iterdir()):
         os.sched_setaffinity(int(thread.name), CORES[:-1])
     os.sched_setaffinity(0, CORES[-1:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, CORES)
 
 
 def prepared(server: Serving) -> tuple[str, str]:
@@ -218,9 +226,8 @@ def report(seconds: float, rounds: int, kinds: Sequence[str]) -> dict[str, Any]:
             base = f"http://127.0.0.1:{process.stdout.readline().strip()}"
             sides = (ours, Side("bare", base, process.pid, key))
             time.sleep(1)
-            if len(CORES) > 1:
-                keep_apart([side.pid for side in sides])
-            return {"kinds": [compared(kind, job, sides, seconds, rounds) for kind in kinds]}
+            with apart([side.pid for side in sides]):
+                return {"kinds": [compared(kind, job, sides, seconds, rounds) for kind in kinds]}
 
 
 def main() -> int:
