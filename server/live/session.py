@@ -100,7 +100,6 @@ class LiveSession:
         if self.ending:
             return False
         with self._writers.taking(data):
-            await self._session.wait_for_room()  # a writer before this one may have left while it waited
             await self._intake.take(data)
         if self._intake.received_bytes > self._plan.upload_bytes:
             self.end(Refused("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
