@@ -214,7 +214,7 @@ class LiveRequests:
             if final:
                 seat.end()
         if live.ending:
-            await self.waiter.until_over(live.job, wait_s=self.finish_wait_s)
+            await self._over(live)
             await self.desk.check_end(live)
         return await self._progress(live.job)
 
@@ -223,8 +223,12 @@ class LiveRequests:
         if not job.terminal:
             live = await self.desk.open(job)
             live.end()
-            await self.waiter.until_over(job, wait_s=self.finish_wait_s)
+            await self._over(live)
         return await self._progress(job)
+
+    async def _over(self, live: LiveSession) -> None:
+        """Wait, not for ever, until the job has ended or its session is no longer here: it may have broken."""
+        await until_first(self.waiter.until_over(live.job, wait_s=self.finish_wait_s), live.over.wait())
 
     async def _progress(self, job: Job) -> Response:
         now = await self.jobs.get(job.id)

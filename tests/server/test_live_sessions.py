@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from server.engines import MAX_SANDBOX_SESSIONS, open_engines
+from server.live.session import LiveSession
 from tests.server.receiving import receiver
 from tests.server.serving import config
 from tests.server.storing import in_a_loop
@@ -227,6 +228,18 @@ async def test_a_finalize_is_answered_that_comes_while_the_last_answer_is_being_
         async with asyncio.timeout(5):
             again = await talk.until("finalized")
     assert (again["at"], "seq" in again) == (0.992, False)
+
+
+@in_a_loop
+async def test_a_request_with_audio_is_answered_at_once_when_its_session_breaks(me, monkeypatch):
+    async def broken(_session: LiveSession) -> None:
+        raise RuntimeError("a fault that nobody thought of")
+
+    monkeypatch.setattr(LiveSession, "_tell", broken)
+    record = await me.start()
+    async with me.client() as client, asyncio.timeout(5):
+        answer = await client.post(record["live"]["ingest_http"], params={"final": "true"}, content=silence(1))
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
 
 
 # --- readers ---------------------------------------------------------------------------------------------------------
