@@ -4,6 +4,7 @@ Files are recognised by their content only. The extensions are for people who re
 """
 
 import math
+import re
 from dataclasses import dataclass
 
 
@@ -81,8 +82,11 @@ NAMES = {"mov,mp4,m4a,3gp,3g2,mj2": "mp4", "matroska,webm": "matroska"}
 GUESSED_LENGTH = frozenset({"aac", "ac3", "dts", "dtshd", "eac3", "gsm", "loas", "amr", "mpeg", "mpegts"})
 """Containers that do not state a length. FFmpeg guesses it from the bit rate or the last time stamp."""
 
-MP3_LENGTHS = (b"Xing", b"Info", b"VBRI")
-"""Marks of the first frame of an MP3 that says how many frames follow. Without one the length is a guess."""
+LENGTH_OF_ALL = frozenset({"asf", "asf_o"})
+"""Containers that state one length for all their streams. The sound may end before it, as the pictures go on."""
+
+_XING = re.compile(rb"(?:Xing|Info)(.{4})(.{4})(.{4})", re.DOTALL)
+"""In the first frame of an MP3: a mark, flags (1: frames follow, 2: bytes follow), the number of frames, of bytes."""
 
 SIGNATURES = (
     (0, b"ID3"),
@@ -125,6 +129,20 @@ def known(head: bytes) -> bool:
     If such a file cannot be opened, it is broken; any other file is of an unknown kind.
     """
     return any(head.startswith(signature, offset) for offset, signature in SIGNATURES)
+
+
+def mp3_states_length(head: bytes, size: int | None) -> bool:
+    """Return whether an MP3 of *size* bytes (None: unknown) that begins with *head* states its length.
+
+    It does not if it is larger by a sixteenth than it says: others were joined to its end. FFmpeg guesses then, as it
+    does without a mark (mp3_parse_info_tag in libavformat/mp3dec.c).
+    """
+    found = _XING.search(head)
+    if found is None:
+        return b"VBRI" in head
+    flags, _, stated = (int.from_bytes(field) for field in found.groups())
+    joined = flags & 2 and size is not None and (size - found.start()) * 16 > stated * 17
+    return bool(flags & 1) and not joined
 
 
 def length_or_none(stated_s: float) -> float | None:

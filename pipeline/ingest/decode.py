@@ -32,12 +32,13 @@ from pipeline.ingest.containers import (
     DEMUXERS,
     GUESSED_LENGTH,
     INPUT_FORMATS,
-    MP3_LENGTHS,
+    LENGTH_OF_ALL,
     NAMES,
     DecodeLimits,
     Probe,
     known,
     length_or_none,
+    mp3_states_length,
 )
 from pipeline.ingest.resampling import Mono, SideBySide, kind_of, pick_of
 
@@ -49,11 +50,14 @@ FILLED = "gaps_filled"
 """Note: gaps in the recording were filled with silence."""
 
 HOLE = position(0.1)
-"""The shortest gap between the time stamps of two frames that is filled with silence, so that words keep their place.
-Shorter gaps come from rounded time stamps, or from a decoder that drops its first frame."""
+"""By how much the frames must be ahead of their time stamps for silence to be put before the next one, so that words
+keep their place. Less comes from rounded time stamps, or from a decoder that drops its first frame."""
 
 LONGEST_HOLE = position(600)
 """The longest gap that is filled. A longer one means that a clock was set, not that time passed."""
+
+OVERLAP = position(1)
+"""By how much the frames may be behind their time stamps. More means that a clock was set back."""
 
 UNKNOWN_RIFF = 0x7FFF_0000
 """Programs that do not know the size of a WAV file write about 2 or 4 GB. Sizes from here on are ignored."""
@@ -135,7 +139,7 @@ class OpenRecording:
     def _probed(self, first: AudioFrame, *, stated: bool) -> Probe:
         stream, container = self._stream, self._container
         own_s = whole_s = None
-        if stream.duration and self._tick_s:
+        if stream.duration and self._tick_s and container.format.name not in LENGTH_OF_ALL:
             own_s = length_or_none(stream.duration * self._tick_s + self._lead(first) / RATE)
         elif container.duration:  # of a film, whose sound may end before its pictures
             whole_s = length_or_none(container.duration / av.time_base)
@@ -163,7 +167,8 @@ class OpenRecording:
                 run = None
             if run is None:
                 run = self._run(frame)
-            due_s = None if at_s is None else at_s + frame.samples / frame.sample_rate
+            begins_s = at_s if due_s is None or _off(at_s, due_s) else due_s
+            due_s = None if begins_s is None else begins_s + frame.samples / frame.sample_rate
             yield run.receive(frame)
         if run is not None:
             yield run.end()
@@ -364,9 +369,17 @@ def _hole(at_s: float | None, due_s: float | None) -> int:
     return gap if HOLE <= gap <= LONGEST_HOLE else 0
 
 
+def _off(at_s: float | None, due_s: float) -> bool:
+    """Return whether a frame at *at_s* is so far from where it was due that the next ones are due by its time stamp.
+
+    Smaller differences add up until they are a hole: each lost packet of 20 ms makes all later words early.
+    """
+    return at_s is not None and not -OVERLAP <= position(at_s - due_s) < HOLE
+
+
 def _states_length(source: _Nameless, container: InputContainer) -> bool:
     if container.format.name == "mp3":
-        return any(mark in source.head for mark in MP3_LENGTHS)
+        return mp3_states_length(source.head, source.size)
     return container.format.name not in GUESSED_LENGTH
 
 

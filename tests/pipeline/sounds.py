@@ -108,8 +108,12 @@ def encoded(
     sample_format: str | None = None,
     start_s: float = 0.0,
     film: bool = False,
+    film_s: float = 0.0,
 ) -> bytes:
-    """Return *samples* (at RATE) encoded, the same in every channel; with *film* beside a picture track from 0."""
+    """Return *samples* (at RATE) encoded, the same in every channel; with *film* beside a picture track from 0.
+
+    The pictures end with the sound, or after *film_s* if that is later.
+    """
     file = io.BytesIO()
     with av.open(file, "w", format=container) as out:
         picture = out.add_stream("mpeg4", rate=25) if film else None
@@ -119,7 +123,7 @@ def encoded(
         if sample_format is not None:
             sound.codec_context.format = sample_format
         if picture is not None:
-            out.mux(_pictures(picture, start_s + len(samples) / RATE))
+            out.mux(_pictures(picture, max(film_s, start_s + len(samples) / RATE)))
         for at in range(0, len(samples), RATE):
             frame = av.AudioFrame.from_ndarray(samples[np.newaxis, at : at + RATE], format="flt", layout="mono")
             frame.sample_rate, frame.time_base = RATE, Fraction(1, RATE)

@@ -159,6 +159,25 @@ def test_frames_may_change_rate_and_layout_on_the_way(clip: Samples) -> None:
     assert max(likeness(samples[-len(clip) :], clip, lag) for lag in range(-9, 10)) > 0.93  # both keep their padding
 
 
+def test_the_length_of_joined_mp3_files_is_a_guess(clip: Samples) -> None:
+    """The first one states its own length alone, and FFmpeg guesses another from its bit rate."""
+    first, second = (encoded(sound, "mp3", "libmp3lame", rate=44100) for sound in (clip, np.tile(clip, 3)))
+    assert probed(first).duration_stated
+    assert probed(second).duration_stated
+    for data in (first + second, second + first):
+        assert not probed(data).duration_stated
+        samples, notes = decoded(data)
+        assert len(samples) == pytest.approx(4 * len(clip), abs=position(0.2))
+        assert TRUNCATED not in notes
+
+
+@pytest.mark.parametrize("codec", ["wmav2", "aac"])
+def test_a_film_whose_sound_ends_first_is_not_called_cut_off(clip: Samples, codec: str) -> None:
+    data = encoded(clip, "asf", codec, rate=44100, bit_rate=128_000, film=True, film_s=20)
+    assert decoded(data)[1] == ()
+    assert probed(data).duration_s == pytest.approx(20, abs=0.2)
+
+
 @pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("matroska", "libopus"), ("mpegts", "aac")])
 def test_a_voice_that_comes_in_after_the_pictures_keeps_its_time(clip: Samples, container: str, codec: str) -> None:
     data = encoded(clip, container, codec, rate=48000, film=True, start_s=1.5)
@@ -180,6 +199,31 @@ def test_what_follows_a_hole_keeps_its_time(container: str, codec: str) -> None:
     assert len(samples) == pytest.approx(len(clip), abs=position(0.07))
     assert likeness(samples[-position(3) :], clip[-position(3) :], 0) > 0.9
     assert FILLED in notes
+
+
+def without_every_tenth_packet(data: bytes, container: str) -> bytes:
+    """Return the recording as a lossy network leaves it: what is missing are packets of 20 ms, far from each other."""
+    thinned = io.BytesIO()
+    with av.open(io.BytesIO(data)) as whole, av.open(thinned, "w", format=container) as out:
+        stream = out.add_stream_from_template(whole.streams.audio[0])
+        for number, packet in enumerate(whole.demux(audio=0)):
+            if packet.dts is not None and number % 10 != 5:
+                packet.stream = stream
+                out.mux(packet)
+    return thinned.getvalue()
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("container", ["matroska", "mp4"])
+def test_many_lost_packets_make_no_word_early(container: str, *, live: bool) -> None:
+    clip = read(CLIP)
+    thinned = without_every_tenth_packet(encoded(clip, container, "libopus", rate=48000), container)
+    with recording(io.BytesIO(thinned), ANY, live=live) as heard:
+        samples = np.concatenate(list(heard))
+    assert len(samples) == pytest.approx(len(clip), abs=position(0.12))
+    early = max(range(-30, 30), key=lambda lag: likeness(samples[-position(3) :], clip[-position(3) :], lag))
+    assert abs(early) <= 10
+    assert heard.notes == (FILLED,)
 
 
 @pytest.mark.parametrize(("container", "codec"), [("mp3", "libmp3lame"), ("adts", "aac"), ("ipod", "aac")])
