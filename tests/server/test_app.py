@@ -96,9 +96,9 @@ def test_the_metrics_page_is_prometheus_text(server):
     with server.new_client() as client:
         client.post("/v1/transcribe", files=AUDIO)
     with server.client() as client:
+        until(lambda: 'scribewire_jobs_ended_total{error="",state="completed"}' in client.get("/metrics").text)
         page = client.get("/metrics")
     assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
-    assert 'scribewire_jobs_ended_total{error="",state="completed"}' in page.text
     assert "scribewire_jobs_waiting 0.0" in page.text
 
 
