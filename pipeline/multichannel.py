@@ -47,6 +47,10 @@ class MultichannelSession:
             heard = samples[max(0, skip - begins) :, channel]
             if len(heard):
                 session.add(heard)
+        await self.wait_for_room()
+
+    async def wait_for_room(self) -> None:
+        """Wait while more than ENOUGH_BUFFERED is buffered on a channel."""
         for session in self._sessions:
             await session.wait_for_room()
 

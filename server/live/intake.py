@@ -23,6 +23,9 @@ PIECE_BYTES = 64 * 1024  # of a container, as much as a pipe holds
 Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
 """Takes samples in before its first wait, so that cancelling it loses none."""
 
+Room: TypeAlias = Callable[[], Awaitable[None]]
+"""Waits until the sink has little left to hear, also of what it took from writers that did not wait for it."""
+
 
 class Intake(Protocol):
     """Takes a session's bytes, from one caller at a time."""
@@ -51,30 +54,34 @@ def bytes_up_to(position: int, live: LiveOptions) -> int:
     return position * live.sample_rate // RATE * raw_frame_bytes(live)
 
 
-def intake_of(order: Order, isolation: Isolation, sink: Sink, *, position: int) -> Intake:
+def intake_of(order: Order, isolation: Isolation, sink: Sink, *, room: Room, position: int) -> Intake:
     """The intake of a live session. Raw audio goes on at *position*, in 16 kHz samples."""
     live = order.live
     assert live is not None
     if live.encoding == CONTAINER:
         return ContainerIntake(isolation, sink, separate=live.channels if order.separate else None)
-    return RawIntake(live, sink, received_bytes=bytes_up_to(position, live), separate=order.separate)
+    return RawIntake(live, sink, room, received_bytes=bytes_up_to(position, live), separate=order.separate)
 
 
 class RawIntake:
     """Decodes raw audio in the event loop, in pieces."""
 
-    def __init__(self, live: LiveOptions, sink: Sink, *, received_bytes: int = 0, separate: bool = False) -> None:
+    def __init__(
+        self, live: LiveOptions, sink: Sink, room: Room, *, received_bytes: int = 0, separate: bool = False
+    ) -> None:
         self._decoder = PcmDecoder(
             cast(Encoding, live.encoding), rate=live.sample_rate, channels=live.channels, separate=separate
         )
         self._piece = int(PIECE_S * live.sample_rate) * raw_frame_bytes(live)
         self._sink = sink
+        self._room = room
         self._closed = False
         self._ended = asyncio.Event()
         self.received_bytes = received_bytes
 
     async def take(self, data: bytes) -> None:
         for at in range(0, len(data), self._piece):
+            await self._room()  # without it, each writer that does not wait for the sink would leave one piece more
             if self._closed:
                 return
             piece = data[at : at + self._piece]

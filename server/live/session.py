@@ -80,7 +80,9 @@ class LiveSession:
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._clock = clock
         self._renew_at = time.monotonic() + rules.renew_s
-        self._intake: Intake = intake_of(self.job.order, isolation, self._take_in, position=self._heard)
+        self._intake: Intake = intake_of(
+            self.job.order, isolation, self._take_in, room=session.wait_for_room, position=self._heard
+        )
 
     # --- for writers -------------------------------------------------------------------------------------------------
 

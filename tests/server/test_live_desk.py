@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -421,3 +421,36 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(t
         words = [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
         assert [word.text for word in words] == spoken(8)[11:]
         assert min(word.start for word in words) + origin >= settled
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@in_a_loop
+async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkeypatch, separate):
+    """However many come while the recogniser is stuck: what was taken of each is kept, and the rest not taken."""
+    going, hear = asyncio.Event(), Scheduler.hear
+
+    async def stuck(self: Scheduler, *given: Any, **named: Any) -> Any:
+        await going.wait()
+        return await hear(self, *given, **named)
+
+    monkeypatch.setattr(Scheduler, "hear", stuck)
+    piece = bytes(RATE * (2 if separate else 1))  # half a second
+    async with stored(tmp_path, ManualClock()) as storage, desk(storage) as made:
+        job = await storage.jobs.get(
+            await submit(storage, order=order(separate=separate, channels=2 if separate else 1))
+        )
+        assert job is not None
+        live = await made.open(job)
+        for _ in range(80):
+            with suppress(TimeoutError):
+                async with live.seat() as seat, asyncio.timeout(0.01):
+                    await seat.take(piece)
+        going.set()
+        taken = live.progress()
+        live.end()
+        assert await over(storage, job.id) is State.COMPLETED
+        ended = await storage.jobs.get(job.id)
+        assert ended is not None
+        assert taken.received_bytes is not None
+        assert taken.received_bytes <= 20 * len(piece)
+        assert ended.duration_s == pytest.approx(taken.received_bytes / len(piece) / 2)

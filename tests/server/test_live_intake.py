@@ -36,6 +36,9 @@ class Ear:
         self.heard.append(samples)
         await asyncio.sleep(self.pause_s)
 
+    async def has_room(self) -> None:
+        """It always has."""
+
     @property
     def samples(self) -> Samples:
         return np.concatenate(self.heard) if self.heard else np.zeros(0, np.float32)
@@ -63,7 +66,7 @@ def test_raw_audio_given_up_on_at_any_moment_is_taken_exactly_as_far_as_it_says(
 
     async def main() -> None:
         ear = Ear(0.001)
-        intake = RawIntake(RAW, ear)
+        intake = RawIntake(RAW, ear, ear.has_room)
         running = asyncio.create_task(intake.run())
         for size in sizes:
             at = intake.received_bytes
@@ -147,7 +150,7 @@ async def test_an_intake_that_is_stopped_while_it_opens_frees_who_waits_for_it()
 @in_a_loop
 async def test_an_intake_that_is_ended_from_elsewhere_takes_no_more(raw):
     ear = Ear(0.002)
-    intake = RawIntake(RAW, ear) if raw else ContainerIntake(isolation(), ear)
+    intake = RawIntake(RAW, ear, ear.has_room) if raw else ContainerIntake(isolation(), ear)
     data = bytes(600_000) if raw else CLIP.read_bytes() * 10
     running = asyncio.create_task(intake.run())
     taking = asyncio.create_task(intake.take(data))
