@@ -1,4 +1,4 @@
-"""What a request costs, beside a bare Starlette app: python -m benchmarks.requests [--seconds 4] [--rounds 3]
+"""What a request costs, beside a bare Starlette app: python -m benchmarks.requests [--rounds 3] [--turns 9]
 
 Starts a server (scripted engine) and a bare Starlette app on the same uvicorn, with the same event loop and HTTP
 parser, which gives the same answers from a dictionary. For each kind of request, a process of its own
@@ -7,8 +7,9 @@ each answers, for its requests a second, then at half of that, for the time of a
 was due. Writes benchmarks/results/requests.json. Both sides of a ratio come from the same minutes, so it counts where
 other work disturbs the machine.
 
-A core that stands still for some milliseconds a few times a second decides what 99 % of all answers keep to. Where
-benchmarks.standstill may look, p99 is also given without the answers that this touched: that is what the servers add.
+The times at half load are medians of turns of two seconds each, with every answer of a turn counted. A virtual machine
+stands still for tens of milliseconds now and then. One such time decides what 99 % of the answers of its turn keep to,
+and would decide it for all turns taken as one.
 """
 
 import argparse
@@ -21,13 +22,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import httpx
-import numpy as np
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -37,15 +37,13 @@ from starlette.routing import Route
 from benchmarks.load import silence
 from benchmarks.measure import ROOT, cpu_s, spread, write
 from benchmarks.serving import Serving, serving
-from benchmarks.standstill import watching
 
 CONNECTIONS = 16
 CONNECTIONS_OF = {"small estimate": 2}  # an account may have two estimates at work
 WARM_UP_S = 0.5
+TURN_S = 2.0  # at half load
 JOBS = 20  # in the list
 CORES = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
-STARTING_S = 0.7  # of the process that asks
-QUEUE_GONE = 3  # times as long as a standstill lasted, from its beginning on
 MANY = {  # the plan of a customer who pays, with allowances that are counted but not used up
     "requests_per_minute = 300\n": "requests_per_minute = 100000000\n",
     "estimates_per_day = 5000\n": "estimates_per_day = 100000000\n",
@@ -123,51 +121,37 @@ class Side:
         return {**found, "cpu_us": (cpu_s(self.pid) - cpu) / found["per_s"] / seconds * 1e6}
 
 
-def undisturbed_ms(turn: Mapping[str, Any]) -> list[float]:
-    """How long the answers took that no standstill of a core touched: neither during it, nor in the queue behind it.
-
-    At half load a queue goes as fast as it came. Half as long again is left out.
-    """
-    due_ms, took_ms = np.array(turn["answers_ms"]).T
-    due_s = turn["began"] + due_ms / 1000
-    touched = np.zeros(len(due_s), bool)
-    for at, lost_s in turn["standstills"]:
-        touched |= (due_s < at + QUEUE_GONE * lost_s) & (due_s + took_ms / 1000 > at)
-    return list(took_ms[~touched])
+def at_half_load(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How long answers took: the medians of *turns*, and of how many times p50 p99 was in each, also the most."""
+    each = [spread(turn["answers_ms"]) for turn in turns]
+    ratios = [round(took["p99"] / took["p50"], 1) for took in each]
+    medians = {f"{name}_ms": round(median(took[name] for took in each), 3) for name in each[0]}
+    return {**medians, "p99_to_p50": round(median(ratios), 1), "most_p99_to_p50": max(ratios)}
 
 
-def at_half_load(turns: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, Any]:
-    """How long answers took, over all *turns*."""
-    took = spread([ms for turn in turns for _, ms in turn["answers_ms"]])
-    row = {**{f"{name}_ms": ms for name, ms in took.items()}, "p99_to_p50": round(took["p99"] / took["p50"], 1)}
-    if any(turn["standstills"] is None for turn in turns):
-        return row
-    lost_s = sum(lost_s for turn in turns for _, lost_s in turn["standstills"])
-    calm = [ms for turn in turns for ms in undisturbed_ms(turn)]
-    p50, p99 = np.percentile(calm, (50, 99))
-    return row | {
-        "standstill_ms_s": round(lost_s * 1000 / len(turns) / seconds, 1),
-        "undisturbed": round(len(calm) / sum(len(turn["answers_ms"]) for turn in turns), 3),
-        "undisturbed_p99_to_p50": round(p99 / p50, 1),
-    }
+@dataclass(frozen=True)
+class Length:
+    """How much is measured."""
+
+    seconds: float  # of a round, as fast as a server answers
+    rounds: int
+    turns: int  # at half load
 
 
-def compared(kind: str, job: str, sides: Sequence[Side], seconds: float, rounds: int) -> dict[str, Any]:
+def compared(kind: str, job: str, sides: Sequence[Side], length: Length) -> dict[str, Any]:
     """One row: both servers in turn, as fast as they answer, then each at half of its requests a second."""
     fast: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
     half: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
     for side in sides:
         side.seen(kind, job, WARM_UP_S)
-    for _ in range(rounds):
+    for _ in range(length.rounds):
         for side in sides:
-            fast[side.name].append(side.seen(kind, job, seconds))
+            fast[side.name].append(side.seen(kind, job, length.seconds))
     rates = {name: median(one["per_s"] for one in found) for name, found in fast.items()}
     costs = {name: median(one["cpu_us"] for one in found) for name, found in fast.items()}
-    for _ in range(rounds):
+    for _ in range(length.turns):
         for side in sides:
-            with watching(CORES, seconds + STARTING_S) as standstills:
-                turn = side.seen(kind, job, seconds, rates[side.name] / 2)
-            half[side.name].append({**turn, "standstills": standstills})
+            half[side.name].append(side.seen(kind, job, TURN_S, rates[side.name] / 2))
     ours, other = (side.name for side in sides)
     row: dict[str, Any] = {"name": kind}
     for name in (ours, other):
@@ -175,8 +159,8 @@ def compared(kind: str, job: str, sides: Sequence[Side], seconds: float, rounds:
     return row | {
         "share_of_bare": round(rates[ours] / rates[other], 2),
         "share_of_bare_cpu": round(costs[other] / costs[ours], 2),
-        "half_load": at_half_load(half[ours], seconds),
-        "bare_half_load": at_half_load(half[other], seconds),
+        "half_load": at_half_load(half[ours]),
+        "bare_half_load": at_half_load(half[other]),
     }
 
 
@@ -210,7 +194,7 @@ def prepared(server: Serving) -> tuple[str, str]:
     return key, jobs[-1]["job_id"]
 
 
-def report(seconds: float, rounds: int, kinds: Sequence[str]) -> dict[str, Any]:
+def report(length: Length, kinds: Sequence[str]) -> dict[str, Any]:
     with serving(MANY, ENGINE="scripted") as server:
         key, job = prepared(server)
         ours = Side("scribewire", server.base, server.pid, key)
@@ -227,13 +211,14 @@ def report(seconds: float, rounds: int, kinds: Sequence[str]) -> dict[str, Any]:
             sides = (ours, Side("bare", base, process.pid, key))
             time.sleep(1)
             with apart([side.pid for side in sides]):
-                return {"kinds": [compared(kind, job, sides, seconds, rounds) for kind in kinds]}
+                return {"kinds": [compared(kind, job, sides, length) for kind in kinds]}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=4, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3, help="of both servers, of which the median counts")
+    parser.add_argument("--turns", type=int, default=9, help="of both servers at half load, of which the median counts")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[*KINDS])
     parser.add_argument("--no-write", action="store_true", help="print only")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
@@ -241,11 +226,8 @@ def main() -> int:
     if given.bare:
         bare(json.loads(sys.stdin.readline()))
     else:
-        result = {
-            "seconds": given.seconds,
-            "connections": CONNECTIONS,
-            **report(given.seconds, given.rounds, given.kinds),
-        }
+        length = Length(given.seconds, given.rounds, given.turns)
+        result = {**asdict(length), "connections": CONNECTIONS, **report(length, given.kinds)}
         print(json.dumps(result, indent=1))
         if not given.no_write:
             print(write("requests", result))
