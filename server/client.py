@@ -12,6 +12,7 @@ audio by the number of bytes that the server has.
 
 import asyncio
 import secrets
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -21,7 +22,7 @@ from typing import Any, Self
 import httpx
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from server.model.jobs import TERMINAL, TERMINAL_EVENTS
 from server.waiting import set_within
@@ -29,9 +30,11 @@ from server.waiting import set_within
 LONG_POLL_S = 30
 TRIES = 6  # attempts of anything that the network interrupts, before its error is raised
 FIRST_PAUSE_S = 0.5  # before the second try; doubles
+LASTED_S = 10  # a stream that was open for so long was not refused
 MESSAGE_BYTES = 32 * 1024  # most audio in one message
 MAX_UNSENT = 64 * MESSAGE_BYTES  # bytes that may wait before send() does
 REFUSED = range(4400, 4500)  # close codes with which the server says that trying again will not help
+PASSING_STATUS = frozenset({502, 503, 504})  # the server, or one behind a proxy, is restarting
 PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server is restarting
 KEEP_ALIVE_S = 10
 SECOND_WRITER = 4409  # except this one: the server may still hold our own broken connection open
@@ -110,17 +113,20 @@ class Client:
         """Yield every event after number *after*, with its "type", until the job has ended. Resumes broken streams."""
         tries = 0
         while True:
+            began = time.monotonic()
             try:
                 async for seq, event in self._stream(job_id, after):
                     tries, after = 0, max(after, seq)
                     yield event
                     if event["type"] in TERMINAL_EVENTS:
                         return
-            except httpx.TransportError:
-                if tries >= TRIES:
+            except (httpx.TransportError, ServiceError) as error:
+                if tries >= TRIES or (isinstance(error, ServiceError) and error.status not in PASSING_STATUS):
                     raise
+            if time.monotonic() - began > LASTED_S:
+                tries = 0  # a proxy ends streams in which nothing happens
             await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
-            tries += 1
+            tries = min(tries + 1, TRIES)
 
     @asynccontextmanager
     async def live(self, **options: Any) -> AsyncIterator["LiveStream"]:
@@ -167,7 +173,7 @@ class Client:
                 if tries + 1 == TRIES:
                     raise
             else:
-                if not _may_pass(answer) or tries + 1 == TRIES:
+                if answer.status_code not in PASSING_STATUS or tries + 1 == TRIES:
                     return _check(answer)
             await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
         raise AssertionError("the last try returns or raises")
@@ -316,13 +322,10 @@ def _check(answer: httpx.Response) -> httpx.Response:
         raise ServiceError(answer.status_code, "unknown", answer.reason_phrase) from None
 
 
-def _may_pass(answer: httpx.Response) -> bool:
-    """Whether another try may succeed."""
-    return answer.status_code in (502, 503, 504)
-
-
 def _refusal(error: Exception) -> ServiceError | None:
-    """The refusal that closed the connection, if trying again would not help."""
+    """The refusal that closed the connection or did not let it open, if trying again would not help."""
+    if isinstance(error, InvalidStatus) and httpx.codes.is_client_error(error.response.status_code):
+        return ServiceError(error.response.status_code, "unknown", error.response.reason_phrase)
     if not isinstance(error, ConnectionClosed) or error.rcvd is None:
         return None
     code, reason = error.rcvd.code, error.rcvd.reason

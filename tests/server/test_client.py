@@ -17,13 +17,17 @@ FRAME = 3200  # bytes: 0.1 s
 
 
 class Wire:
-    """A port that leads to the server. cut() breaks all connections; new ones work again."""
+    """A port that leads to the server. cut() breaks all connections; new ones work again.
+
+    The next *away* connections get the answer of a proxy whose server is away.
+    """
 
     def __init__(self, target: str) -> None:
         self._host, self._port = urlsplit(target).hostname, urlsplit(target).port
         self._open: set[asyncio.StreamWriter] = set()
         self.url = ""
         self.cuts = 0
+        self.away = 0
 
     @contextlib.asynccontextmanager
     async def laid(self) -> AsyncIterator["Wire"]:
@@ -42,6 +46,12 @@ class Wire:
         self._open.clear()
 
     async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.away:
+            self.away -= 1
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            writer.close()
+            return
         there, back = await asyncio.open_connection(self._host, self._port)
         self._open |= {writer, back}
         await asyncio.gather(self._carry(reader, back), self._carry(there, writer))
@@ -121,7 +131,9 @@ def test_a_killed_server_is_awaited_and_told_again_what_it_forgot(tmp_path: Path
     asyncio.run(body())
 
 
-def test_events_go_on_where_the_stream_broke(server: Server) -> None:
+def test_events_go_on_where_the_stream_broke(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.client.FIRST_PAUSE_S", 0.05)
+
     async def body() -> None:
         key = server.new_key("pro")
         async with Wire(server.base).laid() as wire, Client(wire.url, key) as client:
@@ -130,9 +142,14 @@ def test_events_go_on_where_the_stream_broke(server: Server) -> None:
             async for event in client.events(job["job_id"]):
                 seen.append(event["seq"])
                 if len(seen) % 25 == 0:
+                    wire.away = len(seen) // 25 % 3
                     wire.cut()
             assert seen == list(range(1, len(seen) + 1))
             assert wire.cuts
+            wire.cut()
+            wire.away = 100
+            with pytest.raises(ServiceError, match="502"):
+                _ = [event async for event in client.events(job["job_id"])]
 
     asyncio.run(body())
 
@@ -161,5 +178,15 @@ def test_what_the_service_refuses_is_said_once_and_clearly(server: Server, tmp_p
             with pytest.raises(ServiceError, match="invalid_parameter"):
                 async with client.live(sample_rate=7):
                     pass
+
+    asyncio.run(body())
+
+
+def test_a_live_address_that_leads_nowhere_is_said_at_once(server: Server) -> None:
+    async def body() -> None:
+        stream = LiveStream("job", server.base.replace("http", "ws") + "/nowhere?token=none")
+        with pytest.raises(ServiceError, match=r"40[34]"):
+            await asyncio.wait_for(stream.run(), 5)
+        assert [event async for event in stream.events()] == []
 
     asyncio.run(body())
