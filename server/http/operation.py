@@ -153,7 +153,10 @@ class Resource:
             response = problem_response(request, CUT_OFF, shape=self._shape)
         except Exception as error:  # noqa: BLE001  the outermost edge: every error becomes an answer
             response = problem_response(request, error, shape=self._shape)
-        await response(scope, receive, send)
+        try:
+            await response(scope, receive, send)
+        except asyncio.CancelledError:  # as above, in the middle of an answer: its connection is closed
+            log.warning("an answer was cut off", extra={"path": scope["path"]})
 
     async def _dispatch(self, request: Request) -> Response:
         if request.method == "OPTIONS":

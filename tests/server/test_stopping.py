@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import AsyncGenerator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from server.http.operation import json_response
+from server.http.streamed import Streamed
 from tests.processes import printed
 from tests.server.running import running
 from tests.server.storing import in_a_loop
@@ -137,4 +139,28 @@ async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) 
     assert head.startswith(b"HTTP/1.1 503 ")
     assert b"\r\nretry-after: 5\r\n" in head
     assert body["code"] == "shutting_down"
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+@in_a_loop
+async def test_an_answer_that_is_still_being_sent_when_the_time_is_over_is_cut_off_without_a_traceback(caplog) -> None:
+    async def endless() -> AsyncGenerator[bytes]:
+        while True:
+            yield bytes(65_536)
+
+    async def give(_request: Request, _caller: object) -> Response:
+        return Streamed(endless(), headers={})
+
+    async with started(enveloped(replace(THING, handle=give))) as (server, url):
+        server.config.timeout_graceful_shutdown = 1
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(b"GET /things HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        server.should_exit = True
+        await asyncio.sleep(2)
+        rest = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+    assert not rest.endswith(b"\r\n0\r\n\r\n")  # the client sees that it is not whole
+    assert "an answer was cut off" in caplog.text
     assert [record for record in caplog.records if record.exc_info] == []
