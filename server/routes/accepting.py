@@ -126,7 +126,7 @@ class Accepting:
     ) -> tuple[Mapping[str, str], ...]:
         """All warnings of a job with this *order*, those *asked* first. Raises Refused url_not_allowed."""
         found = [*asked, *self.offers[caller.environment].warnings]
-        if order.webhook_url:
+        if order.webhook_url is not None:
             param = "webhook_url" if order.callback is None else "callback"
             await self.check_url(caller, param, order.webhook_url)
             if await self.outbox.disabled(caller.account_id, order.webhook_url):

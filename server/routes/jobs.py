@@ -372,7 +372,7 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
         created_after=query_instant(query, "created_after"),
         created_before=query_instant(query, "created_before"),
         source=query_choice(query, "source", ["upload", "url", "live"]),
-        language=query.get("language"),
+        language=query.get("language", "").strip().lower() or None,  # as orders take it
         metadata=metadata,
         text=query.get("q"),
         descending=query_choice(query, "order", ["asc", "desc"]) != "asc",

@@ -110,6 +110,7 @@ def test_a_job_that_fails_is_a_result_too(client):
         (AUDIO, {"output_formats": "doc"}, 422, "invalid_parameter"),
         (AUDIO, {"webhook_url": "https://10.0.0.1/x"}, 422, "url_not_allowed"),
         (AUDIO, {"webhook_url": "ftp://x.test/x"}, 422, "url_not_allowed"),
+        (AUDIO, {"webhook_url": ""}, 422, "url_not_allowed"),
     ],
 )
 def test_what_cannot_become_words_makes_no_job(server, client, files, data, status, fault):  # noqa: PLR0917  a table

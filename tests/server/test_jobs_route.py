@@ -165,7 +165,7 @@ def test_lists_are_filtered(client):
     assert ids(status="failed") == [bad["job_id"]]
     assert ids(status="completed, FAILED") == [bad["job_id"], good["job_id"]]
     assert ids(q="FELLOW") == [good["job_id"]]
-    assert ids(language="en") == [good["job_id"]]
+    assert ids(language="en") == ids(language="EN") == [good["job_id"]]
     assert ids(source="url") == []
     assert ids(created_after=good["created_at"]) == [bad["job_id"]]
     assert ids(created_before=bad["created_at"]) == [good["job_id"]]
