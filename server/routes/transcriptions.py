@@ -21,6 +21,7 @@ from server.jobs.orders import Asked, parse_order, with_retention
 from server.jobs.probing import Prober
 from server.jobs.sandbox import delay_of, refuse_at_the_door
 from server.jobs.waiter import JobWaiter
+from server.model.errors import OutcomeUnknown
 from server.model.ids import Prefix
 from server.model.jobs import NewJob, Submitted
 from server.model.orders import Source
@@ -155,7 +156,11 @@ class Transcriptions:
                 new = await self._new_job(job_id, caller, asked, received)
                 content = received.file.sha256 if received.file else None
                 fingerprinted = with_fingerprint(key, asked.order, asked.url, content)
-                submitted = await self.jobs.submit(new, idempotency=fingerprinted)
+                try:
+                    submitted = await self.jobs.submit(new, idempotency=fingerprinted)
+                except (OutcomeUnknown, asyncio.CancelledError):
+                    received.keep = True  # the job may exist all the same; audio of one that does not is swept up
+                    raise
                 received.keep = not submitted.replayed
         return asked, submitted
 

@@ -6,7 +6,7 @@ import time
 import httpx
 import pytest
 
-from server.model.errors import StorageAway
+from server.model.errors import OutcomeUnknown, StorageAway
 from server.model.instants import parse_iso
 from tests.server.peers import RawClient
 from tests.server.serving import Served, until, wav
@@ -322,6 +322,21 @@ def test_a_key_is_freed_once_the_database_is_back(server, client, monkeypatch):
     assert keyed(client, "k1", audio=b"no audio, but long enough to be looked at").status_code == 415
     assert keyed(client, "k1").status_code == 409
     assert (once_free(client, "k1").status_code, len(tries)) == (200, 4)
+
+
+def test_a_job_that_was_made_without_an_answer_from_the_database_keeps_its_audio(server, client, monkeypatch):
+    submit_job = server.storage.jobs.submit
+
+    async def made_all_the_same(new, **more):
+        await submit_job(new, **more)
+        raise OutcomeUnknown("the database went away during a commit; look before you try again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.storage.jobs, "submit", made_all_the_same)
+        assert keyed(client, "unknown").status_code == 503
+    record = once_free(client, "unknown").json()
+    assert (record["status"], record["text"]) == ("completed", "so my fellow")
+    assert [job["job_id"] for job in client.get("/v1/jobs").json()["data"]] == [record["job_id"]]
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "naïve", '"open'])
