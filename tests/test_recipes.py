@@ -119,6 +119,7 @@ def test_a_summary_is_asked_of_an_address_that_speaks_chat_completions(monkeypat
 @contextlib.contextmanager
 def ingesting(server: Server, key: Path, *inputs: str) -> Iterator["subprocess.Popen[str]"]:
     """Run scripts/ingest in a process group of its own, as MediaMTX does."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests with SIGINT ignored
     process = subprocess.Popen(
         [ROOT / "scripts" / "ingest", *inputs],
         env={**os.environ, "KEY": str(key), "SERVER": server.base, "CHANNEL": "main-stage"},

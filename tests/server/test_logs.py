@@ -64,6 +64,7 @@ def test_the_line_of_a_request_is_the_same_whether_others_listen_or_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("time.time", lambda: 1_795_362_917.25)
+    monkeypatch.setattr("time.time_ns", lambda: 1_795_362_917_250_000_000)  # which logging reads since Python 3.13
     caplog.set_level(logging.INFO, log.name)
     fields = {"request_id": "req_1", "path": "/forged\n", "status": 200, "duration_ms": 0.4, "account": None}
     ours = _Lines(style)
