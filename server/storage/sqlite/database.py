@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -148,14 +148,17 @@ class Database:
         self._reading: list[sqlite3.Connection] = []
         self._local = threading.local()
         _create_private(path)
-        try:
-            self._writing = _connect(path)
-            _migrate(self._writing, path)
-            self._glancing = _connect(path, busy_s=0)
-            self._glancing.execute("PRAGMA query_only = ON")
-            (self._seen_revision,) = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
-        except sqlite3.Error as error:
-            raise _translated(error, f"{path}") from error
+        with ExitStack() as stack:
+            try:
+                self._writing = stack.enter_context(closing(_connect(path)))
+                _migrate(self._writing, path)
+                self._glancing = stack.enter_context(closing(_connect(path, busy_s=0)))
+                self._glancing.execute("PRAGMA query_only = ON")
+                newest = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes")
+                (self._seen_revision,) = newest.fetchone()
+            except sqlite3.Error as error:
+                raise _translated(error, f"{path}") from error
+            stack.pop_all()
         self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
         self._seen_version = -1
         self._glanced = False  # whether the event loop has not turned since the last look
@@ -377,16 +380,20 @@ def _connect(path: Path, *, busy_s: float | None = None) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=BUSY_S if busy_s is None else busy_s, isolation_level=None, check_same_thread=False
     )
-    connection.row_factory = sqlite3.Row
-    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":
-        connection.close()
-        raise StorageError(f"{path.parent} must be on a local disk: SQLite answers journal mode {mode} there, not wal")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA secure_delete = ON")  # overwrite what is deleted
-    connection.execute("PRAGMA temp_store = MEMORY")  # no rows in temporary files
-    connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+    with ExitStack() as stack:
+        stack.callback(connection.close)
+        connection.row_factory = sqlite3.Row
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StorageError(
+                f"{path.parent} must be on a local disk: SQLite answers journal mode {mode} there, not wal"
+            )
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA secure_delete = ON")  # overwrite what is deleted
+        connection.execute("PRAGMA temp_store = MEMORY")  # no rows in temporary files
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+        stack.pop_all()
     return connection
 
 
