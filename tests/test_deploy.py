@@ -123,3 +123,11 @@ def test_the_image_holds_what_its_recipe_copies() -> None:
     allowed = set(re.findall(r"^!(\S+)", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert {name for line in copied for name in line.split()} <= allowed
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("requirements*.lock")), ids=lambda path: path.name)
+def test_every_python_gets_the_versions_that_are_tested(path: Path) -> None:
+    """Whatever Python a machine or an image has: a second version of a package would never have run here."""
+    names = re.findall(r"^([a-z0-9._-]+)==", path.read_text(), re.MULTILINE)
+    assert names
+    assert len(names) == len(set(names))
