@@ -108,8 +108,10 @@ def placed(text: str, heard: Sequence[Word]) -> tuple[Truth, ...]:
     return tuple(Truth(word, float(start), float(end)) for word, start, end in zip(said, starts, ends, strict=True))
 
 
-async def stream(track: Track, session: Session, run: Run, *, delay_s: float, since: float) -> None:
-    """Send one track at the speed of speech, read the events, and score them."""
+async def stream(
+    track: Track, session: Session, run: Run, *, delay_s: float, since: float, heard: list[Happened] | None = None
+) -> None:
+    """Send one track at the speed of speech, read the events into *heard*, and score them."""
     loop = asyncio.get_running_loop()
     began = loop.time() + delay_s
     seen: list[Seen] = []
@@ -125,6 +127,8 @@ async def stream(track: Track, session: Session, run: Run, *, delay_s: float, si
 
     async def read() -> None:
         async for happened in session.events():
+            if heard is not None:
+                heard.append(happened)
             seen.extend(_seen(happened, loop.time() - began))
 
     async with asyncio.TaskGroup() as tasks:
@@ -212,6 +216,23 @@ class Bench:
                 await stream(track, self._session(scheduler, f"s{number}"), run, delay_s=0.0, since=0.0)
 
         return self._run(main)
+
+    def final_words(self, tracks: Sequence[Track]) -> list[tuple[Word, ...]]:
+        """Stream each track in its own session, one after the other, and return the final words of each."""
+        found: list[tuple[Word, ...]] = []
+
+        async def main(run: Run, scheduler: Scheduler) -> None:
+            for number, track in enumerate(tracks):
+                session = self._session(scheduler, f"s{number}")
+                heard: list[Happened] = []
+                await stream(track, session, run, delay_s=0.0, since=0.0, heard=heard)
+                events = [happened.event for happened in heard]
+                found.append(
+                    tuple(word for event in events if isinstance(event, WordsCommitted) for word in event.words)
+                )
+
+        self._run(main)
+        return found
 
     def together(self, tracks: Sequence[Track], *, seed: int = 1) -> dict[str, Any]:
         """Stream all tracks at once, starting at random moments of the first second."""

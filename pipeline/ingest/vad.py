@@ -15,6 +15,7 @@ import onnxruntime
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest.framer import Windows
+from pipeline.ingest.gain import GainControl
 
 CONTEXT = 64
 MEMORY = (1, 1, 128)
@@ -68,6 +69,7 @@ class VoiceStream:
     def __init__(self, session: onnxruntime.InferenceSession, memory: Memory | None = None) -> None:
         """*memory* is the state of another stream, or None for an empty one."""
         self._session = session
+        self._gain = GainControl()
         self._context = np.zeros(CONTEXT, np.float32)
         self._h, self._c = memory or (np.zeros(MEMORY, np.float32), np.zeros(MEMORY, np.float32))
 
@@ -78,8 +80,9 @@ class VoiceStream:
 
     def __call__(self, windows: Windows) -> list[float]:
         """Return the speech probability of each of the next windows. Their number in a call does not change results."""
+        raised = self._gain(windows)
         starts = range(0, len(windows), MAX_WINDOWS)
-        return [speech for at in starts for speech in self._detect(windows[at : at + MAX_WINDOWS])]
+        return [speech for at in starts for speech in self._detect(raised[at : at + MAX_WINDOWS])]
 
     def _detect(self, windows: Windows) -> list[float]:
         inputs = {"input": self._with_context(windows), "h": self._h, "c": self._c}

@@ -14,10 +14,13 @@ from itertools import pairwise
 from typing import TypeVar
 
 from pipeline.audio import position
+from pipeline.recognition.merging import unsaid
+from pipeline.recognition.spoken_form import is_number
 from pipeline.words import Word
 
 T = TypeVar("T")
 
+_GOES_ON = frozenset({"and", "point", "oh", "o", "dash", "dollar", "dollars"})  # a number may go on after these
 MAX_NORMALISED = 4096  # words that are remembered without case: each is compared many times while it is undecided
 
 
@@ -41,7 +44,7 @@ class AgreementOptions:
     fastest: int = position(0.12)  # nobody speaks a repeated word in less time, so a faster loop is never believed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
     """A word that is not committed yet."""
 
@@ -139,9 +142,9 @@ class Agreement:
         floor = self._end
         if until < floor:
             return fresh
-        split = self._count_repeated(words)
-        split += self._is_rest(words, split)
-        for word in words[split:]:
+        words = self._without_earlier(words)
+        rest, count = unsaid(self._kept, words, self._end)
+        for word in rest[self._is_rest(words, count) :]:
             backwards = word.end <= floor - self._options.apart
             if backwards or word.start >= until:
                 continue
@@ -150,23 +153,11 @@ class Agreement:
             fresh.append(replace(word, start=start, end=floor))
         return fresh
 
-    def _count_repeated(self, words: Sequence[Word]) -> int:
-        """Return how many words at the front repeat committed words.
-
-        Every split of *words* is scored by how many of the last committed words come just before it, in order. Each
-        second between the split and the end of the last committed word costs as much as two words.
-        """
-
-        def score(split: int) -> float:
-            heard = reversed(words[:split])
-            same = sum(_same(old, new, self._options.jump) for old, new in zip(reversed(tail), heard, strict=False))
-            before = words[split - 1].end if split else self._end
-            after = words[split].start if split < len(words) else self._end
-            gap = max(0, before - self._end, self._end - after)
-            return same - 2 * gap / position(1.0)
-
-        tail = self._kept[-5:]
-        return max(range(len(words) + 1), key=score)
+    def _without_earlier(self, words: Sequence[Word]) -> Sequence[Word]:
+        """Return *words* without what is said in earlier turns: a number may have begun in one."""
+        said_until = self._earlier[-1].end if self._earlier else 0
+        count = _count_leading(words, lambda word: word.start < said_until)
+        return [*unsaid(self._earlier, words[:count], said_until)[0], *words[count:]] if count else words
 
     def _is_rest(self, words: Sequence[Word], split: int) -> bool:
         """Return whether the word after *split* is a piece of the last committed word, which is heard otherwise now."""
@@ -185,6 +176,7 @@ class Agreement:
         options = self._options
         words = [candidate.word for candidate in fresh]
         limit = self._count_before_loop(words)
+        numbers = _count_before_number(words)
         hold = doubted or _lost(words, until, options.jump)
         guard, sure_guard = (0, 0) if paused else (options.guard, options.sure_guard)
 
@@ -193,6 +185,8 @@ class Agreement:
             if word.end > until - guard:
                 return False
             settled = word.end <= until - options.settled
+            if not settled and fresh.index(candidate) >= numbers:
+                return False
             if candidate.times > 1:
                 believed = word.probability >= options.doubtful or candidate.times >= options.often
                 return paused or settled or believed
@@ -235,6 +229,18 @@ def _lost(words: Sequence[Word], until: int, jump: int) -> bool:
     """Return whether the word times are wrong: a leap, or three words that all start in the last 0.1 s of the audio."""
     leaps = any(after.end - before.end > jump for before, after in pairwise(words))
     return leaps or sum(word.start >= until - position(0.1) for word in words) >= 3  # noqa: PLR2004  as above
+
+
+def _count_before_number(words: Sequence[Word]) -> int:
+    """Return how many words come before the number at the end of *words*; all if none is there.
+
+    What follows may still change how it is written: "$12" becomes "$12.99", and "5 2" becomes "526-018".
+    """
+    count = len(words)
+    while count and (is_number(words[count - 1].text) or normalise(words[count - 1].text) in _GOES_ON):
+        count -= 1
+    numbers = (index for index in range(count, len(words)) if is_number(words[index].text))
+    return next(numbers, len(words))
 
 
 def _count_leading(items: Sequence[T], holds: Callable[[T], bool]) -> int:

@@ -1,28 +1,23 @@
 """Finds speech that an answer of the model has no words for, so that it can be heard again.
 
 Whisper may end its answer after the first of several sentences, or leave one out, and nothing in the answer says so.
-The voice detector shows it. Each word is first shortened to the longest time that a word of its length can take,
-because the model stretches words over pauses. Speech of at least UNHEARD that no word covers then was not heard.
-whisper.py calls unheard() for files and finals, stream.py for partials. merged() adds what was heard then.
+The voice detector shows it. Each word is first shortened to the longest time that it can take, because the model
+stretches words over pauses. Speech of at least UNHEARD that no word covers then was not heard. whisper.py calls
+unheard() for files and finals, stream.py for partials. merging.py puts both hearings together.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TypeAlias
 
 from pipeline.audio import position
+from pipeline.recognition.merging import Span
+from pipeline.recognition.spoken_form import longest_time
 from pipeline.words import Word
-
-Span: TypeAlias = tuple[int, int]
-"""Start and end, positions."""
 
 UNHEARD = position(0.8)
 """The least speech without a word that is worth hearing again. Less is a drawn-out vowel or a breath."""
 
 PAUSE = position(0.5)
 """The silence that separates two stretches of speech."""
-
-_WORD, _LETTER = position(0.4), position(0.09)  # the longest time of a word: a fixed part, and a part for each letter
 
 
 def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
@@ -40,20 +35,12 @@ def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
     return [(start, end) for start, end, voice in stretches if voice >= UNHEARD]
 
 
-def merged(words: Sequence[Word], fresh: Sequence[Word]) -> tuple[Word, ...]:
-    """Return *words* with the *fresh* ones, at least one, at their place. A word that overlaps them is shortened."""
-    first, last = fresh[0].start, fresh[-1].end
-    before = [replace(word, end=min(word.end, max(word.start, first))) for word in words if word.start < first]
-    after = [replace(word, start=max(word.start, min(last, word.end))) for word in words if word.start >= first]
-    return (*before, *fresh, *after)
-
-
 def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:
     """Yield the span that each word can cover. It begins with the first speech in or after the word."""
     for word in words:
         start = next((max(word.start, first) for first, last in voiced if last > word.start), word.start)
         start = min(start, word.end)
-        yield start, min(word.end, start + _WORD + _LETTER * len(word.text))
+        yield start, min(word.end, start + longest_time(word.text))
 
 
 def _subtract(spans: Sequence[Span], holes: Sequence[Span]) -> Iterator[Span]:

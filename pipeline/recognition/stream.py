@@ -34,6 +34,7 @@ from pipeline.events import (
 from pipeline.recognition.agreement import Agreement, AgreementOptions
 from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.turns import Turn, TurnOptions, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import Window
@@ -397,7 +398,8 @@ class StreamCore:
         turn = self._turns.first
         assert turn is not None
         edge = turn.start - self._options.lead
-        return tuple(word for word in words if word.start + word.end >= 2 * edge)  # earlier turns are decided
+        # Earlier turns are decided, but a number may have begun in one.
+        return tuple(word for word in words if word.start + word.end >= 2 * edge or _goes_on(word, turn))
 
     def _learn_language(self, heard: Heard, ask: _Ask) -> None:
         """Settle the language if the engine is sure of it, and the answer is a final or about enough speech."""
@@ -460,6 +462,11 @@ class StreamCore:
         """Drop audio before *position*, and the kept words that were in it."""
         self._window.cut(position)
         self._agreement.release(self._window.start)
+
+
+def _goes_on(word: Word, turn: Turn) -> bool:
+    """Return whether *word* can have pauses in it and reaches into *turn*."""
+    return word.end > turn.start and may_pause(word.text)
 
 
 def _is_final(ask: _Ask | None, turn: Turn) -> bool:

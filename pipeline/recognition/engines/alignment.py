@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
+from pipeline.recognition.spoken_form import may_pause
 from pipeline.words import Word
 
 ENCODER_FRAME = 320
@@ -75,7 +76,7 @@ def words_of(
         _trim(max(0, said.start * ENCODER_FRAME - lead), max(0, said.end * ENCODER_FRAME - lead), loud)
         for said in spoken
     ]
-    spans = _split_at_silence(spans, loud)
+    spans = _split_at_silence(spans, loud, [may_pause(said.text) for said in spoken])
     if final and spans:
         spans[-1] = (spans[-1][0], _extend_to_silence(spans[-1][1], loud))
     return tuple(
@@ -166,13 +167,18 @@ def _trim(first: int, last: int, loud: NDArray[np.bool_]) -> tuple[int, int]:
     return max(first, (begin + int(heard[0])) * _STEP), min(last, (begin + int(heard[-1]) + 1) * _STEP)
 
 
-def _split_at_silence(spans: Sequence[tuple[int, int]], loud: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def _split_at_silence(
+    spans: Sequence[tuple[int, int]], loud: NDArray[np.bool_], paused: Sequence[bool]
+) -> list[tuple[int, int]]:
     """Return the spans without a long silence in them: the sound after it is the beginning of the next word.
 
-    The attention often finds a word after a pause too late, and its first sounds are then in the word before.
+    The attention often finds a word after a pause too late, and its first sounds are then in the word before. Words
+    that may have a pause in them, by *paused*, are left as they are.
     """
     apart = list(spans)
     for index, (first, last) in enumerate(apart):
+        if paused[index]:
+            continue
         step = first // _STEP
         heard = step + np.flatnonzero(loud[step : -(-last // _STEP)])
         pauses = np.flatnonzero(np.diff(heard) > _GAP)

@@ -20,7 +20,8 @@ from faster_whisper.transcribe import get_suppressed_tokens
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
-from pipeline.recognition.coverage import UNHEARD, merged, unheard
+from pipeline.ingest.gain import raised
+from pipeline.recognition.coverage import UNHEARD, unheard
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, Heard
 from pipeline.recognition.engines.alignment import TextPiece, words_of
 from pipeline.recognition.engines.bootstrap import (
@@ -37,6 +38,7 @@ from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.prompts import HINT_TOKENS, Shape, max_length, window_for
 from pipeline.recognition.engines.windows import FULL, Fit
+from pipeline.recognition.merging import merge
 from pipeline.recognition.scoring import spoken
 from pipeline.words import Word
 
@@ -195,9 +197,10 @@ class WhisperEngine:
                 language=heard.language or request.language,
             )
             [missed] = self._recognise([part], fit)
-            fresh = [word for word in missed.words if stretch[0] <= (word.start + word.end) // 2 < stretch[1]]
+            words = merge(heard.words, missed.words, stretch)
+            fresh = [word for word in words if word not in heard.words]
             if fresh:
-                heard = replace(heard, words=merged(heard.words, fresh), rejected=None)
+                heard = replace(heard, words=words, rejected=None)
                 given_up = stretch[1] if translated else max(fresh[-1].end, stretch[0] + UNHEARD)
         return heard
 
@@ -208,7 +211,7 @@ class WhisperEngine:
         sums: dict[str, float] = {}
         try:
             for window in windows:
-                encoded = self._encode([window], self.fit.window_s(len(window), final=True))
+                encoded = self._encode([raised(window)], self.fit.window_s(len(window), final=True))
                 for language, probability in self._languages(encoded)[0].items():
                     sums[language] = sums.get(language, 0.0) + probability * len(window)
         except RuntimeError as error:
@@ -223,7 +226,7 @@ class WhisperEngine:
     def _decode(
         self, requests: Sequence[DecodeRequest], shape: Shape, *, lead: int = 0, **search: int
     ) -> list[Hypothesis]:
-        encoded = self._encode([request.samples for request in requests], shape.window_s, lead)
+        encoded = self._encode([_raised(request) for request in requests], shape.window_s, lead)
         languages = self._languages_of(requests, encoded)
         prompts = [
             [
@@ -392,6 +395,11 @@ class WhisperEngine:
         """
         tokens = self._tokenizer.encode(" " + text.strip()) if text.strip() else ()
         return tuple(token for token in tokens if token < self._tokenizer.eot)  # the first of the marks
+
+
+def _raised(request: DecodeRequest) -> Samples:
+    """Return the audio of the request, loud enough where somebody speaks."""
+    return raised(request.samples, [(start - request.start, end - request.start) for start, end in request.voiced])
 
 
 def _likeliest(probabilities: dict[str, float]) -> tuple[str, float]:

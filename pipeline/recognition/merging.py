@@ -1,0 +1,279 @@
+"""Merges two hearings of the same audio, so that nothing is told twice and nothing is lost.
+
+Audio is heard again wherever the first answer cannot be trusted to be whole: where somebody speaks and no word stands,
+in each partial after the one before it, in a final after its partials, and after a take-over. A second hearing seldom
+writes what the first wrote: it starts elsewhere, so "526-018-1590" comes back as "one five nine zero", "$450,000" as
+"$50,000", and a sentence with other marks. So words are never appended because they differ. There are three cases:
+
+- What both hearings have is said once. They are aligned by units (spoken_form.py), in order, and two units are the same
+  if they are equal and their words stand at about the same time: people do say "no, no, no, no".
+- What only one has, at a time where the other has nothing, fills a gap.
+- Where both have something at the same time and differ, one of them is wrong. The first had more of the audio around
+  it, so it stays, unless the second has all of its units and more.
+
+merge() weighs the ways to put a run of the second hearing in the place of a run of the first, which may be empty, and
+takes the one that tells least twice, loses least, and has least said at the same time. unsaid() is the same for words
+that are final, which nothing can replace: it finds where a new hearing goes on after them, if need be within a word.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, combinations_with_replacement, groupby, product
+from typing import TypeAlias
+
+from pipeline.audio import RATE, position
+from pipeline.recognition.spoken_form import Unit, longest_time, units_of
+from pipeline.words import Word
+
+Span: TypeAlias = tuple[int, int]
+"""Start and end: positions, or indices of a run of words."""
+
+NEAR = position(0.2)
+"""How far apart two hearings may put the same word."""
+
+REACH = position(2)
+"""Words of the first hearing within this distance of what is heard again are compared with it."""
+
+TAIL = 8
+"""The final words with which a new hearing is compared."""
+
+JUMP = position(2)
+"""How far apart two hearings of a live stream may put the same unit."""
+
+TWICE, LOST, CROWDED = 2.0, 1.0, 4.0
+"""What it costs to tell a unit twice, to lose one, and to have two words said at once for a second."""
+
+_SEPARATORS = "-.,:/ "  # between the figures of a number
+
+CHANGE = 0.01  # what it costs to change a word, so that of equal ways the first hearing stays
+
+
+def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int = NEAR) -> tuple[Word, ...]:
+    """Return the words of the *first* hearing, changed by what was heard *again* in *span*.
+
+    Both are in order, and so is the result; a word that reaches into the next one is shortened. Words of *again* that
+    stand in the audio around *span* are only compared. *near* is how far apart both may put the same word.
+    """
+    here = [at for at, word in enumerate(first) if word.end >= span[0] - REACH and word.start <= span[1] + REACH]
+    begin = here[0] if here else sum(word.start < span[0] for word in first)
+    end = here[-1] + 1 if here else begin
+    merged = _Comparison(first[begin:end], again, span, near).cheapest()
+    return _in_order((*first[:begin], *merged, *first[end:]))
+
+
+def unsaid(said: Sequence[Word], heard: Sequence[Word], end: int) -> tuple[list[Word], int]:
+    """Return the words of *heard* that come after those that are final, and how many whole words come before them.
+
+    *said* are the last final words; nothing before *end* will be final any more. Every place between two units of
+    *heard* is scored by how much of the last final words comes before it, in order. Each second between the place
+    and *end* costs as much as two words. A word that is said in part is cut there.
+    """
+    tail, units = units_of(said[-TAIL:]), units_of(heard)
+    repeated = _repeated(tail, units)
+
+    def score(split: int) -> float:
+        before = units[split - 1].end if split else end
+        behind = units[split].start if split < len(units) else end
+        return repeated[split] - 2 * max(0, before - end, end - behind) / RATE
+
+    split = max((at for at in range(len(units) + 1) if _may_part(tail, units, at)), key=score)
+    count = units[split - 1].word + 1 if split else 0
+    if not split or split == len(units) or units[split].word == count:
+        return list(heard[count:]), count
+    rest = _cut(heard[count - 1], units[split - 1].upto or 0, units[split].start)
+    return [*rest, *heard[count:]], count - len(rest)
+
+
+def _repeated(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]:
+    """Return for each place between two *units* how many words of *tail* come before it, in order (LCS)."""
+    counts = Counter(unit.word for unit in tail)
+    row = [0.0] * (len(units) + 1)
+    for old in tail:
+        before, row = row, [0.0]
+        for column, new in enumerate(units):
+            near = abs(old.start + old.end - new.start - new.end) <= 2 * JUMP
+            same = before[column] + 1 / counts[old.word] if near and old.text == new.text else 0.0
+            row.append(max(row[-1], before[column + 1], same))
+    return row
+
+
+def _may_part(tail: Sequence[Unit], units: Sequence[Unit], at: int) -> bool:
+    """Return whether words can be parted before unit *at*: between two words, or where whole final words end in one.
+
+    So "526-018" is parted after a final "526" or "5 2 6", and not after a final "26" or "36".
+    """
+    if not 0 < at < len(units) or units[at - 1].word != units[at].word:
+        return True
+    front = [unit for unit in units[:at] if unit.word == units[at].word]
+    behind = tail[-len(front) :]
+    whole = len(tail) == len(behind) or tail[-len(front) - 1].word != behind[0].word
+    return whole and units[at - 1].upto is not None and [unit.text for unit in front] == [unit.text for unit in behind]
+
+
+def _cut(word: Word, upto: int, start: int) -> list[Word]:
+    """Return *word* without its text before *upto*, if anything is left."""
+    text = word.text[upto:].lstrip(_SEPARATORS)
+    return [replace(word, text=text, start=start)] if text else []
+
+
+def said_in(word: Word) -> Span:
+    """Return when *word* is said at most: a model stretches words over the silence and the words after them."""
+    return word.start, min(word.end, word.start + longest_time(word.text))
+
+
+def matches(
+    first: Sequence[Unit], again: Sequence[Unit], words: Sequence[Word], other: Sequence[Word], near: int
+) -> list[Span]:
+    """Return the pairs of indices of equal units, in order: as many as possible, and of equally many the nearest.
+
+    A unit is at the place of its word, because the times within a word are guessed. At most *near* lies between two.
+    """
+    best = [[0.0] * (len(again) + 1) for _ in range(len(first) + 1)]
+    for row, one in enumerate(first, 1):
+        for column, two in enumerate(again, 1):
+            best[row][column] = max(best[row - 1][column], best[row][column - 1])
+            apart = _distance(words[one.word], other[two.word])
+            if one.text == two.text and apart <= near:
+                far = abs(one.start + one.end - two.start - two.end) / (1000 * RATE)
+                best[row][column] = max(best[row][column], best[row - 1][column - 1] + 1 - min(far, 0.01))
+    pairs: list[Span] = []
+    row, column = len(first), len(again)
+    while row and column:
+        if best[row][column] == best[row - 1][column]:
+            row -= 1
+        elif best[row][column] == best[row][column - 1]:
+            column -= 1
+        else:
+            row, column = row - 1, column - 1
+            pairs.append((row, column))
+    return pairs[::-1]
+
+
+class _Comparison:
+    """Two hearings, and what each word of the one has in the other.
+
+    The words of the second are parted where what the first has begins or ends within them.
+    """
+
+    def __init__(self, first: Sequence[Word], again: Sequence[Word], span: Span, near: int) -> None:
+        self._first, self._near = first, near
+        ours, theirs = units_of(first), units_of(again)
+        pairs = matches(ours, theirs, first, again, near)
+        there, here = dict(pairs), {column: row for row, column in pairs}
+        self._pieces = list(_pieces(again, theirs, here))
+        piece_of = {number: at for at, piece in enumerate(self._pieces) for number in piece.units}
+        self._in_again: list[list[int | None]] = [[] for _ in first]  # for each unit of a word: the piece that has it
+        for number, unit in enumerate(ours):
+            self._in_again[unit.word].append(piece_of[there[number]] if number in there else None)
+        # For each unit of a piece: the word of the first hearing that has it, and whether it lies in *span*.
+        self._in_first = [
+            [
+                (ours[here[number]].word if number in here else None, _middle(theirs[number], span))
+                for number in piece.units
+            ]
+            for piece in self._pieces
+        ]
+
+    def cheapest(self) -> tuple[Word, ...]:
+        """Return the words of the cheapest way to put a run of the second hearing in the place of one of the first."""
+        rows = list(combinations_with_replacement(range(len(self._first) + 1), 2))
+        runs = list(combinations(range(len(self._pieces) + 1), 2))
+        ways = [((0, 0), (0, 0)), *((row, run) for row, run in product(rows, runs) if self._ordered(row, run))]
+        (begin, end), (start, stop) = min(ways, key=lambda way: self._cost(*way))
+        return (*self._first[:begin], *_joined(self._pieces[start:stop]), *self._first[end:])
+
+    def _ordered(self, row: Span, run: Span) -> bool:
+        """Return whether the words stay in order if *run* takes the place of *row*."""
+        first, last = self._pieces[run[0]].word, self._pieces[run[1] - 1].word
+        before = not row[0] or self._first[row[0] - 1].start <= first.start + self._near
+        behind = row[1] == len(self._first) or last.start <= self._first[row[1]].start + self._near
+        return before and behind
+
+    def _cost(self, row: Span, run: Span) -> float:
+        twice = lost = crowded = 0
+        for number, units in enumerate(self._in_first):
+            taken = run[0] <= number < run[1]
+            for pair, inside in units:
+                kept = pair is not None and not row[0] <= pair < row[1]
+                twice += taken and kept
+                lost += not taken and not kept and inside
+        for number in range(*row):
+            lost += sum(pair is None or not run[0] <= pair < run[1] for pair in self._in_again[number])
+        for number in (*range(row[0]), *range(row[1], len(self._first))):
+            crowded += sum(_overlap(self._first[number], piece.word) for piece in self._pieces[run[0] : run[1]])
+        changed = row[1] - row[0] + run[1] - run[0]
+        return TWICE * twice + LOST * lost + CROWDED * crowded / RATE + CHANGE * changed
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A word of the second hearing, or the part of one that the first has, or has not."""
+
+    word: Word
+    units: range
+    whole: Word  # of which it is a part
+    begin: int  # where its text begins in that of *whole*
+    end: int
+
+
+def _pieces(words: Sequence[Word], units: Sequence[Unit], known: Container[int]) -> Iterator[_Piece]:
+    """Yield the pieces of *words*, whose *units* are partly *known* by index."""
+    numbers = iter(range(len(units) + 1))
+    at = next(numbers)
+    for index, word in enumerate(words):
+        first, begin = at, 0
+        while at < len(units) and units[at].word == index:
+            at = next(numbers)
+            goes_on = at < len(units) and units[at].word == index
+            upto = units[at - 1].upto
+            if goes_on and (upto is None or (at in known) == (at - 1 in known)):
+                continue
+            end = upto if goes_on and upto is not None else len(word.text)
+            text = word.text[begin:end].strip(_SEPARATORS) if begin or goes_on else word.text
+            piece = replace(word, text=text, start=units[first].start, end=units[at - 1].end)
+            yield _Piece(piece, range(first, at), word, begin, end)
+            first, begin = at, end
+        if first == at and not begin:
+            yield _Piece(word, range(at, at), word, 0, len(word.text))  # nothing in it is spoken
+
+
+def _joined(pieces: Sequence[_Piece]) -> Iterator[Word]:
+    """Yield the words of the pieces, those of one word as one again."""
+    for _, group in groupby(pieces, key=lambda piece: id(piece.whole)):
+        run = list(group)
+        if len(run) == 1:
+            yield run[0].word
+        else:
+            text = run[0].whole.text[run[0].begin : run[-1].end].lstrip(_SEPARATORS)
+            yield replace(run[0].word, text=text, end=run[-1].word.end)
+
+
+def _middle(unit: Unit, span: Span) -> bool:
+    """Return whether the middle of *unit* lies in *span*."""
+    return span[0] <= (unit.start + unit.end) // 2 < span[1]
+
+
+def _overlap(one: Word, other: Word) -> int:
+    """Return for how long both words are said at the same time."""
+    (start, end), (begin, stop) = said_in(one), said_in(other)
+    return max(0, min(end, stop) - max(start, begin))
+
+
+def _distance(one: Word, other: Word) -> int:
+    """Return the silence between two words, 0 if they overlap."""
+    return max(0, one.start - other.end, other.start - one.end)
+
+
+def _in_order(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return the words with ends that reach at most to the start of the next, and starts that never go back."""
+    ordered: list[Word] = []
+    for word in words:
+        last = ordered[-1] if ordered else None
+        if last is None or word.start >= last.end:
+            ordered.append(word)
+        elif word.start >= last.start:
+            ordered[-1:] = [replace(last, end=word.start), word]
+        else:
+            ordered.append(replace(word, start=last.end, end=max(word.end, last.end)))
+    return tuple(ordered)
