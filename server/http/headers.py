@@ -6,14 +6,17 @@ RFCs say so.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from server.model.accounts import WindowUse
 from server.model.errors import RequestError
 
 MAX_IDEMPOTENCY_CHARS = 255
 MAX_FILENAME_BYTES = 255  # as file systems count
+WARNING = "Scribewire-Warning"
+UNKNOWN = "unknown_parameter"  # the warnings that this header repeats
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  RFC 9110's token, no secret
 _LIST_ITEM = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*"?)+')
@@ -22,6 +25,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}")
 _PRINTABLE = re.compile(r"[\x20-\x7e]+")
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _RANGE = re.compile(r"bytes=[ \t,]*([0-9]{0,999})-([0-9]{0,999})[ \t,]*", re.IGNORECASE)
+_PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in '"%\\')
 _ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 
 
@@ -148,6 +152,19 @@ def clean_filename(name: str | None) -> str | None:
     last = re.split(r"[/\\]", shown)[-1].strip()
     cut = last.encode()[:MAX_FILENAME_BYTES].decode(errors="ignore").strip()
     return None if cut in ("", ".", "..") else cut
+
+
+# --- warnings ----------------------------------------------------------------------------------------------------
+
+
+def warning_headers(warnings: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Scribewire-Warning, a list of RFC 9651, with the members of a request that are not known; without any, nothing.
+
+    Names are percent-encoded where a header cannot hold them.
+    """
+    names = [warning["param"] for warning in warnings if warning["code"] == UNKNOWN and "param" in warning]
+    shown = (quote(name, safe=_PLAIN) for name in names)
+    return {WARNING: ", ".join(f'{UNKNOWN};param="{name}"' for name in shown)} if names else {}
 
 
 # --- limits ---

@@ -48,6 +48,7 @@ EXPOSED_HEADERS = (
     "Content-Disposition",
     "Preference-Applied",
     "Idempotent-Replayed",
+    "Scribewire-Warning",
     "Deprecation",
     "Sunset",
 )

@@ -42,6 +42,7 @@ class ErrorShape:
     schema: str  # the name of the body among the components of /openapi.json
     body: Callable[[Problem, str], Mapping[str, Any]]  # of a problem and the request's id
     headers: Callable[[Problem, str], Mapping[str, str]] = _no_headers
+    statuses: Mapping[str, int] = field(default_factory=dict)  # code -> status, where it is not ours
 
 
 class Auth(StrEnum):
@@ -207,7 +208,8 @@ def problem_response(request: HTTPConnection, error: Exception, *, shape: ErrorS
     if shape is not None:
         request_id = request.state.request_id
         headers = {**problem.headers, **shape.headers(problem, request_id)}
-        return json_response(shape.body(problem, request_id), problem.status, headers=headers)
+        status = shape.statuses.get(problem.code, problem.status)
+        return json_response(shape.body(problem, request_id), status, headers=headers)
     body = problem.to_json(instance=quote(path), request_id=request.state.request_id)
     return Response(orjson.dumps(body), problem.status, headers=problem.headers, media_type="application/problem+json")
 

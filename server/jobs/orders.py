@@ -50,6 +50,8 @@ LIVE_ONLY = frozenset({*LiveOptions.__slots__, "channel_count", "word_timestamps
 FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema", "channels"})
 MIXED, SEPARATE = bounds.CHANNEL_MODES
 MAX_WARNINGS = 8  # of unknown members; they are stored with the job
+PROMISES = ("redact", "search", "replace")
+"""Members that nobody may take without doing what they say: a client would believe that its text is safe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,7 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
     """Parse the members that files and live sessions share."""
     webhook_url = members.take("webhook_url", url_text, None)
     events = members.take("webhook_events", subset(bounds.WEBHOOK_EVENTS), ())
+    refuse_promises(members)
     if events and not members.has("webhook_url"):
         members.errors.append(FieldError("webhook_events", "missing_companion", "needs webhook_url"))
     return Order(
@@ -145,6 +148,13 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         retention=members.take("retention", one_of(bounds.RETENTIONS), None),
         subtitles=subtitle_shape(members),
     )
+
+
+def refuse_promises(members: Members) -> None:
+    """Find fault with every one of PROMISES that was given."""
+    for name in PROMISES:
+        if members.has(name):
+            members.errors.append(FieldError(name, "not_offered", "is not offered here, so nothing would be changed"))
 
 
 def subtitle_shape(members: Members) -> SubtitleShape:

@@ -9,6 +9,7 @@ from starlette.types import Scope as ASGIScope
 
 from server.accounts.signed import Scope
 from server.http.caller import Caller
+from server.http.headers import warning_headers
 from server.http.operation import Parameter
 from server.jobs.erasing import Eraser
 from server.model.errors import FieldError, Refused, invalid
@@ -42,6 +43,14 @@ JSON_CODES = (
     "unsupported_encoding",
 )
 """Error codes of every operation that takes a JSON body."""
+
+
+# --- warnings ----------------------------------------------------------------------------------------------------
+
+
+def warned(job: Job) -> dict[str, str]:
+    """The header with the members that the order of *job* did not know; nothing where it knew them all."""
+    return warning_headers(job.warnings)
 
 
 # --- the job -----------------------------------------------------------------------------------------------------

@@ -43,13 +43,15 @@ class Switchboard:
         return self.starts.desk.closing
 
     @asynccontextmanager
-    async def line(self, connection: HTTPConnection, caller: Caller, order: Order) -> AsyncIterator["Line"]:
+    async def line(
+        self, connection: HTTPConnection, caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]] = ()
+    ) -> AsyncIterator["Line"]:
         """A new live session of the caller. It takes no more audio after the block, and ends by itself.
 
         It counts as a request. Raises what LiveStarts.submit() and Desk.open() raise, and RateLimited.
         """
         await self.door.count(connection, caller)
-        submitted = await self._submit(caller, order)
+        submitted = await self._submit(caller, order, warnings)
         live = await self.starts.desk.open(submitted.job)
         try:
             async with live.seat() as seat:
@@ -57,19 +59,19 @@ class Switchboard:
         finally:
             live.end()
 
-    async def _submit(self, caller: Caller, order: Order) -> Submitted:
+    async def _submit(self, caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]]) -> Submitted:
         """Make the job of a line.
 
         These clients close a socket and open the next one at once, and some give up for good when that is refused. So
         an account that has all the sessions that it may have gets another as soon as one that is ending has ended.
         """
         try:
-            return await self.starts.submit(caller, order)
+            return await self.starts.submit(caller, order, warnings)
         except ConcurrencyLimited:
             account, _, _ = caller.require_account()
             if not await self.starts.desk.one_over(account.id, max_s=MAX_CHANGEOVER_S):
                 raise
-        return await self.starts.submit(caller, order)
+        return await self.starts.submit(caller, order, warnings)
 
 
 class Line:

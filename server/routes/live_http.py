@@ -28,7 +28,7 @@ from server.model.orders import Order
 from server.records.links import Links
 from server.records.records import Records
 from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting
-from server.routes.asking import JOB, JOB_ID, handing_over, live_job, no_such_job, query_switch
+from server.routes.asking import JOB, JOB_ID, handing_over, live_job, no_such_job, query_switch, warned
 from server.routes.door import Door
 from server.routes.starting import LiveStarts
 from server.storage.ports import ChannelStore, JobStore
@@ -184,7 +184,7 @@ class LiveRequests:
             "events_url": self.links.events(job),
             "expires_at": iso(expires_s * 1000),
         }
-        headers = {"Location": self.links.job_path(job)}
+        headers = {"Location": self.links.job_path(job), **warned(job)}
         if submitted.replayed:
             headers["Idempotent-Replayed"] = "true"
         answer = json_response(shown, 201, headers=headers)

@@ -12,7 +12,7 @@ from server.accounts.issuing import fresh_id
 from server.clock import now_ms
 from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
 from server.http.caller import Caller
-from server.http.headers import Preference, preference
+from server.http.headers import WARNING, Preference, preference
 from server.http.operation import Answer, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
@@ -28,7 +28,7 @@ from server.model.orders import Source
 from server.records.links import Links
 from server.records.records import Records
 from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting, new_job, with_fingerprint
-from server.routes.asking import JOB, JOB_POLL_S, handing_over, query_seconds
+from server.routes.asking import JOB, JOB_POLL_S, handing_over, query_seconds, warned
 from server.storage.ports import JobStore
 
 FILE_CODES = (
@@ -113,12 +113,12 @@ class Transcriptions:
                     200: Answer(
                         description="The job is over",
                         schema=JOB,
-                        headers=("Content-Location", "Preference-Applied", "Idempotent-Replayed"),
+                        headers=("Content-Location", "Preference-Applied", "Idempotent-Replayed", WARNING),
                     ),
                     202: Answer(
                         description="The job goes on",
                         schema=JOB,
-                        headers=("Location", "Retry-After", "Preference-Applied", "Idempotent-Replayed"),
+                        headers=("Location", "Retry-After", "Preference-Applied", "Idempotent-Replayed", WARNING),
                     ),
                 },
                 codes=(*FILE_CODES, "invalid_json", "ambiguous_input", "url_not_allowed", "shutting_down"),
@@ -227,7 +227,7 @@ class Transcriptions:
         with self.eraser.holding(submitted.job.id):
             job = await self.waiter.until_over(submitted.job, wait_s=wait.seconds)
             record = await self.records.full(job, asked_at=asked_at)
-        headers = {"Idempotent-Replayed": "true"} if submitted.replayed else {}
+        headers = warned(job) | ({"Idempotent-Replayed": "true"} if submitted.replayed else {})
         if wait.applied is not None:
             headers["Preference-Applied"] = wait.applied
         place = self.links.job_path(job)

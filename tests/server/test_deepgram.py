@@ -256,6 +256,9 @@ async def test_finals_join_to_the_transcript_and_come_before_the_speaker_pauses(
         ({"channels": "9", "multichannel": "true"}, "from 2 to 8"),
         ({"channels": "3", "multichannel": "false"}, "from 1 to 2"),
         ({"callback": "https://example.org"}, "callback"),
+        ({"redact": "pci"}, "redact"),
+        ({"search": "fox"}, "search"),
+        ({"replace": "fox:dog"}, "replace"),
     ],
 )
 @in_a_loop
@@ -267,6 +270,18 @@ async def test_a_wrong_parameter_is_told_in_the_handshake(live_server, query, to
     assert answer.status_code == 400
     assert told in answer.headers["dg-error"]
     assert json.loads(answer.body)["request_id"] == answer.headers["dg-request-id"]
+
+
+@in_a_loop
+async def test_options_that_make_no_difference_are_told_in_the_handshake_and_those_that_are_off_are_not(live_server):
+    query = {"diarize": "true", "tag": "grün", "numerals": "false", "no_delay": "true", "model": "nova-3"}
+    me = live_server.key()
+    async with talking(live_server, me, **query) as talk:
+        told = talk.socket.response.headers["scribewire-warning"]
+        await talk.say("CloseStream")
+    assert told == 'unknown_parameter;param="diarize", unknown_parameter;param="tag"'
+    async with talking(live_server, me, **LIVEKIT) as talk:
+        assert talk.socket.response.headers["scribewire-warning"] == 'unknown_parameter;param="filler_words"'
 
 
 @in_a_loop

@@ -62,6 +62,17 @@ def test_each_channel_of_a_file_is_heard_by_itself_if_that_is_asked_for(live_ser
             assert [utterance["channel"] for utterance in answer["results"]["utterances"]] == list(range(count))
 
 
+def test_options_that_make_no_difference_are_told_with_the_answer(live_server):
+    with live_server.client(live_server.key()) as client:
+        plain = client.post("/v1/listen?model=nova-3&diarize=false&tag=", content=wav())
+        warned = client.post("/v1/listen?summarize=v2&%C3%A4=1", content=wav())
+        record = client.get(f"/v1/jobs/{warned.headers['dg-request-id']}").json()
+    assert "scribewire-warning" not in plain.headers
+    told = warned.headers["scribewire-warning"]
+    assert told == 'unknown_parameter;param="summarize", unknown_parameter;param="%C3%A4"'
+    assert [warning["param"] for warning in record["warnings"]] == ["summarize", "ä"]
+
+
 # --- callbacks and grants ---------------------------------------------------------------------------------------------
 
 
@@ -91,14 +102,16 @@ def test_the_deepgram_package_gets_a_number_and_its_callback_the_answer(live_ser
 @pytest.mark.parametrize(
     ("query", "code", "says"),
     [
-        ("callback=ftp://example.org/a", "URL_NOT_ALLOWED", "callback"),
-        ("callback=https://example.org/a&callback_method=put", "INVALID_PARAMETER", "callback_method"),
+        ("callback=ftp://example.org/a", (422, "URL_NOT_ALLOWED"), "callback"),
+        ("callback=https://example.org/a&callback_method=put", (400, "INVALID_PARAMETER"), "callback_method"),
+        ("redact=pii", (400, "INVALID_PARAMETER"), "redact"),
+        ("search=fox&search=dog", (400, "INVALID_PARAMETER"), "search"),
     ],
 )
-def test_a_callback_that_cannot_be_called_is_refused_at_once(live_server, query, code, says):
+def test_what_cannot_be_done_is_refused_at_once(live_server, query, code, says):
     with live_server.client(live_server.key()) as client:
         refused = client.post(f"/v1/listen?{query}", content=wav())
-    assert (refused.status_code, refused.json()["err_code"]) == (422, code)
+    assert (refused.status_code, refused.json()["err_code"]) == code
     assert says in refused.json()["err_msg"]
 
 

@@ -110,6 +110,15 @@ def test_a_session_that_is_nested_too_deeply_gets_no_client_secret(live_server):
     assert (refused.status_code, refused.json()["error"]["param"]) == (422, "session")
 
 
+@pytest.mark.parametrize(
+    "session", [{"redact": "pci"}, {"audio": {"input": {"transcription": {"redact": ["pci", "ssn"]}}}}]
+)
+def test_a_realtime_session_that_is_to_redact_is_refused(live_server, session):
+    with live_server.client(live_server.key()) as client:
+        refused = client.post("/v1/realtime/client_secrets", json={"session": session})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, "session.redact")
+
+
 def test_a_switch_or_a_number_that_is_nested_deeply_is_refused(live_server):
     with live_server.client(live_server.key()) as client:
         for member in ("wait", "word_timestamps"):

@@ -114,6 +114,12 @@ def test_our_own_api_takes_keywords_as_a_list_or_as_text(hearing: Served) -> Non
 
 def test_members_that_make_no_difference_here_are_taken(client: openai.OpenAI) -> None:
     assert sent(client, chunking_strategy="auto", include=["logprobs"]) == "so my fellow"
+    raw = client.audio.transcriptions.with_raw_response.create(
+        file=("a.wav", wav()), model="whisper-1", include=["logprobs"]
+    )
+    assert raw.headers["scribewire-warning"] == 'unknown_parameter;param="include"'
+    with pytest.raises(openai.UnprocessableEntityError, match="redact"):
+        sent(client, extra_body={"redact": "pci"})
     vad = {"type": "server_vad", "threshold": 0.5}
     assert sent(client, chunking_strategy=vad, keywords=[]) == "so my fellow"
 

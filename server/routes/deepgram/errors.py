@@ -1,6 +1,7 @@
 """Errors as Deepgram's clients read them: in headers too, because a refused WebSocket shows them nothing else."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -27,6 +28,8 @@ def error_headers(problem: Problem, request_id: str) -> Mapping[str, str]:
 
 
 SHAPE = ErrorShape(schema="DeepgramError", body=error_body, headers=error_headers)
+LISTEN_SHAPE = replace(SHAPE, statuses={"invalid_parameter": BAD_REQUEST})
+"""For parameters of /v1/listen: Deepgram has no 422."""
 
 
 def close_code(problem: Problem) -> int:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from server.http.bodies import JSON, Received
 from server.http.caller import Caller
+from server.http.headers import WARNING
 from server.http.operation import Answer, Auth, Operation, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
@@ -23,7 +24,8 @@ from server.model.jobs import Job
 from server.model.offers import Offer
 from server.model.orders import DeepgramShape, Order
 from server.records.deepgram import file_answer
-from server.routes.deepgram.errors import REQUEST_ID, SHAPE
+from server.routes.asking import warned
+from server.routes.deepgram.errors import LISTEN_SHAPE, REQUEST_ID
 from server.routes.deepgram.parameters import FileListening, file_listening, url_of
 from server.routes.finished import answer_finished
 from server.routes.transcriptions import FILE_CODES, Transcriptions
@@ -61,7 +63,7 @@ class ListenToFiles:
                     200: Answer(
                         description="The transcript, or the number of the request",
                         schema={"anyOf": [ref("DeepgramAnswer"), ref("DeepgramAccepted")]},
-                        headers=(REQUEST_ID,),
+                        headers=(REQUEST_ID, WARNING),
                     )
                 },
                 codes=(
@@ -75,7 +77,7 @@ class ListenToFiles:
                     "output_not_found",
                     "shutting_down",
                 ),
-                errors_as=SHAPE,
+                errors_as=LISTEN_SHAPE,
             )
         ]
 
@@ -89,12 +91,12 @@ class ListenToFiles:
                 raise Problem("empty_file", "the body has no bytes")
             shape = replace(shape, sha256=(received.file.sha256 if received.file is not None else None) or "")
             url = url_of(received.fields) if received.file is None else None
-            return Asked(_with_callback(listening, shape), url, None, ())
+            return Asked(_with_callback(listening, shape), url, None, listening.warnings)
 
         _, submitted = await self.transcriptions.accept(request, caller, asked, raw=True)
         job = submitted.job
         if listening.callback is not None:
-            return json_response({"request_id": job.id}, headers={REQUEST_ID: job.id})
+            return json_response({"request_id": job.id}, headers={REQUEST_ID: job.id, **warned(job)})
         return await answer_finished(
             request, job, lambda over: self._result(over, shape), waiter=self.waiter, eraser=self.eraser
         )

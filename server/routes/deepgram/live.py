@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from server.clock import now_ms
+from server.http.headers import warning_headers
 from server.http.problems import Problem
 from server.http.sockets import MessageTooBig, Socket, message_of
 from server.metrics import Metrics
@@ -58,8 +59,9 @@ class LiveListening:
         caller = await self.door.identify(websocket, secret=bearer(websocket.headers) or secret, grants=True)
         offer = self.offers[caller.environment]
         listening = live_listening(websocket.query_params, offer)
-        async with self.switchboard.line(websocket, caller, listening.order) as line:
-            await socket.accept(subprotocol=scheme, headers={REQUEST_ID: line.job_id})
+        async with self.switchboard.line(websocket, caller, listening.order, listening.warnings) as line:
+            warnings = warning_headers(listening.warnings)
+            await socket.accept(subprotocol=scheme, headers={REQUEST_ID: line.job_id, **warnings})
             results = Results(listening, line.job_id, offer.model)
             await _Conversation(socket, line, results).talk()
 

@@ -1,6 +1,7 @@
 """What Deepgram's clients ask for in the query of /v1/listen, live and for files, and how it becomes an order.
 
-Members that make no difference here are taken and not looked at, as Deepgram takes what it does not know.
+Members that make no difference here are taken with a warning. Those that would only seem to hide or to find something
+are refused.
 (developers.deepgram.com/reference)
 """
 
@@ -11,7 +12,7 @@ from starlette.datastructures import QueryParams
 
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from server.jobs.members import Members, Wrong, boolean, keywords, url_text
-from server.jobs.orders import language_among
+from server.jobs.orders import language_among, refuse_promises, unknown_members
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
@@ -20,6 +21,30 @@ from server.model.orders import CONTAINER, DeepgramShape, LiveOptions, Order
 RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw": "alaw"}
 FILES = ("ogg-opus", "flac")  # they describe themselves, like everything without an encoding
 MIN_UTTERANCE_END_MS = 1000
+COMMON = frozenset(
+    ("model", "language", "keyterm", "keywords", "punctuate", "smart_format", "multichannel", "callback")
+)
+LIVE = COMMON | {
+    "encoding",
+    "sample_rate",
+    "channels",
+    "interim_results",
+    "endpointing",
+    "utterance_end_ms",
+    "vad_events",
+    "token",  # of our own
+}
+FILE = COMMON | {
+    "paragraphs",
+    "utterances",
+    "detect_language",
+    "callback_method",
+    "channels",
+    "encoding",
+    "sample_rate",
+}
+HARMLESS = frozenset(("version", "mip_opt_out", "no_delay"))
+"""Members that change nothing about the text: the model is the one that is here, and nobody learns from the audio."""
 ANY_LANGUAGE = "multi"
 
 
@@ -28,6 +53,7 @@ class Listening:
     """What is asked for with live audio."""
 
     order: Order
+    warnings: tuple[Mapping[str, str], ...] = ()
     punctuated: bool = False
     interim: bool = False
     speech_events: bool = False
@@ -41,6 +67,7 @@ class FileListening:
 
     order: Order
     shape: DeepgramShape
+    warnings: tuple[Mapping[str, str], ...] = ()
     callback: str | None = None  # where to send the answer
 
 
@@ -57,6 +84,7 @@ def live_listening(query: QueryParams, offer: Offer) -> Listening:
     live = _live(members, endpointing_ms, channels, interim=interim)
     return Listening(
         order=replace(_order(members, offer, live=live), separate=separate),
+        warnings=_warnings(members, LIVE),
         punctuated=_punctuated(members),
         interim=interim,
         speech_events=members.take("vad_events", boolean, False),
@@ -79,7 +107,10 @@ def file_listening(query: QueryParams, offer: Offer) -> FileListening:
     if members.has("callback_method") and str(members.fields["callback_method"][0]).lower() != "post":
         members.errors.append(FieldError("callback_method", "not_offered", "the answer is sent by POST"))
     return FileListening(
-        order=replace(_order(members, offer, live=None), separate=separate), shape=shape, callback=callback
+        order=replace(_order(members, offer, live=None), separate=separate),
+        shape=shape,
+        warnings=_warnings(members, FILE),
+        callback=callback,
     )
 
 
@@ -91,12 +122,19 @@ def _members(query: QueryParams) -> Members:
     return Members(fields)
 
 
+def _warnings(members: Members, known: frozenset[str]) -> tuple[Mapping[str, str], ...]:
+    """A warning for each member that makes no difference. One that is switched off need not make any."""
+    asked = {name: values for name, values in members.fields.items() if set(values) != {"false"}}
+    return unknown_members(asked, known | HARMLESS)
+
+
 def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order:
     """The order. Every model is the one that is here, because the names that clients must give are Deepgram's."""
     if members.has("language") and members.fields["language"][0] != ANY_LANGUAGE:
         language = members.take("language", language_among(offer), None)
     else:
         language = None
+    refuse_promises(members)
     terms = members.take("keyterm", _terms, ()) + members.take("keywords", _boosted, ())
     members.check()
     return Order(language=language, keywords=terms, word_timestamps=True, live=live)

@@ -26,6 +26,7 @@ from server.jobs.waiter import JobWaiter
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.model.offers import Offer
+from server.routes.asking import warned
 from server.routes.finished import answer_finished, unsuccessful
 from server.routes.openai.errors import SHAPE, error_body
 from server.routes.openai.shapes import diarized_body, segment_name, spoken_segment, told, usage, verbose_body
@@ -80,7 +81,8 @@ class AudioFiles:
             request, caller, lambda received: wish.read(received, self.offers[caller.environment])
         )
         if wish.stream:
-            return StreamingResponse(self._streamed(submitted.job, wish), headers=STREAM_HEADERS)
+            headers = {**STREAM_HEADERS, **warned(submitted.job)}
+            return StreamingResponse(self._streamed(submitted.job, wish), headers=headers)
         return await answer_finished(
             request, submitted.job, lambda job: self._whole(job, wish), waiter=self.waiter, eraser=self.eraser
         )

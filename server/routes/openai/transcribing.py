@@ -67,6 +67,7 @@ class Transcribing:
         if session.get("type", TYPE) != TYPE:
             raise _wrong("session.type", "only transcription sessions are offered here")
         given = _inner(_inner(session, "audio"), "input")
+        _refuse_redaction(session, given, _inner(given, "transcription"))
         made = self
         if given.get("format") is not None:
             made = replace(made, format=_format(_inner(given, "format")))
@@ -120,6 +121,12 @@ def _asked(before: Transcribing, given: Mapping[str, Any], offer: Offer) -> Tran
     if not offer.has(name):
         raise Refused("model_not_found", f"there is no model {name[:100]!r} here; {offer.model} is")
     return replace(before, transcription=asked, language=language, terms=terms)
+
+
+def _refuse_redaction(*objects: Mapping[str, Any]) -> None:
+    """Raises Refused if one of *objects* asks for it: a client would believe that its text is safe."""
+    if any(given.get("redact") for given in objects):
+        raise _wrong("session.redact", "realtime sessions redact nothing; /v1/live and /v1/transcribe are other ways")
 
 
 def _check_size(made: Transcribing) -> None:

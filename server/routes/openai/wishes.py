@@ -1,6 +1,6 @@
 """What OpenAI's clients ask for with an audio file, and how it becomes an order.
 
-Members that make no difference here are not looked at: chunking_strategy, include, known_speaker_names.
+Members that make no difference here, as chunking_strategy, include and known_speaker_names, get a warning.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from server.http.bodies import Received
 from server.http.problems import Problem
 from server.jobs.members import Members, one_of
-from server.jobs.orders import SUBTITLES, Asked, common_order, language_among
+from server.jobs.orders import PROMISES, SUBTITLES, Asked, common_order, language_among, unknown_members
 from server.model.bounds import CHANNEL_MODES
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
@@ -21,7 +21,18 @@ FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
 DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
-COMMON = ("prompt", "keywords", "retention", "channels", *SUBTITLES)
+COMMON = ("prompt", "keywords", "retention", "channels", *PROMISES, *SUBTITLES)
+KNOWN = {
+    *COMMON,
+    "file",
+    "model",
+    "language",
+    "languages",
+    "response_format",
+    "temperature",
+    "timestamp_granularities",
+    "stream",
+}
 
 
 class Wish:
@@ -65,7 +76,8 @@ class Wish:
             self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
         order = replace(_order(fields, offer), task=self.task)
         output = FILE_FORMATS.get(self.response_format, "json")
-        return Asked(replace(order, output_formats=(output,)), None, None, ())
+        given_names = {name.removesuffix("[]"): values for name, values in fields.items()}
+        return Asked(replace(order, output_formats=(output,)), None, None, unknown_members(given_names, KNOWN))
 
 
 def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
