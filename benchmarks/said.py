@@ -3,12 +3,12 @@
     .venv/bin/python -m benchmarks.said                              # all phrases; writes results/said.json
     .venv/bin/python -m benchmarks.said --kinds price card --half development --no-write --show
 
-benchmarks/phrases.py makes the phrases. Files take the path of an upload and live sessions get the audio at the speed of
-speech, on a clock on which no computation takes time. transcribe() and BatchedInferencePipeline of faster-whisper get
-the same files with the same weights. A unit is a word, a figure of a number, or a letter of a spelled word, so that
-"830-166" and "eight three zero one six six" are six units both. A phrase is "told twice" if a system has two or more
-units more than transcribe() has, "lost" if it has two or more fewer, and its digits are exact if all its figures come
-out, in order and no others.
+benchmarks/phrases.py makes the phrases. Files take the path of an upload and live sessions get the audio at the speed
+of speech, on a clock on which no computation takes time. transcribe() and BatchedInferencePipeline of faster-whisper
+get the same files with the same weights. A unit is a word, a figure of a number, or a letter of a spelled word, so
+that "830-166" and "eight three zero one six six" are six units both. A phrase is "told twice" if a system has two or
+more units more than transcribe() has, "lost" if it has two or more fewer, and its digits are exact if all its figures
+come out, in order and no others.
 """
 
 import argparse

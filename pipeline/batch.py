@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 from pipeline.audio import LONGEST_JOB, RATE, Samples
 from pipeline.channels import in_time
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
 from pipeline.ingest.speech import speech_jobs
@@ -149,10 +150,13 @@ class Batch:
         limits = DecodeLimits(longest_s=options.longest_s)
 
         def found() -> Iterator[Packed]:
+            level = InputLevel()
             with self._isolation.decoding(path, limits, channel) as audio:
                 voice = self._voice.stream() if self._voice else None
-                yield from speech_jobs(audio, voice, packing_options(self._engine))
+                yield from speech_jobs(audio, voice, packing_options(self._engine), level)
                 notes.extend(audio.notes)
+            if level.quiet_speech:
+                notes.append(f"{QUIET_INPUT}: {level.quiet_speech}")
 
         async with on_thread(found(), self._threads) as items:
             async for item in items:

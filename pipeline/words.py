@@ -62,7 +62,7 @@ class Chunk:
     segments: tuple[Segment, ...]
     language: str | None  # None until speech was heard
     language_probability: float | None
-    notes: tuple[str, ...] = ()  # codes of messages for readers: "audio_truncated", "frames_skipped", ...
+    notes: tuple[str, ...] = ()  # for readers, "code" or "code: message": "audio_truncated", "frames_skipped", ...
     channel: int | None = None  # which channel was heard; its segments say the same
 
 

@@ -20,11 +20,20 @@ SUSTAINED = 3
 MAX_GAIN_DB = 48.0
 """The most by which audio is raised."""
 
-QUIET_DB = -45.0
-"""Speech below this level, in decibels relative to full scale, is so quiet that users should know."""
+QUIET_DB, SILENT_DB = -45.0, -60.0
+"""Speech below the first level, in decibels relative to full scale, or nothing but sound below the second, is so quiet
+that users should know."""
+
+QUIET_INPUT = "quiet_input"
+"""The code of a warning of such an input."""
+
+_SPOKEN, _LISTENED = position(3), position(10)  # speech, or sound without speech, after which an input is judged
+_IS_SPEECH = 0.5
 
 _SPEECH_DB = -46.0  # level to which the loudest windows are raised; those of usual recordings are above it
-_RELEASE_DB = 6.0 * WINDOW / RATE  # fall of the known level in each window: 6 dB a second, so a pause changes nothing
+_RELEASE_DB = (
+    12.0 * WINDOW / RATE
+)  # fall of the known level in each window: 12 dB a second, more than the gain of a pause
 _MIN_DB = -120.0
 _PEAK = 0.05  # to which the loudest samples of quiet speech are raised
 _AROUND = position(0.7) // WINDOW  # windows on each side
@@ -55,6 +64,40 @@ class GainControl:
         return min(max(0.0, _SPEECH_DB - self.level_db), MAX_GAIN_DB)
 
 
+class InputLevel:
+    """Notices an input that stays very quiet: a far microphone, a low gain, or the wrong device."""
+
+    def __init__(self) -> None:
+        self._recent = [_MIN_DB] * SUSTAINED
+        self._loudest_db = self._loudest_speech_db = _MIN_DB
+        self._spoken = self._listened = 0
+
+    def receive(self, windows: Windows, speech: Sequence[float]) -> None:
+        """Take the next windows, (n, up to WINDOW), and the probability that each of them holds speech."""
+        for level_db, probability in zip(levels_db(windows), speech, strict=True):
+            self._recent = [*self._recent[1:], level_db]
+            sustained = min(self._recent)
+            self._loudest_db = max(self._loudest_db, sustained)
+            self._listened += WINDOW
+            if probability >= _IS_SPEECH:
+                self._loudest_speech_db = max(self._loudest_speech_db, sustained)
+                self._spoken += WINDOW
+
+    @property
+    def quiet_speech(self) -> str | None:
+        """What to tell of speech that is very quiet so far; None if it is not, or if there is too little of it."""
+        if self._spoken < _SPOKEN or self._loudest_speech_db >= QUIET_DB:
+            return None
+        return f"The input is very quiet: speech is at {self._loudest_speech_db:.0f} dBFS. Words may be missed."
+
+    @property
+    def silence(self) -> str | None:
+        """What to tell of an input without speech that is almost silent so far; None if it is not, or is too short."""
+        if self._listened < _LISTENED or self._spoken or self._loudest_db >= SILENT_DB:
+            return None
+        return f"The input is very quiet: nothing above {self._loudest_db:.0f} dBFS was heard. Is it the right one?"
+
+
 def levels_db(windows: Windows) -> list[float]:
     """Return the level of each window in decibels relative to full scale, without an offset."""
     power = np.var(windows, axis=1, dtype=np.float64)
@@ -80,6 +123,8 @@ def raised(samples: Samples, spans: Sequence[tuple[int, int]] = ()) -> Samples:
     near = np.pad(np.where(spoken, peaks, 0.0), _AROUND)
     loudest = sliding_window_view(near, 2 * _AROUND + 1).max(axis=1)
     known = np.flatnonzero(loudest > 0)
+    if not known.size:
+        return samples
     gains = np.clip(_PEAK / np.interp(np.arange(len(peaks)), known, loudest[known]), 1.0, 10 ** (MAX_GAIN_DB / 20))
     if float(gains.max()) == 1.0:
         return samples

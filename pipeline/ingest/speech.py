@@ -5,6 +5,7 @@ from typing import Protocol
 
 from pipeline.audio import Samples
 from pipeline.ingest.framer import Framer, Windows
+from pipeline.ingest.gain import InputLevel
 from pipeline.ingest.packing import Packed, Packer, PackingOptions, even_jobs
 
 
@@ -17,11 +18,15 @@ class SpeechProbability(Protocol):
 
 
 def speech_jobs(
-    audio: Iterable[Samples], vad: SpeechProbability | None, options: PackingOptions | None = None
+    audio: Iterable[Samples],
+    vad: SpeechProbability | None,
+    options: PackingOptions | None = None,
+    level: InputLevel | None = None,
 ) -> Iterator[Packed]:
     """Yield the decode jobs of *audio* in order, with Passed between them as progress and with the length at the end.
 
-    Without *vad*, everything counts as speech and all jobs have equal length. Errors of *audio* are not caught.
+    Without *vad*, everything counts as speech and all jobs have equal length. *level* receives what *vad* heard. Errors
+    of *audio* are not caught.
     """
     if vad is None:
         yield from even_jobs(audio)
@@ -29,7 +34,10 @@ def speech_jobs(
     framer, packer = Framer(), Packer(options or PackingOptions())
     for samples in audio:
         windows = framer.receive(samples)
-        for window, speech in zip(windows, vad(windows), strict=True):
+        probabilities = vad(windows)
+        if level is not None:
+            level.receive(windows, probabilities)
+        for window, speech in zip(windows, probabilities, strict=True):
             yield from packer.receive(window, speech)
     windows, real = framer.end()
     for window, speech in zip(windows, vad(windows), strict=True):

@@ -105,10 +105,14 @@ def _may_part(tail: Sequence[Unit], units: Sequence[Unit], at: int) -> bool:
     """
     if not 0 < at < len(units) or units[at - 1].word != units[at].word:
         return True
-    front = [unit for unit in units[:at] if unit.word == units[at].word]
-    behind = tail[-len(front) :]
-    whole = len(tail) == len(behind) or tail[-len(front) - 1].word != behind[0].word
-    return whole and units[at - 1].upto is not None and [unit.text for unit in front] == [unit.text for unit in behind]
+    if units[at - 1].upto is None:
+        return False
+    front = sum(unit.word == units[at].word for unit in units[:at])
+    return any(
+        [unit.text for unit in tail[-count:]] == [unit.text for unit in units[at - count : at]]
+        for count in range(front, min(at, len(tail)) + 1)
+        if count == len(tail) or tail[-count - 1].word != tail[-count].word
+    )
 
 
 def _cut(word: Word, upto: int, start: int) -> list[Word]:

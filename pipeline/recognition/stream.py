@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import pairwise
 
+import numpy as np
+
 from pipeline.audio import LONGEST_JOB, WINDOW, Samples, position
 from pipeline.events import (
     Event,
@@ -31,6 +33,7 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
+from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement, AgreementOptions
 from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, Heard
@@ -67,6 +70,8 @@ class StreamOptions:
     apart: int = position(1.5)  # speech before a longer silence is not in the window of the next turn
     known: float = 0.5  # the language is settled with this probability ...
     known_after: int = position(1.5)  # ... after this much speech or at the end of a turn: in less, they sound alike
+    warn_if_quiet: bool = False  # the reader is told of an input that stays very quiet ...
+    one_of_several: bool = False  # ... but not of silence on one of several channels, where it is usual
 
     def __post_init__(self) -> None:
         """Raise ValueError if a segment and the silence after it would not fit into one decode job."""
@@ -117,6 +122,7 @@ class StreamCore:
         self._options = options
         self._window = Window()
         self._turns = Turns(options.turns)
+        self._level = InputLevel() if options.warn_if_quiet else None  # None once the reader was warned, too
         self._agreement = Agreement(options.agreement)
         self._events: list[Event] = []
         self._step = options.step
@@ -193,6 +199,7 @@ class StreamCore:
         """Take the next WINDOW samples (float32, -1..1). Call events_received() and decode_wanted() after it."""
         if self._finished:
             raise ValueError("audio after finish()")
+        self._warn_if_quiet(window, speech)
         self._window.append(window, speech=speech)
         idle = self._turns.first is None
         self._report(self._turns.receive(self.position, speech))
@@ -267,6 +274,16 @@ class StreamCore:
         """Return all events since the last call, in order."""
         events, self._events = self._events, []
         return events
+
+    def _warn_if_quiet(self, window: Samples, speech: float) -> None:
+        """Warn once of an input that stays very quiet."""
+        if self._level is None:
+            return
+        self._level.receive(window[np.newaxis], [speech])
+        message = self._level.quiet_speech or (None if self._options.one_of_several else self._level.silence)
+        if message is not None:
+            self._events.append(Warned(QUIET_INPUT, message))
+            self._level = None
 
     def _report(self, events: list[SpeechStarted | SpeechEnded]) -> None:
         self._events += events

@@ -76,7 +76,7 @@ class Running:
         duration = max(chunk.end for chunk in chunks)
         transcript = assemble(chunks, duration=duration, engine=self._batch.engine_name, model=self._batch.model_name)
         artifacts = [await self._write(name, transcript) for name in order.output_formats]
-        warnings = [{"code": note} for note in transcript.notes]
+        warnings = [dict(zip(("code", "message"), note.split(": ", 1), strict=False)) for note in transcript.notes]
         channels = len({chunk.channel for chunk in chunks})
         return completed_outcome(
             transcript, artifacts, warnings=warnings, heard_s=seconds(duration) * channels if order.separate else None

@@ -1,6 +1,6 @@
 """One environment's engine, as live sessions use it."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -9,6 +9,7 @@ from pipeline.ingest.framer import Windows
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.merging import unsaid
 from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import Happened, Listener, Session, SessionStatistics
@@ -70,19 +71,25 @@ class LiveEngine:
             hint=order.hint,
             longest=position(order.live.max_utterance_s),
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
+            warn_if_quiet=self.voice is not None,
+            one_of_several=channel is not None,
         )
         vad = self.voice.stream() if self.voice else _all_speech
-        listener = _Later(self.listener, origin, settled) if settled else self.listener
+        listener = _Later(self.listener, origin, settled, past.last_units(channel)) if settled else self.listener
         return Session(StreamCore(options), vad=vad, listener=listener, tenant=tenant)
 
 
 @dataclass(frozen=True, slots=True)
 class _Later:
-    """A listener for a session that began *by* samples into its stream, of which *settled* was decided before."""
+    """A listener for a session that began *by* samples into its stream, of which *settled* was decided before.
+
+    The last words before that, *said*, may be heard again, in another spelling and as the beginning of a number.
+    """
 
     listener: Listener
     by: int
     settled: int
+    said: Sequence[Word]
 
     async def hear(
         self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
@@ -92,7 +99,8 @@ class _Later:
             return None if newest is None else self._placed(newest)
 
         heard = await self.listener.hear(self._placed(request), tenant=tenant, newer=renewed)
-        return replace(heard, words=tuple(self._moved(word) for word in heard.words if self._is_new(word)))
+        fresh, _ = unsaid(self.said, [word for word in heard.words if self._is_new(word)], self.settled)
+        return replace(heard, words=tuple(self._moved(word) for word in fresh))
 
     def _placed(self, request: DecodeRequest) -> DecodeRequest:
         return replace(request, start=request.start + self.by)

@@ -14,6 +14,7 @@ import orjson
 
 from pipeline.audio import WINDOW, position
 from pipeline.documents.stored import restored
+from pipeline.recognition.spoken_form import units_of
 from pipeline.words import Chunk, Segment, Word
 from server.live.telling import Origin
 from server.model.events import Event
@@ -21,6 +22,9 @@ from server.model.events import Event
 LEAD = position(0.3)
 """Audio before the end of the last word that is heard again: where a word ends is known to a tenth of a second or two,
 and a first sound that was cut off makes another word."""
+
+UNITS = 8
+"""The last words, figures and letters with which the first answers after a restart are compared."""
 
 MIN_PROBABILITY = 1e-3  # lower bound for a word's probability in the mean of a segment that was never closed
 
@@ -85,6 +89,12 @@ class Past:
         """The language of a channel and how sure that is."""
         last = self._last(channel)
         return (None, None) if last is None else (last.language, last.language_probability)
+
+    def last_units(self, channel: int | None = None) -> list[Word]:
+        """The last words of a channel, each figure and spelled letter as a word of its own (spoken_form.py)."""
+        segments = [segment for chunk in self.chunks if chunk.channel == channel for segment in chunk.segments]
+        last = [word for segment in segments[-UNITS:] for word in segment.words][-UNITS:]
+        return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units_of(last)[-UNITS:]]
 
     def _last(self, channel: int | None) -> Chunk | None:
         return next((chunk for chunk in reversed(self.chunks) if chunk.channel == channel), None)

@@ -44,6 +44,7 @@ function show(state) {
 async function start() {
   await needKey();
   text.clear();
+  warnOfLevel("");
   recordedS = 0;
   find("#speak-lag").textContent = "–";
   find("#speak-clock").textContent = clock(0);
@@ -92,10 +93,17 @@ function hear(event) {
   if (event.type === "word") find("#speak-lag").textContent = lag(event.lag_ms);
   else if (event.type === "state") show(event.state);
   else if (event.type === "continued") goOn();
+  else if (event.type === "warning" && event.code === "quiet_input") warnOfLevel(event.message);
   else if (event.type === "job.completed") find("#speak-warnings").replaceChildren(...warningItems(event.data));
   else if (event.type === "job.failed") tell(problem, new Said(event.data.error.message));
   else if (event.type === "job.canceled") tell(problem, new Said("The session was canceled."));
   else if (event.type === "over") over(event.error);
+}
+
+/** Show beside the meter that the microphone is too quiet; an empty message takes that back. */
+function warnOfLevel(message) {
+  find("#speak-quiet").textContent = message;
+  find("#speak-quiet").hidden = !message;
 }
 
 async function over(error) {

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import cycle, pairwise, repeat
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
+from pipeline.ingest.gain import QUIET_INPUT
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import ATTEMPTS, StreamCore, StreamOptions
 from pipeline.recognition.turns import TurnOptions
@@ -155,6 +157,18 @@ def test_the_last_words_come_out_when_the_stream_ends_in_the_middle_of_a_word():
     words = talk(5)
     run = stream(voice(words, words[-1].end - position(0.1)), perfect(words), delays=[30])
     assert [word.text for word in run.committed] == ["w0", "w1", "w2", "w3", "w"]
+
+
+@pytest.mark.parametrize(
+    ("level", "speech", "warnings"), [(1e-5, 0.95, 1), (1e-5, 0.02, 1), (0.1, 0.95, 0), (0.1, 0.02, 0)]
+)
+def test_a_very_quiet_input_is_warned_of_once(level: float, speech: float, warnings: int):
+    core = StreamCore(StreamOptions(warn_if_quiet=True))
+    sound = np.random.default_rng(1).normal(0, level, WINDOW).astype(np.float32)
+    for _ in range(position(12) // WINDOW):
+        core.receive_audio(sound, speech=speech)
+        core.decode_wanted()
+    assert [event.code for event in core.events_received() if isinstance(event, Warned)] == [QUIET_INPUT] * warnings
 
 
 def test_nothing_is_asked_while_nobody_speaks():

@@ -13,6 +13,7 @@ from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest import vad
 from pipeline.ingest.framer import Framer, Windows
+from pipeline.ingest.gain import GainControl
 from pipeline.ingest.vad import CALM, CONTEXT, VoiceDetector, model_path
 from tests.pipeline.sounds import CLIP, SPEECH, read
 from tests.processes import printed
@@ -33,9 +34,9 @@ def windows_of(path: Path) -> Windows:
 def one_by_one(windows: Windows) -> list[float]:
     """Return the probabilities of silero-vad's plain model, called as its authors do, one window at a time.
 
-    It starts after a second of silence, as every stream does here.
+    It starts after a second of silence, as every stream does here, and quiet audio is raised.
     """
-    windows = np.concatenate([np.zeros((CALM, WINDOW), np.float32), windows])
+    windows = np.concatenate([np.zeros((CALM, WINDOW), np.float32), GainControl()(windows)])
     session = onnxruntime.InferenceSession(str(model_path().with_name("silero_vad.onnx")))
     state, context = np.zeros((2, 1, 128), np.float32), np.zeros(CONTEXT, np.float32)
     found = []

@@ -379,3 +379,13 @@ def test_a_file_that_was_cut_off_gives_what_it_holds_and_says_so(pro: httpx.Clie
     record = post(pro, out.getvalue()[: 44 + 16000]).json()
     assert record["status"] == "completed"
     assert {"code": "audio_truncated"} in record["warnings"]
+
+
+def test_a_very_quiet_file_is_heard_and_its_level_told(pro: httpx.Client) -> None:
+    samples, rate = soundfile.read(SPEECH / "espeak" / "en_05.flac", dtype="float32")
+    out = io.BytesIO()
+    soundfile.write(out, samples * 10 ** (-50 / 20), rate, format="wav", subtype="FLOAT")
+    record = post(pro, out.getvalue()).json()
+    assert record["text"]
+    [warning] = [one for one in record["warnings"] if one["code"] == "quiet_input"]
+    assert re.search(r"speech is at -\d\d dBFS", warning["message"])

@@ -1,0 +1,96 @@
+"""Tests of gain.py: quiet speech is raised, what is loud stays as it is, and very quiet inputs are noticed."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.audio import RATE, WINDOW, Samples, position
+from pipeline.ingest.framer import Framer, Windows
+from pipeline.ingest.gain import MAX_GAIN_DB, GainControl, InputLevel, levels_db, raised
+from pipeline.ingest.vad import VoiceDetector
+from tests.pipeline.sounds import CLIP, read
+
+
+def windows_of(samples: Samples) -> Windows:
+    return Framer().receive(samples)
+
+
+def quieter(samples: Samples, db: float) -> Samples:
+    return np.asarray(samples * 10 ** (-db / 20), np.float32)
+
+
+def noise(seconds: float, db: float) -> Samples:
+    return np.asarray(np.random.default_rng(1).normal(0, 10 ** (db / 20), position(seconds)), np.float32)
+
+
+def test_from_its_first_loud_window_on_loud_speech_stays_as_it_is():
+    windows = windows_of(read(CLIP))
+    loud = next(at for at in range(len(windows)) if min(levels_db(windows[at : at + 3])) > -40)
+    assert (GainControl()(windows)[loud + 3 :] == windows[loud + 3 :]).all()
+
+
+@pytest.mark.parametrize("db", [30, 45, 60])
+def test_quiet_speech_is_heard_by_the_voice_detector_where_loud_speech_is(db: float):
+    samples, detector = read(CLIP), VoiceDetector()
+    loud = np.array(detector.stream()(windows_of(samples)))
+    quiet = np.array(detector.stream()(windows_of(quieter(samples, db))))
+    assert ((quiet > 0.5) == (loud > 0.5)).mean() > 0.93
+
+
+@pytest.mark.parametrize("db", [-30, -50, -70, -90])
+def test_no_hiss_becomes_speech(db: float):
+    assert max(VoiceDetector().stream()(windows_of(noise(20, db)))) < 0.5
+
+
+@given(levels=st.lists(st.floats(-100, -20), min_size=1, max_size=60), cuts=st.lists(st.integers(1, 20), max_size=8))
+def test_the_pieces_in_which_windows_come_change_nothing(levels: list[float], cuts: list[int]):
+    windows = np.concatenate([noise(WINDOW / RATE, level)[np.newaxis] for level in levels])
+    control, parts, at = GainControl(), [], 0
+    for cut in [*cuts, len(windows)]:
+        parts.append(control(windows[at : at + cut]))
+        at += cut
+    assert np.array_equal(np.concatenate(parts), GainControl()(windows))
+
+
+@given(level=st.floats(-100, 0), offset=st.floats(-0.5, 0.5), length=st.integers(1, 3 * RATE))
+def test_the_samples_of_a_request_keep_their_number_and_are_raised_at_most_by_the_bound(level, offset, length):
+    samples = noise(3, level)[:length]
+    loud = raised(samples + np.float32(offset))
+    assert loud.shape == samples.shape
+    assert loud.dtype == np.float32
+    span = float(np.ptp(samples)) + 1e-6
+    assert float(np.ptp(loud)) <= 1.01 * span * 10 ** (MAX_GAIN_DB / 20)
+
+
+def test_a_far_voice_is_raised_and_the_near_one_beside_it_is_not():
+    near, far = noise(2, -20), noise(2, -60)
+    loud = raised(np.concatenate([near, np.zeros(position(2), np.float32), far]))
+    assert (loud[: position(1)] == near[: position(1)]).all()
+    assert np.abs(loud[-position(1) :]).max() > 10 * np.abs(far).max()
+
+
+def test_silence_is_raised_to_silence():
+    silence = np.zeros(RATE, np.float32)
+    assert not raised(silence).any()
+    assert raised(silence[:0]).size == 0
+
+
+def level_of(samples: Samples, speech: float) -> InputLevel:
+    level = InputLevel()
+    windows = windows_of(samples)
+    level.receive(windows, [speech] * len(windows))
+    return level
+
+
+def test_very_quiet_speech_is_noticed_with_its_level():
+    assert "-60 dBFS" in str(level_of(noise(4, -60), 0.9).quiet_speech)
+    assert level_of(noise(4, -30), 0.9).quiet_speech is None
+    assert level_of(noise(2, -60), 0.9).quiet_speech is None, "a word is no proof"
+
+
+def test_an_input_on_which_nothing_is_heard_is_noticed():
+    assert "-80 dBFS" in str(level_of(noise(11, -80), 0.0).silence)
+    assert level_of(noise(11, -50), 0.0).silence is None
+    assert level_of(noise(9, -80), 0.0).silence is None
+    assert level_of(noise(11, -80), 0.9).silence is None, "quiet_speech is told of instead"

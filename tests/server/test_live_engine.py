@@ -1,0 +1,54 @@
+"""Tests of live/engine.py: a session that goes on after a restart tells nothing twice."""
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import position
+from pipeline.events import WordsCommitted
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.words import Chunk, Segment, Word
+from server.live.engine import LiveEngine
+from server.live.resuming import Past
+from server.model.orders import LiveOptions, Order
+from tests.pipeline.listening import spoken
+from tests.pipeline.respelling import Respelling, dictations, respelled, spelt
+
+
+class HearsOtherwise:
+    """Hears every word of the audio, writes its numbers otherwise each time, and has room for every session."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self._listener = Respelling(words)
+
+    async def hear(self, request: DecodeRequest, **_: object) -> Heard:
+        return self._listener(request)
+
+    def admit(self, growth: float) -> None:
+        assert growth >= 0
+
+
+@settings(max_examples=40)
+@given(words=dictations(), count=st.integers(1, 30), seed=st.integers())
+@example(spoken(("five", 0.3, 0.6), ("two", 0.6, 0.9), ("six", 0.9, 1.2), ("one", 1.2, 1.5), ("please", 2, 2.4)), 3, 3)
+def test_a_number_over_a_restart_is_told_once_however_it_is_written(words: tuple[Word, ...], count: int, seed: int):
+    said = respelled(words[:count], seed)
+    past = Past((Chunk(0, 0, 0, said[-1].end, (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9),))
+    rest = np.zeros(words[-1].end + position(1) - past.origin.position, np.float32)
+    listener = HearsOtherwise(words)
+
+    async def told() -> list[Word]:
+        live = LiveEngine(engine="e", model="m", listener=listener, headroom=listener, voice=None)
+        session = live.session(Order(live=LiveOptions()), tenant="t", past=past)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(session.run())
+            for at in range(0, len(rest), position(1)):
+                await session.feed(rest[at : at + position(1)])
+            session.end()
+            events = [one.event async for one in session.events()]
+        return [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
+
+    assert spelt((*said, *asyncio.run(told()))) == spelt(words)
