@@ -27,8 +27,9 @@ def configure(*, style: str, level: str) -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001  the documented switch has no other name
     logging.basicConfig(level=level.upper(), handlers=[_Lines(_Json() if style == "json" else _Text())], force=True)
-    for noisy in ("httpx", "httpcore", "uvicorn.access", "uvicorn.error", "websockets", "faster_whisper"):
+    for noisy in ("httpx", "httpcore", "uvicorn.access", "websockets", "faster_whisper"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of everything that is no HTTP
     # It warns of every attempt of every connection; that the database is away is said once, by who listens to it.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 

@@ -11,12 +11,10 @@ import resource
 import socket
 from collections.abc import Callable
 
-import orjson
-
 from server.accounts.issuing import fresh_id
 from server.commands.connections import ConnectionRules, Connections, Place
 from server.config import PREFIX, Config, ConfigError
-from server.http.problems import Problem
+from server.http.problems import Problem, raw_answer
 from server.logs import log
 from server.model.ids import Prefix
 
@@ -146,15 +144,11 @@ class Acceptor:
 
 def _refuse(connection: socket.socket) -> None:
     """Tell the client that its address has too many connections, if it can be told at once, and hang up."""
-    problem = Problem("too_many_connections", "this address has too many connections; close some")
-    body = orjson.dumps(problem.to_json(instance="/", request_id=fresh_id(Prefix.REQUEST)))
-    head = (
-        f"HTTP/1.1 {problem.status} {problem.title}\r\nContent-Type: application/problem+json\r\n"
-        f"Content-Length: {len(body)}\r\nRetry-After: 5\r\nConnection: close\r\n\r\n"
-    )
+    detail = "this address has too many connections; close some"
+    problem = Problem("too_many_connections", detail, headers={"Retry-After": "5"})
     with connection:
         try:
-            connection.send(head.encode() + body)
+            connection.send(raw_answer(problem, request_id=fresh_id(Prefix.REQUEST)))
             connection.shutdown(socket.SHUT_WR)
         except OSError:
             return  # the client has left already

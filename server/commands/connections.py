@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from server.accounts.addresses import Network, address_key, client_address
+from server.commands.pricing import Turns
 from server.metrics import Metrics
 
 MIN_READ_BYTES = 16 * 1024  # that a client takes within ConnectionRules.unread_s, if so much waits for it
@@ -37,6 +38,7 @@ class Connections:
         self.rules = rules
         self.on_room: Callable[[], None] = lambda: None
         """Called whenever a connection has ended, or rests and can be closed."""
+        self.turns = Turns()
         self.headless: dict[Place, None] = {}  # without a request so far; the oldest first
         self.resting: dict[Place, None] = {}  # between two requests; the oldest first
         self._trusted = trusted_proxies
@@ -97,6 +99,11 @@ class Place:
         self._head_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
         self._left = False
+
+    @property
+    def turns(self) -> Turns:
+        """In which all connections of the process parse what came."""
+        return self._connections.turns
 
     def begin(self, transport: asyncio.WriteTransport) -> None:
         """The connection is open. Its first request is awaited."""

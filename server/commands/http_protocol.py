@@ -1,7 +1,7 @@
 """uvicorn's HTTP/1.1 on llhttp (httptools), for clients that send no request, take no answer, or do not keep to HTTP.
 
-llhttp parses only: it has no bound for heads, chunk extensions or trailers, and uvicorn adds none. What would otherwise
-take memory without end, or let a client say something twice, is refused here with 400.
+llhttp parses only: it has no bound for heads, chunks, chunk extensions or trailers, and uvicorn adds none. What would
+otherwise take memory or work without end, or let a client say something twice, is refused here.
 """
 
 import asyncio
@@ -11,8 +11,18 @@ from typing import Any
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from server.accounts.issuing import fresh_id
 from server.commands.bulk import FROM_BYTES, BulkReads
 from server.commands.connections import Place, Placed
+from server.commands.pricing import TokenBucket
+from server.http.problems import Problem, raw_answer
+from server.model.ids import Prefix
+
+MAX_TARGET_BYTES = 4 * 1024
+"""Of the path and query of a request."""
+
+MAX_HEADERS = 100
+"""Header lines and trailers of a request. Each costs work, however short it is."""
 
 MAX_HEAD_BYTES = 32 * 1024
 """Of the head of a request and the trailers of its body together."""
@@ -23,12 +33,17 @@ MAX_IDLE_BYTES = 64 * 1024
 MAX_PIPELINED = 16
 """Requests that wait for the one that is being answered on the same connection."""
 
+CHUNKS, CHUNKS_PER_S = 1000, 200
+"""Chunks of a body that may come at once, and then each second, however short they are ..."""
+
+CHUNK_BYTES = 256
+"""... or one for so many bytes of the body."""
+
 FIELD_BYTES = 4  # of a header line beside its name and value
 HEAD = b"HTTP/1."
 
 
-class Malformed(ValueError):
-    """Raised inside the parser's calls. The parser passes it on as its own error, and the client gets 400."""
+NO_HTTP = Problem("invalid_request", "what came is no HTTP request")
 
 
 class JoinedWrites(asyncio.Transport):
@@ -81,9 +96,13 @@ class PlacedHttp(Placed, HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None  # the oldest request that is not answered
         self._in_head = False
         self._in_message = False
+        self._in_body = False  # whether some of it has come
         self._head_bytes = 0
+        self._headers = 0
         self._hosts = 0
         self._idle_bytes = 0
+        self._chunks = TokenBucket(most=CHUNKS, per_s=CHUNKS_PER_S)
+        self._refusal = NO_HTTP
 
     # --- the connection ---
 
@@ -119,7 +138,7 @@ class PlacedHttp(Placed, HttpToolsProtocol):
         else:
             super().handle_websocket_upgrade()
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, _msg: str) -> None:
         """Called when the client sends what is no HTTP. If a request of it is being answered, its client is gone.
 
         uvicorn would send a second answer, or let the first one fail, and log either as a fault of the server.
@@ -133,7 +152,8 @@ class PlacedHttp(Placed, HttpToolsProtocol):
         if begun or (self._in_message and not self._answering):  # the rest of a body that was answered before
             self.transport.close()
         else:
-            super().send_400_response(msg)
+            self.transport.write(raw_answer(self._refusal, request_id=fresh_id(Prefix.REQUEST)))
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         self._running = None
@@ -153,31 +173,39 @@ class PlacedHttp(Placed, HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_head = True
-        self._head_bytes = self._hosts = 0
+        self._head_bytes = self._headers = self._hosts = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
         self._count_head(len(url))
+        if self._head_bytes > MAX_TARGET_BYTES:
+            raise self._malformed(f"path and query may have {MAX_TARGET_BYTES} bytes", "uri_too_long")
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_head(len(name) + len(value) + FIELD_BYTES)
+        self._headers += 1
+        if self._headers > MAX_HEADERS:
+            raise self._malformed(f"a request may have {MAX_HEADERS} headers", "headers_too_large")
         if self._in_head:  # a trailer comes when the headers are in use already
             super().on_header(name, value.rstrip(b" \t"))
             self._hosts += self.headers[-1][0] == b"host"
 
     def on_headers_complete(self) -> None:
         if self._hosts > 1 or (not self._hosts and self.parser.get_http_version() == "1.1"):
-            raise Malformed("a request must name its host once")
+            raise self._malformed("a request must name its host once")
         if len(self.pipeline) >= MAX_PIPELINED:
-            raise Malformed("too many requests at once")
-        self._in_head, self._in_message, self._idle_bytes = False, True, 0
+            raise self._malformed("too many requests at once")
+        self._in_head, self._in_body, self._in_message, self._idle_bytes = False, False, True, 0
         super().on_headers_complete()
         if self.cycle is not None:
             self.cycle.transport = JoinedWrites(self.transport, self.loop)
 
     def on_body(self, body: bytes) -> None:
         self._idle_bytes = 0
+        if self._in_body and len(body) < CHUNK_BYTES and self._chunks.take(1 - len(body) / CHUNK_BYTES) > 0:
+            raise self._malformed(f"a body must come in chunks of {CHUNK_BYTES} bytes or more, or slowly")
+        self._in_body = True
         kept = self.cycle.body
         if not kept:
             self.cycle.body = b""  # type: ignore[assignment]  # plus *body* is *body* itself, which is taken uncopied
@@ -198,4 +226,9 @@ class PlacedHttp(Placed, HttpToolsProtocol):
     def _count_head(self, count: int) -> None:
         self._head_bytes += count
         if self._head_bytes > MAX_HEAD_BYTES:
-            raise Malformed("the head of a request is too long")
+            raise self._malformed(f"the head of a request may have {MAX_HEAD_BYTES} bytes", "headers_too_large")
+
+    def _malformed(self, detail: str, code: str = "invalid_request") -> ValueError:
+        """The error to raise inside the parser's calls, which passes it on as its own. The client gets *code*."""
+        self._refusal = Problem(code, detail)
+        return ValueError(detail)

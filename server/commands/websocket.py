@@ -1,20 +1,29 @@
-"""uvicorn's WebSocket, with patience for writers that are slowed down.
+"""uvicorn's WebSocket, with patience for writers that are slowed down, and a price for each frame.
 
 Live audio is accepted no faster than it is heard. The rest waits in the sockets of both sides, and everything else that
 the peer sends, its pongs too, waits behind it. So only little may wait, and a peer that is still sending counts as
 alive.
+
+A frame costs the same work with one byte as with a thousand, and a peer sends thousands of them in one packet. So a
+connection parses a few frames in a turn of the event loop (Turns). It may send as many small messages as its allowance
+says; what comes beyond waits in the sockets like audio that comes too fast. Who sends too many pings or pongs is cut
+(1008), and so is who goes on sending after our close frame.
 """
 
 import asyncio
+import logging
 import socket
+from typing import Any
 
-from uvicorn._types import ASGISendEvent
+from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import CloseCode, Frame
+from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 from server.commands.connections import Placed
+from server.commands.pricing import TokenBucket
 
 WAITING_BYTES = 128 * 1024
 """Of one connection, in this machine's receive buffer: seconds of raw audio, half a minute of compressed audio."""
@@ -25,12 +34,94 @@ MAX_FRAGMENTS = 1024
 MAX_UNREAD_BYTES = 1024 * 1024
 """That may wait for a client which sends pings and does not read the answers."""
 
+TURN_FRAMES = 16
+"""That are parsed of one connection before others get their turn."""
+
+MESSAGES, MESSAGES_PER_S = 500, 200
+"""Frames without a byte that a peer may send at once, and then each second."""
+
+FREE_BYTES = 1024
+"""A frame costs the less of MESSAGES the more it brings, and one of so many bytes LEAST_PRICE."""
+
+LEAST_PRICE = 0.1
+
+CONTROLS, CONTROLS_PER_S = 64, 20
+"""Pings and pongs of a peer. A client that keeps its connection alive sends one every few seconds."""
+
+AFTER_CLOSE_FRAMES = 2000
+"""That may still be on their way when this side closes: audio of some seconds, before the peer has read that."""
+
+CUT_S = 1.0
+"""After the close frame that cuts off a peer. Without it the peer's system might throw that frame away."""
+
 LEAVE_S = 5.0
 """In which a WebSocket is closed by its route when the server stops, and with GOING_AWAY after that."""
 
 
+class PricedFrames(ServerProtocol):
+    """The parser of websockets. It stops after TURN_FRAMES frames, and knows what they cost."""
+
+    def __init__(self, *, max_size: int | None) -> None:
+        super().__init__(max_size=max_size, logger=logging.getLogger("uvicorn.error"))
+        self.held = False
+        """Whether it has stopped in the middle of what it was given. parse_more() goes on."""
+        self.excess = False
+        """Whether the peer has sent more pings, or more after our close frame, than it may."""
+        self._rest = bytearray()
+        self._frames_left = TURN_FRAMES
+        self._controls = TokenBucket(most=CONTROLS, per_s=CONTROLS_PER_S)
+        self._messages = TokenBucket(most=MESSAGES, per_s=MESSAGES_PER_S)
+        self._after_close = AFTER_CLOSE_FRAMES
+
+    @property
+    def owed_s(self) -> float:
+        """The seconds for which the peer has sent too many small messages."""
+        return self._messages.owed_s()
+
+    def hold(self, data: bytes) -> None:
+        """Keep *data* until parse_more() is called."""
+        self._rest += data
+        self.held = True
+
+    def parse_more(self) -> None:
+        """Go on parsing what is held."""
+        rest, self._rest, self.held = self._rest, bytearray(), False
+        self._frames_left = TURN_FRAMES
+        self.receive_data(rest)
+
+    def recv_frame(self, frame: Frame) -> None:
+        """Called by the parser with each frame."""
+        if not self._pays(frame):
+            self.excess = True
+            self.fail(CloseCode.POLICY_VIOLATION, "too many frames")
+            return
+        super().recv_frame(frame)
+        self._frames_left -= 1
+        if self._frames_left <= 0 and self.reader.buffer:
+            self.held, self._rest, self.reader.buffer = True, self.reader.buffer, bytearray()
+
+    def _pays(self, frame: Frame) -> bool:
+        """Whether the peer may send this frame."""
+        if self.state is State.CLOSING:
+            self._after_close -= 1
+            if self._after_close < 0:
+                return False
+        if frame.opcode in (Opcode.PING, Opcode.PONG):
+            return self._controls.take(1) <= 0
+        self._messages.take(max(LEAST_PRICE, 1 - len(frame.data) / FREE_BYTES))
+        return True
+
+
 class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
     """The WebSocket class that serve.py gives to uvicorn."""
+
+    conn: PricedFrames
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.conn = PricedFrames(max_size=self.config.ws_max_size)
+        self._waits = False  # for its turn to parse more
+        self._cut = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the connection's HTTP protocol, which has read the request and gives its place away."""
@@ -46,7 +137,88 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self.loop.time()
-        super().data_received(data)
+        if self._cut:
+            return
+        waits = self.conn.held or self._connecting or self.place.turns.busy
+        self.conn.hold(data)
+        if not waits:
+            self._parse()
+        self._pause_if_held()
+
+    @property
+    def _connecting(self) -> bool:
+        """Whether the route has not said yet if it lets the peer in."""
+        return self.handshake_initiated and not self.handshake_complete
+
+    def _parse(self) -> None:
+        """Parse the next frames of what is held, and hand them to the route."""
+        self.conn.parse_more()
+        if self.conn.parser_exc is not None:
+            self.handle_parser_exception()
+            return
+        self.handle_events()
+        if self.conn.excess:
+            self._cut_off()
+
+    def _pause_if_held(self) -> None:
+        """Read nothing more while something is held; parse that in the next turn, or when the route has taken all."""
+        if not self.conn.held or self._cut or self.transport.is_closing():
+            return
+        if not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
+        if self.queue.empty() or self.close_sent:
+            self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        """Have _go_on() called in this connection's turn, once the peer has paid for what it sent."""
+        if self._waits or self._connecting:
+            return
+        self._waits = True
+        owed_s = 0.0 if self.close_sent else self.conn.owed_s
+        if owed_s > 0:
+            self.loop.call_later(owed_s, self.place.turns.join, self._go_on)
+        else:
+            self.place.turns.join(self._go_on)
+
+    def _go_on(self) -> None:
+        """Parse what is held, or read again if nothing is."""
+        self._waits = False
+        if self.disconnected or self._cut or self.transport.is_closing():
+            return
+        if self.conn.held:
+            self._parse()
+            self._pause_if_held()
+        if not self.conn.held and (self.queue.empty() or self.close_sent):
+            self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        if self.read_paused and not self._cut:
+            self.read_paused = False
+            self.transport.resume_reading()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        """Called by the route. Reading goes on when it has taken every message, and the peer has paid for them."""
+        message = await self.queue.get()
+        if self.read_paused and self.queue.empty():
+            if self.conn.held or self.conn.owed_s > 0:
+                self._go_on_later()
+            else:
+                self._resume_reading()
+        return message
+
+    def _cut_off(self) -> None:
+        """End a connection whose peer sends too much. What it goes on sending is not looked at."""
+        self._cut = True
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.POLICY_VIOLATION})
+        if self.close_sent or self.transport.is_closing():
+            self.place.abort()
+            return
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.place.rest()
+        self.transport.resume_reading()
+        self.loop.call_later(CUT_S, self.place.abort)
 
     def handle_cont(self, event: Frame) -> None:
         if self.close_sent:
@@ -75,8 +247,19 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         await super().send(message)
         if message["type"] == "websocket.accept":
             self._forget_handshake()
+            self._pause_if_held()  # if the peer did not wait for this
+        elif message["type"] == "websocket.close":
+            self._rest()
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # refused in HTTP; uvicorn would log that as a fault of the server
+
+    def _rest(self) -> None:
+        """Wait for the peer to answer our close frame. Its place may be given to somebody else meanwhile."""
+        self.place.rest()
+        if self.conn.held:
+            self._go_on_later()
+        else:
+            self._resume_reading()
 
     def _forget_handshake(self) -> None:
         """Nothing asks for the headers again, and each of thousands of readers would keep them for hours."""
@@ -106,7 +289,7 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
             self.conn.send_close(CloseCode.GOING_AWAY, "shutting_down")
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.close_sent = True
-            self.transport.resume_reading()
+            self._rest()
             self.close_timer = self.loop.call_later(LEAVE_S, self.transport.close)
 
     def send_receive_event_to_app(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 CODES: Mapping[str, tuple[int, str]] = {
     # syntax
+    "invalid_request": (400, "Invalid request"),
     "invalid_json": (400, "Invalid JSON"),
     "invalid_multipart": (400, "Invalid multipart body"),
     "invalid_cursor": (400, "Invalid cursor"),
@@ -46,6 +47,8 @@ CODES: Mapping[str, tuple[int, str]] = {
     "payload_too_large": (413, "Payload too large"),
     "audio_too_long": (413, "Audio too long"),
     "prompt_too_long": (413, "Prompt too long"),
+    "uri_too_long": (414, "URI too long"),
+    "headers_too_large": (431, "Request header fields too large"),
     # wrong kind
     "unsupported_media_type": (415, "Unsupported media type"),
     "unsupported_encoding": (415, "Unsupported content encoding"),

@@ -7,6 +7,8 @@ code; an unexpected error becomes an internal error without details.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from pipeline.errors import AudioTooLong, PipelineError
 from server.clock import now_ms
 from server.http.codes import CODES
@@ -71,6 +73,14 @@ class Problem(Refused):
         if self.errors:
             body["errors"] = [error.to_json() for error in self.errors]
         return body
+
+
+def raw_answer(problem: Problem, *, request_id: str) -> bytes:
+    """The bytes of an answer to a client whose request is not read. The connection ends with it."""
+    body = orjson.dumps(problem.to_json(instance="/", request_id=request_id))
+    headers = {"Content-Type": "application/problem+json", "Content-Length": str(len(body)), **problem.headers}
+    lines = [f"HTTP/1.1 {problem.status} {problem.title}", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "Connection: close", "", ""]).encode() + body
 
 
 def problem_of(error: Exception) -> Problem | None:

@@ -1,6 +1,7 @@
 """Tests of http_protocol.py: bytes that are no HTTP, heads without end, and requests behind one another."""
 
 import asyncio
+import json
 import re
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -44,7 +45,7 @@ async def test_a_request_whose_body_breaks_is_over_and_no_error_in_the_log(caplo
 
     async with serving(app) as url:
         answer = await answer_to(url, REQUEST + b"5\r\nhello\r\n", b"no length\r\n")
-    assert answer.startswith(b"HTTP/1.1 200 OK" if begun else b"HTTP/1.1 400 Bad Request")
+    assert answer.startswith(b"HTTP/1.1 200 " if begun else b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1") == 1
     assert seen == ["http.disconnect"]
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
@@ -56,7 +57,7 @@ async def test_bytes_that_are_no_http_are_told_so():
         raise AssertionError("there is no request")
 
     async with serving(app) as url:
-        assert (await answer_to(url, b"\x16\x03\x01\x02\x00\x01")).startswith(b"HTTP/1.1 400 Bad Request")
+        assert (await answer_to(url, b"\x16\x03\x01\x02\x00\x01")).startswith(b"HTTP/1.1 400 ")
 
 
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
@@ -69,21 +70,22 @@ async def fine(_scope, _receive, send):
 
 @in_a_loop
 @pytest.mark.parametrize(
-    "request_",
+    ("request_", "status"),
     [
-        pytest.param(HEAD + b"X: " + b"y" * 40_000 + b"\r\n\r\n", id="a long header"),
-        pytest.param(HEAD + b"X: y\r\n" * 8_000 + b"\r\n", id="many headers"),
-        pytest.param(b"GET /" + b"y" * 40_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", id="a long path"),
-        pytest.param(HEAD + b"X: " + b"y" * 100_000, id="a header without end"),
-        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="no host"),
-        pytest.param(HEAD + b"Host: y\r\n\r\n", id="two hosts"),
-        pytest.param(REQUEST[:-2] + b"Content-Length: 5\r\n\r\nhello", id="two lengths"),
-        pytest.param(HEAD + b"X: a\r\n b\r\n\r\n", id="a folded header"),
-        pytest.param(HEAD + b"X : a\r\n\r\n", id="a space before the colon"),
-        pytest.param(HEAD.replace(b"\r\n", b"\n") + b"\n", id="bare line feeds"),
+        pytest.param(HEAD + b"X: " + b"y" * 40_000 + b"\r\n\r\n", 431, id="a long header"),
+        pytest.param(HEAD + b"X: y\r\n" * 100 + b"\r\n", 431, id="many headers"),
+        pytest.param(b"GET /" + b"y" * 4096 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long path"),
+        pytest.param(b"GET /?" + b"&" * 4096 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long query"),
+        pytest.param(HEAD + b"X: " + b"y" * 100_000, 400, id="a header without end"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", 400, id="no host"),
+        pytest.param(HEAD + b"Host: y\r\n\r\n", 400, id="two hosts"),
+        pytest.param(REQUEST[:-2] + b"Content-Length: 5\r\n\r\nhello", 400, id="two lengths"),
+        pytest.param(HEAD + b"X: a\r\n b\r\n\r\n", 400, id="a folded header"),
+        pytest.param(HEAD + b"X : a\r\n\r\n", 400, id="a space before the colon"),
+        pytest.param(HEAD.replace(b"\r\n", b"\n") + b"\n", 400, id="bare line feeds"),
     ],
 )
-async def test_a_head_that_is_too_long_or_can_be_read_in_two_ways_is_refused(request_):
+async def test_a_head_that_is_too_long_or_can_be_read_in_two_ways_is_refused(request_, status):
     asked = []
 
     async def app(scope, receive, send):
@@ -91,7 +93,9 @@ async def test_a_head_that_is_too_long_or_can_be_read_in_two_ways_is_refused(req
         await fine(scope, receive, send)
 
     async with serving(app) as url:
-        assert (await asyncio.wait_for(answer_to(url, request_), 10)).startswith(b"HTTP/1.1 400 Bad Request")
+        answer = await asyncio.wait_for(answer_to(url, request_), 10)
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == status
     assert not asked
 
 
@@ -109,6 +113,32 @@ async def test_chunk_extensions_and_trailers_without_end_are_cut(endless):
         with suppress(ConnectionResetError):  # what was sent after the limit is not read
             await answer_to(url, REQUEST, endless)
         await asyncio.wait_for(over.wait(), 5)
+
+
+async def swallow(_scope, receive, send):
+    while (await receive()).get("more_body"):
+        pass
+    await fine(_scope, receive, send)
+
+
+@in_a_loop
+@pytest.mark.parametrize(("size", "answer"), [(1, b"HTTP/1.1 400 "), (400, b"HTTP/1.1 200 ")])
+async def test_a_body_of_many_tiny_chunks_is_refused(size, answer):
+    chunks = (b"%x\r\n" % size + b"a" * size + b"\r\n") * 1200
+    async with serving(swallow) as url:
+        assert (await answer_to(url, REQUEST + chunks + b"0\r\n\r\n", b"no HTTP\r\n\r\n")).startswith(answer)
+
+
+@in_a_loop
+async def test_small_bodies_of_many_requests_are_no_tiny_chunks():
+    post = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+    async with serving(swallow) as url:
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        for _ in range(1200):
+            writer.write(post)
+            assert (await reader.readuntil(b"fine")).startswith(b"HTTP/1.1 200 ")
+        writer.close()
 
 
 @in_a_loop
