@@ -147,7 +147,7 @@ def test_unknown_members_are_warned_of_eight_times_and_refused_beyond_32(server,
         assert all("warnings" not in job for job in client.get("/v1/jobs").json()["data"])
 
 
-@pytest.mark.parametrize(("filters", "status"), [(MAX_METADATA_KEYS, 200), (MAX_METADATA_KEYS + 1, 422), (1100, 422)])
+@pytest.mark.parametrize(("filters", "status"), [(MAX_METADATA_KEYS, 200), (MAX_METADATA_KEYS + 1, 422), (30, 422)])
 def test_a_list_is_filtered_by_as_many_keys_as_a_job_can_have(server, filters, status):
     with server.new_client() as client:
         found = client.get("/v1/jobs", params={f"metadata[{number}]": "x" for number in range(filters)})
