@@ -5,7 +5,7 @@ lies below the routes is made by domain.py.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from server.accounts.limits import Limits
 from server.config import Config
 from server.domain import LIVE_RULES, Domain, build_domain
 from server.engines import ServedEngine
+from server.faults import keep_running
 from server.http.bodies import Uploads
 from server.http.middleware import with_middleware
 from server.http.operation import Operation, Resource, not_found
@@ -84,15 +85,9 @@ class Service:
     async def running(self) -> AsyncIterator[None]:
         """Jobs, webhooks and sweeps are worked on while the block is open, and finished at its end."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.domain.desk.run(), name="live sessions")
-            tasks.create_task(self.domain.workers.run(), name="workers")
-            if "courier" in self.domain.roles:
-                tasks.create_task(self.domain.deliveries.run(), name="webhooks")
-                tasks.create_task(self.domain.sweeper.run(), name="sweeper")
-            if self.domain.partial_relay is not None:
-                tasks.create_task(self.domain.partial_relay.run(self.domain.closing), name="partials of other nodes")
-            if self.domain.offer_watch is not None:
-                tasks.create_task(self.domain.offer_watch.run(self.domain.closing), name="offers of other nodes")
+            for name, work in self._works():
+                keeping = keep_running(name, work, metrics=self.domain.metrics, stopping=self.domain.closing)
+                tasks.create_task(keeping, name=name)
             watch = tasks.create_task(self.domain.metrics.watch_loop(), name="loop lag")
             try:
                 yield
@@ -100,6 +95,19 @@ class Service:
                 watch.cancel()
                 self.begin_stop()
         await self.domain.egress.close()
+
+    def _works(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
+        """The background work of this process, by name. A fault in one must not end the others."""
+        domain = self.domain
+        yield "live sessions", domain.desk.run
+        yield "workers", domain.workers.run
+        if "courier" in domain.roles:
+            yield "webhooks", domain.deliveries.run
+            yield "sweeper", domain.sweeper.run
+        if domain.partial_relay is not None:
+            yield "partials of other nodes", partial(domain.partial_relay.run, domain.closing)
+        if domain.offer_watch is not None:
+            yield "offers of other nodes", partial(domain.offer_watch.run, domain.closing)
 
 
 def build(

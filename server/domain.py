@@ -122,11 +122,10 @@ def build_domain(
             closing=closing,
             takes_writers="live" in config.roles,
             rules=live_rules,
-            clock=now_ms,
         )
     )
     records = Records(storage.jobs, storage.blobs, links, desk)
-    eraser = Eraser(storage, alone=not config.clustered)
+    eraser = Eraser(storage, metrics, alone=not config.clustered)
     egress = open_egress(config)
     prober = Prober(isolation, storage.blobs, storage.rates)
     deliveries, courier = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)

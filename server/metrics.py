@@ -28,6 +28,9 @@ class Metrics:
         )
         self._requests_of: dict[tuple[str, str, int], Counter] = {}
         self.refused = Counter("scribewire_refused_total", "Requests refused by a limit", ["code"], registry=r)
+        self.faults = Counter(
+            "scribewire_faults_total", "Faults that ended one piece of work alone", ["what"], registry=r
+        )
         self.connections = Gauge("scribewire_connections", "Open connections", registry=r)
         self.jobs_waiting = Gauge("scribewire_jobs_waiting", "Jobs in the queue", registry=r)
         self.jobs_running = Gauge("scribewire_jobs_running", "Jobs held by a worker", registry=r)

@@ -22,6 +22,7 @@ FLOORS = (
     {"clock", "config", "metrics", "waiting", "capacity"},
     {"model"},
     {"logs"},
+    {"faults"},
     {"http", "client"},
     {"storage"},
     {"egress", "accounts"},

@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from server.clock import now_ms
+from server.faults import contain
 from server.logs import log
+from server.metrics import Metrics
 from server.model.erasures import What, Why
 from server.model.errors import BlobsAway
 from server.storage.ports import Storage
@@ -25,6 +27,7 @@ class Eraser:
     """Erases jobs. One for each server process; its sweeper calls tidy() every few seconds."""
 
     storage: Storage
+    metrics: Metrics
     alone: bool = True  # no other process has somebody who waits for results or reads them
     _holders: Counter[str] = field(default_factory=Counter)
     _sending: dict[str, set[asyncio.Event]] = field(default_factory=dict)
@@ -84,14 +87,20 @@ class Eraser:
         for job in await self.storage.jobs.passing(limit=AT_ONCE):
             free = self.alone and not self._holders[job.id]
             if free or now_ms() - (job.answered_at or 0) > HELD_MS:
-                await self._erase_outputs(job.id)
+                with contain("erasing", self.metrics, job=job.id):
+                    await self._erase_outputs(job.id)
+        with contain("scrubbing", self.metrics):
+            await self._scrub()
+        for prefix in self._erased[:]:
+            with contain("erasing", self.metrics, job=prefix):
+                await self.storage.blobs.delete(prefix)
+                self._erased.remove(prefix)
+
+    async def _scrub(self) -> None:
         began = time.monotonic()
         if began >= self._next_scrub and await self.storage.upkeep.scrub():
             now = time.monotonic()
             self._next_scrub = now + (now - began) / SCRUB_SHARE
-        for prefix in self._erased[:]:
-            await self.storage.blobs.delete(prefix)
-            self._erased.remove(prefix)
 
     async def _erase_outputs(self, job_id: str) -> None:
         prefix = await self.storage.jobs.erase_outputs(job_id)
@@ -102,6 +111,6 @@ class Eraser:
         self._erased.append(prefix)  # tidy() deletes its bytes if that cannot be done now
         try:
             await self.storage.blobs.delete(prefix)
-        except BlobsAway:
-            log.warning("bytes of an erased job wait for the bucket", extra={"job": prefix})
+        except (BlobsAway, OSError) as error:
+            log.warning("bytes of an erased job cannot be deleted yet: %s", error, extra={"job": prefix})
         log.info("erased", extra={"job": prefix, "what": what.value, "why": why.value})

@@ -54,6 +54,11 @@ class HeldLease:
         self._jobs = jobs
         self._lease_s = lease_s
 
+    @property
+    def claimed_at(self) -> int:
+        """When the lease was given, by the store's clock, in milliseconds since 1970 UTC: this machine's may differ."""
+        return self.lease.until - round(self._lease_s * 1000)
+
     def check(self) -> None:
         """Raise LeaseLost when another process may have the job by now."""
         if time.monotonic() >= self.until:

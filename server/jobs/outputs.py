@@ -40,12 +40,12 @@ async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: in
 async def delete_if_gone(job_id: str, jobs: JobStore, blobs: BlobStore) -> None:
     """Delete what is stored of a job that was itself deleted, perhaps just before its worker stored the last of it.
 
-    While database or bucket are away, it stays for the sweep, which deletes what has no job.
+    What cannot be deleted now stays for the sweep, which deletes what has no job.
     """
     try:
         if await jobs.get(job_id) is None:
             await blobs.delete(job_id)
-    except StorageError as error:
+    except (StorageError, OSError) as error:
         log.warning("what a lost job left was not looked for: %s", error, extra={"job": job_id})
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from server.jobs.leases import HeldLease, WorkerRules
 from server.logs import log
+from server.metrics import Metrics
 from server.model.jobs import Job
 from server.storage.ports import JobStore
 from server.waiting import racing, set_within
@@ -29,6 +30,7 @@ class Pool:
     size: int
     per_account: int
     work: Callable[[HeldLease], Awaitable[None]]
+    metrics: Metrics
     _working: dict[str, Job] = field(init=False, default_factory=dict)  # by lease
     _freed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
@@ -39,6 +41,7 @@ class Pool:
                 try:
                     held = await self._next(stopping)
                 except Exception:  # noqa: BLE001  a full disk or a busy database may be gone at the next claim
+                    self.metrics.faults.labels("claiming").inc()
                     log.exception("claiming failed", extra={"worker": self.owner})
                     await set_within(stopping, self.rules.retry_s)
                     continue
@@ -79,6 +82,7 @@ class Pool:
         try:
             await self.work(held)
         except Exception:  # noqa: BLE001  one job's surprise must not end the pool for all others
+            self.metrics.faults.labels("job").inc()
             log.exception("worker failed", extra={"worker": self.owner, "job": held.job.id})
             await set_within(stopping, self.rules.retry_s)
         finally:

@@ -5,8 +5,10 @@ import time
 from dataclasses import dataclass, field
 
 from server.clock import now_ms
+from server.faults import contain
 from server.jobs.erasing import Eraser
 from server.logs import log
+from server.metrics import Metrics
 from server.model.erasures import Why
 from server.storage.ports import Storage
 from server.waiting import set_within
@@ -26,6 +28,10 @@ class Sweeper:
     alone_since: int | None = None  # since this instant nobody else has begun jobs here (ms); None: others may do so
     _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
+    @property
+    def metrics(self) -> Metrics:
+        return self.eraser.metrics
+
     def stop(self) -> None:
         self._stopping.set()
 
@@ -33,13 +39,12 @@ class Sweeper:
         """Sweep every EVERY_S seconds, if no other process does, and tidy up every TIDY_S until stop()."""
         sweep_at = time.monotonic()
         while not self._stopping.is_set():
-            try:
-                if time.monotonic() >= sweep_at and self.storage.leads:
-                    sweep_at = time.monotonic() + EVERY_S
+            if time.monotonic() >= sweep_at and self.storage.leads:
+                sweep_at = time.monotonic() + EVERY_S
+                with contain("sweep", self.metrics):
                     await self.sweep()
+            with contain("tidying", self.metrics):
                 await self.eraser.tidy()
-            except Exception:  # noqa: BLE001  the next round may succeed
-                log.exception("sweep failed")
             await set_within(self._stopping, TIDY_S)
 
     async def sweep(self) -> None:
@@ -49,9 +54,10 @@ class Sweeper:
                 await self.eraser.delete(job_id, why=Why.EXPIRED)
             log.info("expired jobs deleted", extra={"count": len(expired)})
         for prefix, changed_at in await self.storage.blobs.prefixes():
-            if await self._is_orphaned(prefix, changed_at):
-                await self.storage.blobs.delete(prefix)
-                log.info("orphaned bytes deleted", extra={"prefix": prefix})
+            with contain("sweep", self.metrics, prefix=prefix):
+                if await self._is_orphaned(prefix, changed_at):
+                    await self.storage.blobs.delete(prefix)
+                    log.info("orphaned bytes deleted", extra={"prefix": prefix})
         if forgotten := await self.storage.upkeep.forget_old():
             log.info("old rows forgotten", extra={"count": forgotten})
 

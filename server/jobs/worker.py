@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from server.accounts.plans import Plans
+from server.faults import contain, keep_running
 from server.jobs.consequences import after_error, after_verdict
 from server.jobs.downloading import Downloading
 from server.jobs.ended import report_end
@@ -64,7 +66,9 @@ class Workers:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tidy(), name="tidy")
             for pool in self._pools() if self.count else ():
-                tasks.create_task(pool.run(self._stopping), name=pool.owner)
+                work = partial(pool.run, self._stopping)
+                keeping = keep_running(pool.owner, work, metrics=self.metrics, stopping=self._stopping)
+                tasks.create_task(keeping, name=pool.owner)
 
     def stop(self) -> None:
         """Claim nothing more; finish the current chunks, then hand the jobs back."""
@@ -91,25 +95,31 @@ class Workers:
             size=size,
             per_account=per_account,
             work=work,
+            metrics=self.metrics,
         )
 
     async def _tidy(self) -> None:
         while not self._stopping.is_set():
-            try:
+            with contain("tidying", self.metrics):
                 if reaped := await self.tools.jobs.reap(limit=100):
                     self.metrics.leases_lost.inc(reaped)
                     log.warning("jobs reaped", extra={"count": reaped})
                 await self._delete_spent_audio()
-            except Exception:  # noqa: BLE001  the next round may succeed
-                log.exception("tidying failed")
             await self._pause(self.tools.rules.reap_s)
 
     async def _delete_spent_audio(self) -> None:
-        """Delete the audio of jobs that have ended, however they ended."""
-        while spent := await self.tools.jobs.spent(limit=100):
+        """Delete the audio of jobs that have ended, however they ended. What cannot be deleted is tried again later."""
+        tried: set[str] = set()
+        left = 0
+        while spent := [job for job in await self.tools.jobs.spent(limit=100 + left) if job not in tried]:
+            tried.update(spent)
+            deleted = []
             for job_id in spent:
-                await self.tools.blobs.delete(source_key(job_id))
-            await self.tools.jobs.audio_deleted(spent)
+                with contain("deleting audio", self.metrics, job=job_id):
+                    await self.tools.blobs.delete(source_key(job_id))
+                    deleted.append(job_id)
+            await self.tools.jobs.audio_deleted(deleted)
+            left += len(spent) - len(deleted)
 
     async def _pause(self, pause_s: float) -> None:
         await set_within(self._stopping, pause_s)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -13,6 +13,7 @@ from pipeline.audio import seconds
 from pipeline.errors import PipelineError
 from pipeline.ingest.isolation import Isolation
 from server.accounts.plans import Plans
+from server.faults import contain
 from server.jobs.leases import HeldLease
 from server.live.ending import Endings, LiveResult
 from server.live.engine import LiveEngine
@@ -23,7 +24,6 @@ from server.live.resuming import Past, read_past
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
 from server.live.writers import finished
-from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.events import Event
@@ -55,7 +55,6 @@ class DeskParts:
     closing: asyncio.Event
     takes_writers: bool = True  # False: sessions run on other nodes
     rules: LiveRules
-    clock: Callable[[], int]  # milliseconds since 1970 UTC, the storage's
 
 
 class Desk:
@@ -112,11 +111,9 @@ class Desk:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             while not self._parts.closing.is_set():
-                try:
-                    if self._parts.takes_writers:
+                if self._parts.takes_writers:
+                    with contain("finishing forgotten live sessions", self._parts.metrics):
                         await self._finish_stale()
-                except Exception:  # noqa: BLE001  the next round may succeed
-                    log.exception("finishing forgotten live sessions failed")
                 await set_within(self._parts.closing, self.rules.stale_s)
         self._tasks = None
 
@@ -221,12 +218,12 @@ class Desk:
             metrics=parts.metrics,
             rules=self.rules,
             closing=parts.closing,
-            clock=parts.clock,
         )
 
     async def _live(self, live: LiveSession) -> None:
         try:
-            await live.run()
+            with contain("live session", self._parts.metrics, job=live.job.id):
+                await live.run()
         finally:
             if self._lives.get(live.job.id) is live:
                 del self._lives[live.job.id]
@@ -234,11 +231,12 @@ class Desk:
     async def _finish_stale(self) -> None:
         """Finish jobs that lost their process and whose writer did not come back, with what was heard."""
         for job in await self._parts.storage.jobs.stale_live(limit=STALE_AT_ONCE):
-            async with self._lock(job.id):
-                held = await self._claim(job)
-                if held is not None:
-                    with suppress(LeaseLost):  # then another process finishes it
-                        await self._complete(held, await self._closed_past(held))
+            with contain("finishing forgotten live sessions", self._parts.metrics, job=job.id):
+                async with self._lock(job.id):
+                    held = await self._claim(job)
+                    if held is not None:
+                        with suppress(LeaseLost):  # then another process finishes it
+                            await self._complete(held, await self._closed_past(held))
 
     async def _claim(self, job: Job) -> HeldLease | None:
         asked, lease_s = time.monotonic(), self.rules.lease_s

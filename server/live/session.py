@@ -6,7 +6,7 @@ The session continues when its writer leaves, and lets the next one go on where 
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from pipeline.audio import RATE, Samples, seconds
@@ -51,7 +51,6 @@ class LiveSession:
         metrics: Metrics,
         rules: LiveRules,
         closing: asyncio.Event,
-        clock: Callable[[], int],
     ) -> None:
         """Make a session that continues at the end of *past*, which must have no open words."""
         self.job = held.job
@@ -78,7 +77,7 @@ class LiveSession:
         self._deaf = False  # the rest of the intake's audio is ignored
         self._writers = Writers(rules, metrics)
         self._max_s = plan.audio_s_per_file + rules.margin_s
-        self._clock = clock
+        self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
         self._intake: Intake = intake_of(
             self.job.order, isolation, self._take_in, room=session.wait_for_room, position=self._heard
@@ -172,16 +171,17 @@ class LiveSession:
             storage = self._endings.storage
             await delete_if_gone(self.job.id, storage.jobs, storage.blobs)
         except Exception:  # noqa: BLE001  one session's surprise must not end the others
+            self._metrics.faults.labels("live session").inc()
             log.exception("live session broke", extra={"job": self.job.id})
             self.ended_by = Refused("internal", "the server failed; connect again to go on")
             await self._hand_back()
         finally:
             self._deaf = True
             self._ending.set()
+            self.over.set()
             self._journal.close()
             if self._tape is not None:
                 self._tape.close()
-            self.over.set()
 
     async def _live_and_end(self) -> None:
         async with racing(self._work(), self._watch()) as (work, watch):
@@ -344,7 +344,7 @@ class LiveSession:
 
     def _end_if_due(self) -> None:
         """End a session that is older than it may be, or that its writer has forgotten."""
-        if self._clock() >= self.job.created_at + self._max_s * 1000:
+        if time.monotonic() >= self._ends_at:
             self.end(Refused("audio_too_long", f"a session of this plan may last {self._max_s:g} s"))
         elif (why := self._writers.overdue) is not None:
             self.end(why)

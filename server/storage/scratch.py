@@ -78,11 +78,11 @@ class HalfWritten:
         while self._path is None:
             path = self._folder / secrets.token_hex(16)
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+            self._path = path
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-            if os.fstat(self._descriptor).st_nlink:  # otherwise a sweep was faster than the lock
-                self._path = path
-            else:
-                os.close(self._descriptor)
+            if not os.fstat(self._descriptor).st_nlink:  # a sweep was faster than the lock
+                self._path = None
+                self._close()
         self._check_room(0)
 
     def write(self, *parts: bytes | memoryview) -> None:
@@ -106,10 +106,18 @@ class HalfWritten:
         os.fsync(self._descriptor)
 
     def discard(self) -> None:
-        if self._path is not None:
-            self._path.unlink()
+        """Delete the name, if it is there yet. One that cannot be deleted goes with the sweep of the next start."""
+        path, self._path = self._path, None
+        try:
+            if path is not None:
+                path.unlink()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
             os.close(self._descriptor)
-            self._path = None
+            self._descriptor = -1
 
 
 def sweep(folder: Path) -> None:

@@ -8,6 +8,7 @@ import orjson
 
 from server.accounts.limits import WebhookRules
 from server.clock import now_ms
+from server.faults import contain
 from server.jobs.erasing import Eraser
 from server.logs import log
 from server.metrics import Metrics
@@ -63,20 +64,20 @@ class Deliveries:
                 crowding=self.seats.crowding(),
             )
         except Exception:  # noqa: BLE001  the next round may succeed
+            self.metrics.faults.labels("outbox").inc()
             log.exception("outbox failed")
             await set_within(self._stopping, self.poll_s)
             return []
 
     async def _deliver(self, delivery: Delivery) -> None:
-        try:
+        """Make one attempt. A delivery that a fault ends stays claimed for a while, then comes due again."""
+        with contain("webhook", self.metrics, delivery=delivery.id):
             with self.eraser.holding(delivery.job_id):
                 reply = await self._attempt(delivery)
                 if reply is not None:
                     await self._record(delivery, reply)
             if reply is not None and reply.handed_over:
                 await self.eraser.answered(delivery.job_id)
-        except Exception:  # noqa: BLE001  stays claimed for a while, then comes due again
-            log.exception("delivery failed", extra={"delivery": delivery.id})
 
     async def _attempt(self, delivery: Delivery) -> Reply | None:
         """Send the delivery; None if it was not sent. Its seat is free again before the result is recorded."""

@@ -96,7 +96,7 @@ async def office(
             return Deliveries(
                 storage=storage,
                 records=Records(storage.jobs, storage.blobs, links, NobodyLive()),
-                eraser=Eraser(storage),
+                eraser=Eraser(storage, Metrics()),
                 courier=Courier(egress, settled, seats),
                 seats=seats,
                 metrics=metrics,

@@ -13,6 +13,7 @@ from pipeline.recognition.engines.scripted import SCRIPT
 from server.jobs import sweeping
 from server.jobs.erasing import Eraser
 from server.jobs.sweeping import Sweeper
+from server.metrics import Metrics
 from server.model.erasures import What, Why
 from server.model.events import NewEvent
 from server.model.orders import Order
@@ -135,7 +136,7 @@ def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, force):
 async def test_expiry_leaves_no_byte_and_is_written_down(tmp_path):
     clock = ManualClock()
     async with stored(tmp_path, clock) as storage:
-        sweeper = Sweeper(storage, Eraser(storage))
+        sweeper = Sweeper(storage, Eraser(storage, Metrics()))
         order = Order(prompt=WRITTEN, metadata={"k": WRITTEN}, webhook_url=f"https://h.example/{WRITTEN}")
         old = await submit(storage, order=order)
         lease = await claim(storage)
@@ -156,7 +157,7 @@ async def test_expiry_leaves_no_byte_and_is_written_down(tmp_path):
 @in_a_loop
 async def test_what_a_worker_stores_after_a_deletion_is_deleted_too(tmp_path):
     async with stored(tmp_path) as storage:
-        sweeper = Sweeper(storage, Eraser(storage))
+        sweeper = Sweeper(storage, Eraser(storage, Metrics()))
         late, later = await submit(storage), await submit(storage)
         for job_id in (late, later):
             await sweeper.eraser.delete(job_id, why=Why.REQUESTED)

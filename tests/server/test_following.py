@@ -28,7 +28,7 @@ def following(storage, partials: Partials, closing: asyncio.Event | None = None)
         partials=partials,
         jobs=storage.jobs,
         records=records,
-        eraser=Eraser(storage),
+        eraser=Eraser(storage, Metrics()),
         metrics=Metrics(),
         closing=closing or asyncio.Event(),
     )

@@ -82,7 +82,6 @@ async def desk(storage: Storage, *, headroom: Headroom | None = None) -> AsyncIt
             metrics=Metrics(),
             closing=closing,
             rules=RULES,
-            clock=ManualClock(),
         )
     )
     running = asyncio.create_task(made.run())
@@ -186,6 +185,27 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
         assert job.duration_s == 4.0
         assert job.text is not None
         assert job.text.startswith("so my fellow Americans ")
+
+
+@pytest.mark.parametrize("older_s", [0.0, -1.0])
+@in_a_loop
+async def test_a_sessions_age_is_told_by_the_storages_clock_and_not_by_this_machines(tmp_path, older_s):
+    """That clock stands at another year here; a session that is a second younger than it may be ends a second later."""
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        job_id = await submit(storage, order=order())
+        async with desk(storage) as made:
+            job = await storage.jobs.get(job_id)
+            assert job is not None
+            plan = await Plans(storage.accounts, LIMITS).of_id(job.account, environment="production")
+            clock.advance(s=plan.audio_s_per_file + RULES.margin_s + older_s)
+            began = asyncio.get_running_loop().time()
+            live = await made.open(job)
+            async with asyncio.timeout(10):
+                await live.over.wait()
+            assert live.ended_by is not None
+            assert live.ended_by.code == "audio_too_long"
+            assert asyncio.get_running_loop().time() - began >= -older_s
 
 
 @in_a_loop

@@ -16,6 +16,7 @@ from server.client import Client
 from server.clock import now_ms
 from server.jobs import erasing, sweeping
 from server.jobs.erasing import Eraser
+from server.metrics import Metrics
 from server.model.deliveries import Attempt
 from server.model.erasures import Erasure, What, Why
 from server.model.jobs import UNANSWERED_KEPT_MS
@@ -377,7 +378,7 @@ async def test_results_that_are_kept_are_never_erased_so(backend, tmp_path):
 async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path):
     clock = ManualClock(now_ms())
     async with stored(tmp_path, clock) as storage:
-        eraser, job_id = Eraser(storage), await ended(storage, completed())
+        eraser, job_id = Eraser(storage, Metrics()), await ended(storage, completed())
         with eraser.holding(job_id):
             await eraser.answered(job_id)
             await eraser.tidy()

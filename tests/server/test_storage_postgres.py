@@ -236,6 +236,25 @@ async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url)
         assert "and" not in " ".join(told)  # the word that was logged
 
 
+@pytest.mark.parametrize("payload", ["", " ", "else", "else \x7f !", "else topic"])
+@in_a_loop
+async def test_notifications_that_no_node_sent_are_passed_over(tmp_path, url, payload):
+    """Any role of the database may send them."""
+    async with opened_at(tmp_path, url) as storage:
+        assert storage.relay is not None
+        heard: asyncio.Queue[bytes] = asyncio.Queue()
+        storage.relay.listen(heard.put_nowait)
+        with connect(parameters(url, name="stranger")) as stranger:
+            for channel in ("scribewire", "scribewire_relay"):
+                stranger.execute("SELECT pg_notify(%s, %s)", (channel, payload))
+            stranger.execute("SELECT pg_notify('scribewire_relay', 'else aGVhcmQ=')")
+            async with asyncio.timeout(10):
+                while await heard.get() != b"heard":
+                    pass
+        job_id = await submit(storage)
+        assert (await claim(storage)).job.id == job_id
+
+
 @in_a_loop
 async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, url):
     async with opened_at(tmp_path / "a", url, notify=False) as one, opened_at(tmp_path / "b", url, notify=False) as two:

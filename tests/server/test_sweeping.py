@@ -9,6 +9,7 @@ from server.clock import now_ms
 from server.jobs import sweeping
 from server.jobs.erasing import Eraser
 from server.jobs.sweeping import ORPHAN_MS, Sweeper
+from server.metrics import Metrics
 from server.model.errors import StorageError
 from tests.server.storing import HOUR, ManualClock, claim, completed, in_a_loop, stored, submit
 
@@ -19,7 +20,7 @@ async def blob(storage, key: str) -> None:
 
 
 def sweeper_of(storage) -> Sweeper:
-    return Sweeper(storage, Eraser(storage))
+    return Sweeper(storage, Eraser(storage, Metrics()))
 
 
 def aged(folder, prefix: str, *, ms: int) -> None:
@@ -85,7 +86,7 @@ async def test_bytes_that_a_killed_server_left_go_with_the_first_sweep_of_the_ne
             await blob(storage, f"{prefix}/source")
         for prefix in (job_id, "job_orphan"):
             aged(tmp_path, prefix, ms=60_000)
-        await Sweeper(storage, Eraser(storage), alone_since=now_ms() - 30_000).sweep()
+        await Sweeper(storage, Eraser(storage, Metrics()), alone_since=now_ms() - 30_000).sweep()
         assert sorted(prefix for prefix, _ in await storage.blobs.prefixes()) == sorted([job_id, "job_uploading"])
 
 

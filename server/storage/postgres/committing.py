@@ -29,7 +29,7 @@ def payload(sender: str, topics: Collection[str]) -> str:
 
 
 def read_payload(text: str) -> tuple[str, list[str]]:
-    """The sender and the topics."""
+    """The sender and the topics. Raises ValueError if there is no sender: any role of the database may notify."""
     sender, *topics = text.split()
     return sender, topics
 

@@ -71,7 +71,7 @@ class Listener:
         while not self._closing.is_set():
             try:
                 self._listen()
-            except psycopg.Error as error:
+            except (psycopg.Error, OSError) as error:  # OSError: also where no more files can be opened
                 self._lost(error)
         with suppress(psycopg.Error):  # if the database is away, the row grows old by itself
             self._connection.execute("DELETE FROM nodes WHERE boot = %s", (self._boot,))
@@ -92,11 +92,15 @@ class Listener:
                 self._hear(notice)
 
     def _hear(self, notice: psycopg.Notify) -> None:
-        sender, topics = read_payload(notice.payload)
+        try:
+            sender, topics = read_payload(notice.payload)
+        except ValueError:
+            log.warning("a notification that no node sent is ignored", extra={"channel": notice.channel})
+            return
         if sender == self._boot:
             return
         if notice.channel == RELAY_CHANNEL:
-            self._pass_on(topics[0])
+            self._pass_on(" ".join(topics))
         elif EVERYTHING in topics:
             self._watches.wake_all()
         else:
@@ -140,7 +144,7 @@ class Listener:
         self._leads = False
         self._answered_at = 0.0
         while not self._closing.wait(RETRY_S):
-            with suppress(StorageError):  # tried again until it works
+            with suppress(StorageError, OSError):  # tried again until it works
                 self._connection = self._open()
                 log.info("the database answers again")
                 break

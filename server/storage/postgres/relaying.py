@@ -16,6 +16,7 @@ class PostgresRelay:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._handles: list[Callable[[bytes], None]] = []
 
     async def send(self, message: bytes) -> None:
         if len(message) > self.max_bytes or not self._database.answers:
@@ -31,6 +32,9 @@ class PostgresRelay:
             return  # as with any message that gets lost
 
     def listen(self, handle: Callable[[bytes], None]) -> None:
+        if handle in self._handles:
+            return
+        self._handles.append(handle)
         loop = asyncio.get_running_loop()
 
         def hear(text: str) -> None:

@@ -1,0 +1,43 @@
+"""Faults that must not spread: each is logged with its trace, counted, and ends only what it belongs to.
+
+    with contain("webhook", metrics, delivery=delivery.id):
+        ...                                               # what raises here ends here
+
+Cancellation passes, and so does what ends the process (SystemExit, KeyboardInterrupt).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from server.logs import log
+from server.metrics import Metrics
+from server.waiting import set_within
+
+AGAIN_S = 2.0  # before a loop that a fault ended begins anew
+
+
+@contextmanager
+def contain(what: str, metrics: Metrics, **about: object) -> Iterator[None]:
+    """Run the block; a fault in it is logged and counted, and the caller goes on behind the block.
+
+    *what* names the work for readers of the log, and is the label of the metric, so there are few of them. *about*
+    becomes fields of the log line.
+    """
+    try:
+        yield
+    except Exception:  # noqa: BLE001  whatever it is, it must not reach the work of others
+        metrics.faults.labels(what).inc()
+        log.exception("%s failed", what, extra=about)
+
+
+async def keep_running(
+    what: str, work: Callable[[], Awaitable[None]], *, metrics: Metrics, stopping: asyncio.Event
+) -> None:
+    """Run *work*, and begin it anew AGAIN_S after a fault ended it, until it returns or *stopping* is set."""
+    while True:
+        with contain(what, metrics):
+            await work()
+            return
+        if await set_within(stopping, AGAIN_S):
+            return

@@ -1,0 +1,133 @@
+"""A fault ends what it belongs to: loops begin anew, and one job's files hold up no other's."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from server import faults
+from server.faults import contain, keep_running
+from server.jobs.erasing import Eraser
+from server.jobs.running import source_key
+from server.jobs.sweeping import Sweeper
+from server.metrics import Metrics
+from server.model.erasures import Why
+from tests.server.serving import served
+from tests.server.storing import claim, completed, in_a_loop, stored, submit
+from tests.server.talking import Caller, silence, spoken, talking
+from tests.server.working import shop
+
+
+def counted(metrics: Metrics, what: str) -> float:
+    return metrics.registry.get_sample_value("scribewire_faults_total", {"what": what}) or 0.0
+
+
+@in_a_loop
+async def test_a_loop_that_a_fault_ended_begins_anew(monkeypatch):
+    monkeypatch.setattr(faults, "AGAIN_S", 0.01)
+    metrics, runs = Metrics(), 0
+
+    async def work() -> None:
+        nonlocal runs
+        runs += 1
+        if runs < 3:
+            raise KeyError("offer")
+
+    await keep_running("loop", work, metrics=metrics, stopping=asyncio.Event())
+    assert (runs, counted(metrics, "loop")) == (3, 2.0)
+
+
+@in_a_loop
+async def test_a_loop_that_fails_while_the_server_stops_is_left(monkeypatch):
+    monkeypatch.setattr(faults, "AGAIN_S", 60)
+    metrics, stopping = Metrics(), asyncio.Event()
+
+    async def work() -> None:
+        stopping.set()
+        raise KeyError("offer")
+
+    async with asyncio.timeout(5):
+        await keep_running("loop", work, metrics=metrics, stopping=stopping)
+    assert counted(metrics, "loop") == 1.0
+
+
+@pytest.mark.parametrize("passing", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
+def test_what_ends_a_task_or_the_process_is_not_kept(passing):
+    metrics = Metrics()
+    with pytest.raises(passing), contain("loop", metrics):
+        raise passing
+    assert counted(metrics, "loop") == 0.0
+
+
+def undeletable(blobs: Path, key: str) -> Path:
+    """Make what is stored under *key* a link to a folder, which is never deleted as if it were one."""
+    beyond = blobs.parent / "beyond"
+    beyond.mkdir(exist_ok=True)
+    place = blobs / key
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(beyond)
+    return place
+
+
+@in_a_loop
+async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(tmp_path):
+    async with shop(tmp_path) as it:
+        stuck, free = await it.submit(), await it.submit()
+        for _ in (stuck, free):
+            await it.storage.jobs.finish(await claim(it.storage), completed())
+        await it.storage.blobs.delete(source_key(stuck))
+        link = undeletable(tmp_path / "data" / "blobs", source_key(stuck))
+        workers = it.workers(count=0)
+        await workers._delete_spent_audio()
+        assert await it.storage.blobs.size(source_key(free)) is None
+        assert await it.storage.jobs.spent(limit=10) == [stuck]
+        assert counted(it.metrics, "deleting audio") == 1.0
+        link.unlink()
+        await workers._delete_spent_audio()
+        assert await it.storage.jobs.spent(limit=10) == []
+
+
+@in_a_loop
+async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_others(tmp_path):
+    async with stored(tmp_path) as storage:
+        metrics = Metrics()
+        eraser = Eraser(storage, metrics)
+        stuck, free = [await submit(storage, f"job_{name}") for name in "ab"]
+        link = undeletable(tmp_path / "data" / "blobs", stuck)
+        for job_id in (stuck, free):
+            await eraser.delete(job_id, why=Why.REQUESTED)
+        async with storage.blobs.create(f"{free}/1.txt") as sink:
+            await sink.write(b"late")
+        await eraser.tidy()
+        assert link.is_symlink()
+        assert await storage.blobs.size(f"{free}/1.txt") is None
+        assert counted(metrics, "erasing") == 1.0
+        await Sweeper(storage, eraser).sweep()
+        assert counted(metrics, "sweep") == 1.0
+        link.unlink()
+        await eraser.tidy()
+        assert await storage.blobs.prefixes() == []
+
+
+def test_a_session_whose_files_cannot_be_deleted_ends_alone(tmp_path: Path) -> None:
+    """It is erased while it is under way, and learns of that by its lost lease."""
+    with served(tmp_path) as server:
+        asyncio.run(_end_one_of_two(tmp_path / "data" / "blobs", Caller(server, server.key())))
+
+
+async def _end_one_of_two(blobs: Path, me: Caller) -> None:
+    bystander, victim = await me.start(), await me.start()
+    undeletable(blobs, victim["job_id"])
+    async with talking(me.socket(bystander), me.headers) as kept, talking(me.socket(victim), me.headers) as lost:
+        for one in (kept, lost):
+            await one.send(silence(1.0))
+            await one.until("word")
+        async with me.client() as client:
+            answer = await client.delete(f"/v1/jobs/{victim['job_id']}", params={"force": "true"})
+            assert answer.status_code == 204
+        await lost.to_the_end()
+        await kept.send(silence(2.0))
+        await kept.say("close")
+        await kept.to_the_end()
+    record = await me.job(bystander["job_id"], wait=10)
+    assert (record["status"], record["text"].split()) == ("completed", spoken(3.0))
