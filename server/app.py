@@ -24,11 +24,12 @@ from server.domain import LIVE_RULES, Domain, build_domain
 from server.engines import ServedEngine
 from server.faults import keep_running
 from server.http.bodies import Uploads
-from server.http.middleware import with_middleware
+from server.http.middleware import MAX_QUERY_FIELDS, with_middleware
 from server.http.operation import Operation, Resource, not_found
 from server.http.paths import Paths
 from server.jobs.waiter import JobWaiter
 from server.live.rules import LiveRules
+from server.model.bounds import MAX_KEYWORDS
 from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.offering import OfferWatch
@@ -38,6 +39,7 @@ from server.routes.accounts import Accounts, SignUp
 from server.routes.channels import Channels
 from server.routes.deepgram.files import ListenToFiles
 from server.routes.deepgram.grants import Grants
+from server.routes.deepgram.live import ROUTE as LISTEN
 from server.routes.deepgram.live import LiveListening
 from server.routes.door import Door, origin_of
 from server.routes.estimates import Estimates
@@ -54,6 +56,7 @@ from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
 from server.routes.seats import Seats
 from server.routes.starting import LiveStarts
+from server.routes.strangers import CountedStrangers
 from server.routes.subtitles import Subtitles
 from server.routes.transcriptions import Transcriptions, WaitLimits
 from server.routes.webhooks import Webhooks
@@ -144,6 +147,8 @@ def build(
         metrics=domain.metrics,
         new_request_id=partial(fresh_id, Prefix.REQUEST),
         sandbox_host=config.sandbox_host,
+        strangers=CountedStrangers(limits.keyless.free_requests_per_minute, config.trusted_proxies),
+        query_fields={LISTEN: MAX_QUERY_FIELDS + MAX_KEYWORDS},  # each keyterm is a field
     )
     return Service(app, domain)
 

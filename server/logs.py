@@ -5,11 +5,13 @@ Spoken words, prompts, keys, tokens and signatures are never logged. URLs are lo
 
 import asyncio
 import logging
+import re
 import sys
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any
 
 import orjson
@@ -17,6 +19,11 @@ import orjson
 from server.model.errors import RequestError, StorageError
 
 log = logging.getLogger("scribewire")
+
+MAX_PATH = 200
+"""Characters of a path that are logged, escapes included."""
+
+_AMBIGUOUS = re.compile(r"""[\s"'=]|^$""")
 
 _OWN = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "taskName", "color_message"}
 
@@ -111,7 +118,7 @@ class _Lines(logging.StreamHandler[Any]):
 class _Text(_Style):
     def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
         at = datetime.fromtimestamp(at_s, UTC).time().isoformat("milliseconds")
-        told = " ".join([message, *(f"{name}={value}" for name, value in fields.items() if value is not None)])
+        told = " ".join([message, *(f"{name}={_value(value)}" for name, value in fields.items() if value is not None)])
         return printable(f"{at} {level.lower():7} {told}".rstrip())
 
     def format(self, record: logging.LogRecord) -> str:
@@ -124,6 +131,21 @@ class _Text(_Style):
         return "\n".join(
             [line, *("  " + printable(part) for part in self.formatException(record.exc_info).splitlines())]
         )
+
+
+def _value(value: object) -> object:
+    """*value* as it stands behind its name: in quotes if it could be taken for more than one field."""
+    if not isinstance(value, str) or not _AMBIGUOUS.search(value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def shown_path(path: str) -> str:
+    """As much of *path* as has MAX_PATH characters in the log, where escapes stand for some of them."""
+    if path.isprintable():
+        return path[:MAX_PATH]
+    ends = accumulate(len(printable(char)) for char in path[:MAX_PATH])
+    return path[: sum(end <= MAX_PATH for end in ends)]
 
 
 def printable(text: str) -> str:

@@ -1,6 +1,7 @@
-"""Waiting for an event with a time limit, and for whichever of several things comes first."""
+"""Waiting for an event with a time limit, for whichever of several things comes first, and for an allowance."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -66,3 +67,37 @@ async def in_pace(pieces: AsyncIterator[bytes], *, bytes_s: float, window_s: flo
         if missing <= 0:
             left_s, missing = window_s, bytes_s * window_s
         yield piece
+
+
+class TokenBucket:
+    """An allowance of *most* at once, which *per_s* a second fill up again. It can be overdrawn."""
+
+    __slots__ = ("_at", "_left", "_most", "_per_s")
+
+    def __init__(self, *, most: float, per_s: float) -> None:
+        self._most = self._left = most
+        self._per_s = per_s
+        self._at = time.monotonic()
+
+    def take(self, price: float) -> float:
+        """Take *price*. Returns the seconds until the allowance is no longer overdrawn; 0 if it is not."""
+        now = time.monotonic()
+        self._left = min(self._most, self._left + (now - self._at) * self._per_s) - price
+        self._at = now
+        return max(0.0, -self._left / self._per_s)
+
+    def afford(self, price: float) -> bool:
+        """Take *price* if that does not overdraw the allowance. Returns whether it was taken."""
+        self.take(0)
+        if self._left < price:
+            return False
+        self._left -= price
+        return True
+
+    def give(self, price: float) -> None:
+        """Fill up by *price*."""
+        self._left = min(self._most, self._left + price)
+
+    def owed_s(self) -> float:
+        """The seconds until the allowance is no longer overdrawn; 0 if it is not."""
+        return self.take(0)

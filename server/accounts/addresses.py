@@ -13,6 +13,8 @@ Network: TypeAlias = IPv4Network | IPv6Network
 NOBODY = "unknown"
 """What is counted where the peer has no address, as on a Unix socket: all of them together."""
 
+MAX_FORWARDED = 4096  # characters of X-Forwarded-For that are looked at, from its end
+
 MAX_PARSED = 4096  # addresses that are remembered as parsed: every request asks
 
 _WITH_PORT = re.compile(r"\[([^\]]*)\](?::[0-9]*)?|([0-9.]+):[0-9]*")
@@ -26,7 +28,7 @@ def client_address(peer: str | None, forwarded_for: Iterable[str], trusted: Sequ
     by the client stands further left and is never reached. If a hop is not an address, the headers are ignored.
     """
     nearest = address = _parsed(peer or "")
-    hops = [hop.strip() for hop in ",".join(forwarded_for).split(",") if hop.strip()]
+    hops = [hop.strip() for hop in ",".join(forwarded_for)[-MAX_FORWARDED:].split(",") if hop.strip()]
     while hops and address is not None and any(address in network for network in trusted):
         address = _parsed(hops.pop())
     return nearest if address is None else address

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from server.accounts.addresses import Network, address_key, client_address
-from server.commands.pricing import Turns
+from server.commands.turns import Turns
 from server.metrics import Metrics
 
 MIN_READ_BYTES = 16 * 1024  # that a client takes within ConnectionRules.unread_s, if so much waits for it

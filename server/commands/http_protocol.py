@@ -14,9 +14,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from server.accounts.issuing import fresh_id
 from server.commands.bulk import FROM_BYTES, BulkReads
 from server.commands.connections import Place, Placed
-from server.commands.pricing import TokenBucket
 from server.http.problems import Problem, raw_answer
 from server.model.ids import Prefix
+from server.waiting import TokenBucket
 
 MAX_TARGET_BYTES = 4 * 1024
 """Of the path and query of a request."""

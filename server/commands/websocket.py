@@ -23,7 +23,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from server.commands.connections import Placed
-from server.commands.pricing import TokenBucket
+from server.waiting import TokenBucket
 
 WAITING_BYTES = 128 * 1024
 """Of one connection, in this machine's receive buffer: seconds of raw audio, half a minute of compressed audio."""

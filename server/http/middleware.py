@@ -13,15 +13,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.logs import log, log_request
+from server.http.operation import problem_response
+from server.http.problems import Problem
+from server.http.strangers import PAUSE_S, Strangers
+from server.logs import log, log_request, shown_path
 from server.metrics import Metrics
+from server.model.errors import RateLimited
 
 ALLOWED_METHODS = ("GET", "HEAD", "POST", "DELETE")
 ALLOWED_HEADERS = (
@@ -62,6 +67,9 @@ LINGER_S = 15.0
 LINGER_IDLE_S = 2.0  # a client that sends nothing for this long has read its refusal
 
 BAD, TOO_MANY = 400, 429
+LINE_BYTES = 140  # of the line of a request, without its path and id
+MAX_QUERY_FIELDS = 32
+
 DEFAULTS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 """Headers of every answer that does not have its own."""
 VARY = (b"vary", b"Origin, Accept-Encoding")
@@ -81,14 +89,18 @@ def with_middleware(
     metrics: Metrics,
     new_request_id: Callable[[], str],
     sandbox_host: str | None,
+    strangers: Strangers,
+    query_fields: Mapping[str, int],
 ) -> ASGIApp:
-    """Wrap *routes* in every layer."""
+    """Wrap *routes* in every layer. *query_fields* are the paths whose queries may have more than MAX_QUERY_FIELDS."""
     return Envelope(
         app=_Compression(routes),
         origins=Origins(cors_origins),
         metrics=metrics,
         new_request_id=new_request_id,
         sandbox_host=sandbox_host,
+        strangers=strangers,
+        query_fields=query_fields,
     )
 
 
@@ -144,6 +156,8 @@ class Envelope:
     metrics: Metrics
     new_request_id: Callable[[], str]
     sandbox_host: str | None
+    strangers: Strangers
+    query_fields: Mapping[str, int]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -153,8 +167,9 @@ class Envelope:
         state = scope["state"] = {**scope.get("state", {}), "given": given}
         state["request_id"] = _request_id(given) or self.new_request_id()
         state["environment"] = _enter_environment(scope, given, self.sandbox_host)
+        state["strangers"] = self.strangers
         if scope["type"] == "websocket":
-            await self.app(scope, receive, send)
+            await self._routes(scope)(scope, receive, send)
             return
         exchange = _Exchange(scope, receive, send, self.origins)
         try:
@@ -168,7 +183,17 @@ class Envelope:
             granted = self.origins.preflight(exchange.origin)
             await Response(status_code=204, headers=granted)(scope, exchange.receive, exchange.send)
             return
-        await self.app(scope, exchange.receive, exchange.send)
+        await self._routes(scope)(scope, exchange.receive, exchange.send)
+
+    def _routes(self, scope: Scope) -> ASGIApp:
+        """The app that answers, or a refusal if the query has too many fields to be looked at."""
+        query: bytes = scope["query_string"]
+        if not query or (fields := query.count(b"&") + 1) <= MAX_QUERY_FIELDS:
+            return self.app
+        most = self.query_fields.get(scope["path"].removeprefix(scope.get("root_path", "")), MAX_QUERY_FIELDS)
+        if fields <= most:
+            return self.app
+        return problem_response(HTTPConnection(scope), Problem("invalid_request", f"a query may have {most} fields"))
 
     def _remember(self, scope: Scope, exchange: "_Exchange") -> None:
         state = scope["state"]
@@ -179,15 +204,16 @@ class Envelope:
         level = logging.DEBUG if state.get("unlogged") and exchange.status < BAD else logging.INFO
         if not log.isEnabledFor(level):
             return
-        fields = {
+        fields: dict[str, Any] = {
             "request_id": state["request_id"],
             "method": scope["method"],
-            "path": scope["path"],
+            "path": shown_path(scope["path"]),
             "status": exchange.status,
             "duration_ms": round(exchange.took_s * 1000, 1),
             "account": state.get("account"),
         }
-        log_request(level, fields)
+        if self.strangers.may_log(scope, LINE_BYTES + len(fields["path"]) + len(fields["request_id"])):
+            log_request(level, fields)
 
 
 class _Exchange:
@@ -201,7 +227,10 @@ class _Exchange:
         self.status = 499  # the client left before an answer began
         self.given: Given = scope["state"]["given"]
         self.origin = self.given[b"origin"].decode("latin-1") if b"origin" in self.given else None
+        self._scope = scope
         self._state = scope["state"]
+        self._counted = False  # as a refusal of somebody without a key
+        self._replaced = False
         self._receive = receive
         self._send = send
         self._cors = origins.headers(self.origin)
@@ -223,7 +252,11 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
+        if self._replaced:
+            return  # the rest of an answer in whose place another one was sent
         if message["type"] == "http.response.start":
+            if await self._replace(message["status"]):
+                return
             self.status = message["status"]
             message["headers"] = self._completed(message.get("headers", ()))
         last = message["type"] == "http.response.body" and not message.get("more_body", False)
@@ -235,6 +268,20 @@ class _Exchange:
         await self._send(message)
         if last and self._answered is None:
             self._answered = time.perf_counter()
+
+    async def _replace(self, status: int) -> bool:
+        """Answer 429 in place of a refusal with *status*, if it is one too many for this client. Returns whether."""
+        if status < BAD or self._counted or self._state.get("account") is not None:
+            return False
+        self._counted = True
+        try:
+            self._state["strangers"].check_refusals(self._scope)
+        except RateLimited as error:
+            await asyncio.sleep(PAUSE_S)
+            answer = problem_response(HTTPConnection(self._scope), error)
+            await answer(self._scope, self.receive, self.send)
+            self._replaced = True
+        return self._replaced
 
     @property
     def _refuses_body(self) -> bool:

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from server.clock import now_ms
 from server.http.caller import Caller
 from server.http.problems import Problem, problem_of
-from server.logs import log
+from server.logs import log, shown_path
 from server.model.errors import Refused
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -157,7 +157,7 @@ class Resource:
         try:
             await response(scope, receive, send)
         except asyncio.CancelledError:  # as above, in the middle of an answer: its connection is closed
-            log.warning("an answer was cut off", extra={"path": scope["path"]})
+            log.warning("an answer was cut off", extra={"path": shown_path(scope["path"])})
 
     async def _dispatch(self, request: Request) -> Response:
         if request.method == "OPTIONS":
@@ -202,7 +202,9 @@ def problem_response(request: HTTPConnection, error: Exception, *, shape: ErrorS
     path: str = request.scope["path"]
     problem = problem_of(error)
     if problem is None:
-        log.error("unexpected error", exc_info=error, extra={"request_id": request.state.request_id, "path": path})
+        log.error(
+            "unexpected error", exc_info=error, extra={"request_id": request.state.request_id, "path": shown_path(path)}
+        )
         problem = Problem("internal", "the server failed to answer this request; it has been logged")
     request.state.code = problem.code
     if shape is not None:

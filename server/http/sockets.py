@@ -18,13 +18,16 @@ from websockets.frames import Frame, Opcode
 
 from server.http.operation import problem_response
 from server.http.problems import Problem, problem_of
-from server.logs import log
+from server.http.strangers import PAUSE_S
+from server.logs import log, shown_path
 from server.metrics import Metrics
+from server.model.errors import RateLimited
 
 NORMAL = 1000
 GOING_AWAY = 1001
 ABNORMAL = 1006  # never sent: the connection ended without a close frame
 TOO_BIG = 1009
+LINE_BYTES = 150  # of the line of a socket in the log, without its path
 MAX_REASON_BYTES = 123  # the room in a close frame; a longer reason never reaches the peer
 CLOSING_S = 10.0  # how long a peer may take to read the last message
 ORDER_S = 0.01  # between two messages of a peer that bring no audio, on average ...
@@ -117,15 +120,19 @@ class Socket:
         else:
             await self.close(NORMAL)
         self._metrics.websockets.labels(self._route, str(self._code)).inc()
-        log.info(
-            "websocket",
-            extra={
-                "request_id": self.websocket.state.request_id,
-                "path": self.websocket.scope["path"],
-                "code": self._code,
-                "account": getattr(self.websocket.state, "account", None),
-            },
-        )
+        self._remember()
+
+    def _remember(self) -> None:
+        """Write the line of the log."""
+        state, path = self.websocket.state, shown_path(self.websocket.scope["path"])
+        fields = {"request_id": state.request_id, "path": path, "code": self._code, "account": self._account}
+        if state.strangers.may_log(self.websocket.scope, LINE_BYTES + len(path)):
+            log.info("websocket", extra=fields)
+
+    @property
+    def _account(self) -> str | None:
+        """Whose key the peer has sent; None without a key, or if it was wrong."""
+        return getattr(self.websocket.state, "account", None)
 
     async def accept(self, *, subprotocol: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         if self._connecting:
@@ -162,7 +169,8 @@ class Socket:
                         await self.websocket.close(code, cut_reason(reason))
 
     async def _refuse(self, error: Exception) -> None:
-        if self._connecting and "token" not in self.websocket.query_params:
+        error, reads_http = await self._count_refusal(error), "token" not in self.websocket.query_params
+        if self._connecting and (reads_http or isinstance(error, RateLimited)):
             response = self._manners.denial(self.websocket, error)
             response.headers["X-Request-Id"] = self.websocket.state.request_id
             self._code = response.status_code
@@ -179,6 +187,16 @@ class Socket:
                 if code != GOING_AWAY:
                     await self._tell(problem)
         await self.close(code, f"{problem.code}: {problem.detail}")
+
+    async def _count_refusal(self, error: Exception) -> Exception:
+        """*error*, or RateLimited after a while, if the peer has no key and its address was refused too often."""
+        if self._connecting and self._account is None:
+            try:
+                self.websocket.state.strangers.check_refusals(self.websocket.scope)
+            except RateLimited as too_often:
+                await asyncio.sleep(PAUSE_S)
+                return too_often
+        return error
 
     async def _tell(self, problem: Problem) -> None:
         if not self._gone:

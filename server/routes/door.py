@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
-from server.accounts.addresses import Network, address_key, client_address, peer_key
+from server.accounts.addresses import Network
 from server.accounts.failures import Failures
 from server.accounts.keys import MalformedKey, digest, environment_of
 from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
@@ -25,6 +25,7 @@ from server.http.problems import Problem
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, SigningKeys, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RateLimited, RequestError, StorageBusy
+from server.routes.strangers import address_of
 from server.storage.ports import AccountStore, Counter, Rates
 
 MAX_FAMILIAR = 10_000  # keys that were good lately; beyond it all are forgotten and become familiar again
@@ -199,12 +200,7 @@ class Door:
         return Caller(request.scope["state"]["environment"], self._address(request))
 
     def _address(self, request: HTTPConnection) -> str:
-        client: tuple[str, int] | None = request.scope.get("client")
-        peer = client[0] if client else None
-        if not self.trusted_proxies:
-            return peer_key(peer)
-        forwarded = request.headers.getlist("x-forwarded-for")
-        return address_key(client_address(peer, forwarded, self.trusted_proxies))
+        return address_of(request.scope, self.trusted_proxies)
 
     async def _touch(self, key: ApiKey) -> None:
         try:

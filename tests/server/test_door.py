@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from server.accounts.keys import make_key
 from server.clock import now_ms
@@ -224,6 +226,20 @@ def test_what_needs_no_key_is_counted_by_address_against_floods(tmp_path):
         paths = ["/metrics", "/readyz", "/v1/formats", "/v1/formats", "/healthz"]
         assert [client.get(path).status_code for path in paths] == [200, 200, 200, 429, 200]
         assert client.get("/metrics", headers={"X-Forwarded-For": "203.0.113.79"}).status_code == 200
+
+
+def test_refusals_without_a_key_are_counted_by_address_whatever_their_status(tmp_path):
+    few = replace(LIMITS, keyless=replace(LIMITS.keyless, free_requests_per_minute=4))
+    with served(tmp_path, limits=few, TRUSTED_PROXIES="127.0.0.0/8") as server, server.new_client() as client:
+        strangers = {"Authorization": "", "X-Forwarded-For": "203.0.113.80"}
+        socket = f"ws{server.base.removeprefix('http')}/v1/jobs/job_1/stream?token=st_bad"
+        paths = ["/nowhere", "/v1/jobs", "/v1/jobs/job_1/events?token=st_bad", "/v1/jobs/", "/nowhere"]
+        assert [client.get(path, headers=strangers).status_code for path in paths] == [404, 401, 401, 404, 429]
+        with pytest.raises(InvalidStatus) as refused:
+            connect(socket, additional_headers={"X-Forwarded-For": "203.0.113.80"}, proxy=None)
+        assert refused.value.response.status_code == 429  # and no WebSocket to be told so
+        assert client.get("/healthz", headers=strangers).status_code == 200
+        assert client.get("/v1/jobs", headers={"X-Forwarded-For": "203.0.113.80"}).status_code == 200
 
 
 def test_answers_that_refuse_a_body_tell_the_limits_too(server):

@@ -9,7 +9,7 @@ import httpx
 import orjson
 import pytest
 
-from server.logs import _Json, _Lines, _Style, _Text, log, log_request
+from server.logs import _Json, _Lines, _Style, _Text, log, log_request, printable, shown_path
 from server.model.errors import DiskFull, StorageAway, StorageError
 from tests.server.running import Server
 from tests.server.serving import until
@@ -32,6 +32,19 @@ def test_fields_and_messages_stay_on_their_line_and_send_nothing_to_a_terminal()
     for made in (record("request", path=forged), record("asked for %s", forged)):
         [line] = shown(made)
         assert r"/x\n12:00:00.000 info    ready\x1b[2J\r\u2028\u202e\x85é" in line
+
+
+def test_a_value_cannot_pass_for_other_fields_of_its_line() -> None:
+    [line] = shown(record("request", path='/x status=200 account="acct_1" \\', status=404))
+    assert line.endswith(r'request path="/x status=200 account=\"acct_1\" \\" status=404')
+    assert shown(record("request", path="/v1/jobs", said=""))[0].endswith('request path=/v1/jobs said=""')
+
+
+@pytest.mark.parametrize("char", ["a", "\x1b", "\U000e0001", "ü"])
+def test_a_path_takes_a_bounded_part_of_its_line(char: str) -> None:
+    shown = printable(shown_path("/" + char * 4000))
+    assert 190 <= len(shown) <= 200
+    assert shown_path("/v1/jobs") == "/v1/jobs"
 
 
 def test_the_text_of_an_exception_cannot_pass_for_a_line() -> None:
@@ -118,5 +131,5 @@ def lines(text: str) -> list[str]:
 
 def test_a_path_with_a_line_break_writes_one_line_into_the_log_of_a_server(server: Server) -> None:
     httpx.get(server.base + "/forged%0a12:00:00.000%20info%20%20%20%20ready%1b[2J")
-    until(lambda: [line for line in server.log if r"path=/forged\n12:00:00.000 info" in line])
+    until(lambda: [line for line in server.log if r'path="/forged\n12:00:00.000 info' in line])
     assert not [line for line in server.log if line.startswith("12:00:00.000") or "\x1b" in line]

@@ -55,6 +55,21 @@ def test_a_request_id_is_taken_when_it_is_one(server, given, taken):
     assert response.json()["request_id"] == response.headers["x-request-id"]
 
 
+@pytest.mark.parametrize("path", ["/v1/jobs", "/healthz", "/nowhere", "/v1/jobs/job_1/events"])
+def test_a_query_of_many_fields_is_refused_before_anything_else(server, path):
+    with server.client() as client:
+        refused = client.get(f"{path}?{'&'.join('a' * 33)}")
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
+        assert client.get(f"{path}?{'&'.join('a' * 32)}").status_code in (200, 401, 404)
+
+
+def test_as_many_keyterms_may_stand_in_a_query_as_an_order_may_have(server):
+    with server.new_client() as client:
+        for path, many in (("/v1/listen", 132), ("/sandbox/v1/listen", 133)):
+            answer = client.post(path, params=[("keyterm", "a")] * many, content=b"")
+            assert (answer.json().get("code") == "invalid_request") is (many == 133)
+
+
 def test_the_metrics_count_routes_not_paths_and_no_invented_methods(server):
     with server.client() as client:
         client.get("/v1/jobs/job_1")

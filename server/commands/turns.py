@@ -1,8 +1,4 @@
-"""What it costs a peer to make this process work: allowances of small things, and turns for those who bring many.
-
-The shortest frame, chunk or field is the dearest: a byte of it costs as much work as a kilobyte of audio. So they are
-counted, and not only their bytes.
-"""
+"""Turns for connections that bring more small things at once than may be parsed without a pause."""
 
 import asyncio
 import time
@@ -11,32 +7,6 @@ from collections.abc import Callable
 
 TURN_S = 0.002
 """Of one turn of the event loop, for the connections that have more to be parsed than their share of it."""
-
-
-class TokenBucket:
-    """An allowance of *most* at once, which *per_s* a second fill up again. It can be overdrawn."""
-
-    __slots__ = ("_at", "_left", "_most", "_per_s")
-
-    def __init__(self, *, most: float, per_s: float) -> None:
-        self._most = self._left = most
-        self._per_s = per_s
-        self._at = time.monotonic()
-
-    def take(self, price: float) -> float:
-        """Take *price*. Returns the seconds until the allowance is no longer overdrawn; 0 if it is not."""
-        now = time.monotonic()
-        self._left = min(self._most, self._left + (now - self._at) * self._per_s) - price
-        self._at = now
-        return max(0.0, -self._left / self._per_s)
-
-    def give(self, price: float) -> None:
-        """Fill up by *price*."""
-        self._left = min(self._most, self._left + price)
-
-    def owed_s(self) -> float:
-        """The seconds until the allowance is no longer overdrawn; 0 if it is not."""
-        return self.take(0)
 
 
 class Turns:

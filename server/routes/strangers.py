@@ -1,0 +1,85 @@
+"""What an address may cost whoever calls from it: refusals without a key, and lines of the log.
+
+The Envelope (middleware.py) and sockets ask here whenever they refuse somebody whose account they do not know. An
+address that was refused too often waits for each further refusal, and gets 429. They also ask before they write the
+line of a request: a line is longer than the shortest request, and the log's disk has no reserve.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from starlette.types import Scope
+
+from server.accounts.addresses import Network, address_key, client_address, peer_key
+from server.accounts.limits import RateTable
+from server.clock import now_ms
+from server.logs import log
+from server.model.errors import RateLimited
+from server.waiting import TokenBucket
+
+LOG_BYTES, LOG_BYTES_PER_S = 300_000, 11_000
+"""That one address may add to the log at once, and then each second: 1 MB in a minute."""
+
+FIRST_BYTES = 64_000
+"""Of these, as many as come whatever was sent; beyond them, twice what was sent."""
+
+MAX_ADDRESSES = 10_000  # whose lines are counted; beyond it all are forgotten
+SUMMARY_S = 60.0
+FORWARDED = b"x-forwarded-for"
+
+
+def address_of(scope: Scope, trusted: Sequence[Network]) -> str:
+    """The address, as limits count it, that the request of *scope* comes from; *trusted* are the operator's proxies."""
+    client: tuple[str, int] | None = scope.get("client")
+    peer = client[0] if client else None
+    if not trusted:
+        return peer_key(peer)
+    forwarded = [value.decode("latin-1") for name, value in scope["headers"] if name == FORWARDED]
+    return address_key(client_address(peer, forwarded, trusted))
+
+
+@dataclass(slots=True)
+class _Lines:
+    """What one address may still add to the log."""
+
+    bytes: TokenBucket = field(default_factory=lambda: TokenBucket(most=LOG_BYTES, per_s=LOG_BYTES_PER_S))
+    sent: TokenBucket = field(default_factory=lambda: TokenBucket(most=FIRST_BYTES, per_s=FIRST_BYTES / SUMMARY_S))
+
+
+@dataclass(slots=True)
+class CountedStrangers:
+    """Counts refusals and lines of the log by address, in memory. See server/http/strangers.py."""
+
+    refusals_per_minute: int
+    trusted_proxies: Sequence[Network]
+    _refused: RateTable = field(default_factory=RateTable)
+    _lines: dict[str, _Lines] = field(default_factory=dict)
+    _left_out: int = 0
+
+    def check_refusals(self, scope: Scope) -> None:
+        address = address_of(scope, self.trusted_proxies)
+        window = self._refused.hit(address, now=now_ms(), limit=self.refusals_per_minute)
+        if not window.allowed:
+            raise RateLimited(window.name, limit=window.limit, used=window.used, resets_at=window.resets_at)
+
+    def may_log(self, scope: Scope, line_bytes: int) -> bool:
+        if len(self._lines) >= MAX_ADDRESSES:
+            self._lines.clear()
+        lines = self._lines.setdefault(address_of(scope, self.trusted_proxies), _Lines())
+        lines.sent.give(2 * _sent_bytes(scope))
+        if lines.bytes.afford(line_bytes) and lines.sent.afford(line_bytes):
+            return True
+        if not self._left_out:
+            asyncio.get_running_loop().call_later(SUMMARY_S, self._sum_up)
+        self._left_out += 1
+        return False
+
+    def _sum_up(self) -> None:
+        log.warning("requests of addresses that sent many were not logged", extra={"count": self._left_out})
+        self._left_out = 0
+
+
+def _sent_bytes(scope: Scope) -> int:
+    """About as many bytes as the head of the request had."""
+    return len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) + 4 for n, v in scope["headers"])
