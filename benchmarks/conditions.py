@@ -1,4 +1,4 @@
-"""Varies clean speech as it varies in practice: noise, a room, a telephone, another pace, short, cut or joined clips.
+"""Varies clean speech as it varies in practice: noise, a room, a telephone, levels, another pace, cut or joined clips.
 
 Recognition is measured in each condition. Each entry of CONDITIONS takes clips with known words and times, and a seed,
 and returns new clips with adjusted times. The same clip and seed always give the same samples, whatever other clips
@@ -21,6 +21,7 @@ from pipeline.audio import RATE, Samples
 
 Condition: TypeAlias = Callable[[Sequence[Track], int], list[Track]]
 
+FULL_SCALE = 32767
 LOUDEST = 0.99  # of full scale, so that a variant can be kept as a file of 16-bit samples
 
 FRAME = RATE // 50  # 20 ms, in which loudness is looked at
@@ -91,6 +92,31 @@ def at_pace(clips: Sequence[Track], _seed: int, *, factor: float) -> list[Track]
     return [heard(clip) for clip in clips]
 
 
+def at_level(clips: Sequence[Track], _seed: int, *, db: float) -> list[Track]:
+    """Record the clips *db* dB louder in 16 bits: below 0 from far away or with a low gain, above it clipped."""
+
+    def heard(clip: Track) -> Track:
+        louder = np.clip(clip.samples * 10 ** (db / 20), -LOUDEST, LOUDEST)
+        return replace(clip, samples=np.asarray(np.round(louder * FULL_SCALE) / FULL_SCALE, np.float32))
+
+    return [heard(clip) for clip in clips]
+
+
+def with_jumps(clips: Sequence[Track], _seed: int, *, db: float) -> list[Track]:
+    """Record every other two seconds *db* dB louder."""
+
+    def heard(clip: Track) -> Track:
+        raised = np.arange(len(clip.samples)) // (2 * RATE) % 2 == 1
+        return replace(clip, samples=np.where(raised, clip.samples * 10 ** (db / 20), clip.samples).astype(np.float32))
+
+    return [heard(clip) for clip in clips]
+
+
+def with_offset(clips: Sequence[Track], _seed: int, *, offset: float) -> list[Track]:
+    """Add a direct offset, as a bad sound card does."""
+    return [replace(clip, samples=np.clip(clip.samples + np.float32(offset), -LOUDEST, LOUDEST)) for clip in clips]
+
+
 def by_telephone(clips: Sequence[Track], seed: int) -> list[Track]:
     """Reduce the sound to a telephone's: 300 to 3400 Hz, 8000 samples a second, G.711 mu-law; then back to RATE.
 
@@ -132,7 +158,13 @@ CONDITIONS: Mapping[str, Condition] = {
     "small room": in_a_room,
     "pace 0.9": partial(at_pace, factor=0.9),
     "pace 1.1": partial(at_pace, factor=1.1),
+    "pace 1.35": partial(at_pace, factor=1.35),
     "telephone": by_telephone,
+    "30 dB quieter": partial(at_level, db=-30),
+    "45 dB quieter": partial(at_level, db=-45),
+    "clipped by 24 dB": partial(at_level, db=24),
+    "jumps of 30 dB": partial(with_jumps, db=-30),
+    "offset 0.2": partial(with_offset, offset=0.2),
     "short alone": short,
     "cut anywhere": cut_anywhere,
     "joined": joined,
@@ -142,7 +174,10 @@ PIECES = ("short alone", "cut anywhere")
 """Conditions that take clips apart. The others change how a clip sounds, or join clips."""
 
 
-FIXED = ("clean", "pace 0.9", "pace 1.1")
+FIXED = (
+    "clean", "pace 0.9", "pace 1.1", "pace 1.35", "30 dB quieter", "45 dB quieter", "clipped by 24 dB",
+    "jumps of 30 dB", "offset 0.2",
+)  # fmt: skip
 """Conditions in which nothing is random: every seed gives the same."""
 
 

@@ -106,6 +106,17 @@ def _accuracy(result: Result) -> Figures:
             yield f"word errors of files, {group}", f"{row['scribewire']:.1%}; {theirs}"
 
 
+def _said(result: Result) -> Figures:
+    for half in ("held out", "development"):
+        systems = {name: row["all"] for name, row in result[half].items()}
+        beside = systems["faster-whisper transcribe()"]
+        for name, kind in (("scribewire", "files"), ("scribewire live", "live")):
+            row, theirs = systems[name], beside["digits exact"]
+            exact = f"digits exact in {row['digits exact']} of {row['with digits']}, transcribe() {theirs}"
+            many = f"{row['told twice']} with words told twice, {row['lost']} with words lost"
+            yield f"{row['phrases']} phrases with numbers and spelled words, {half}, {kind}", f"{many}; {exact}"
+
+
 def _throughput(result: Result) -> Figures:
     ours = result["systems"]["ours"]
     rate = (
@@ -213,10 +224,12 @@ def _sessions(count: int) -> str:
 
 TOLD_CONDITIONS = (
     "clean", "joined", "short alone", "cut anywhere", "pink noise, 10 dB", "small room", "telephone",
+    "30 dB quieter", "45 dB quieter",
     "made en", "made, long",
 )  # fmt: skip
 TOLD: Mapping[str, Callable[[Result], Figures]] = {
     "accuracy": _accuracy,
+    "said": _said,
     "latency": _live,
     "latency-half-hour": _half_hour,
     "peers": _peers,
@@ -237,5 +250,5 @@ TOLD: Mapping[str, Callable[[Result], Figures]] = {
 }
 """Names of results of people, and what is told of each; those of the small test model have "-made" behind it."""
 
-FRONT = ("peers", "accuracy", "throughput", "crowd")
+FRONT = ("peers", "accuracy", "said", "throughput", "crowd")
 """The results that the README of the repository shows one figure of."""

@@ -252,7 +252,7 @@ def test_the_clips_of_a_joined_track_are_heard_whole_apart_by_pauses_and_all_bef
 def test_there_is_a_joined_track_in_every_condition(name: str) -> None:
     track = strung_in(name, CLIPS, 1, 30)
     assert track.truth
-    assert track.seconds == pytest.approx(30, rel=0.12)
+    assert track.seconds == pytest.approx(30, rel=0.3)
 
 
 def test_cut_words_cannot_be_told_apart_on_a_joined_track() -> None:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from pipeline.recognition.engines.gates import compression_ratio, failed_gate, without_echo
+from pipeline.audio import position
+from pipeline.recognition.engines.gates import compression_ratio, count_before_echo, failed_gate, without_echo
+from pipeline.words import Word
 
 SPEECH = " And so my fellow Americans ask not what your country can do for you."
 
@@ -61,9 +63,9 @@ def test_other_scripts_pass_at_the_pace_they_are_spoken(text: str) -> None:
     assert judged(text, seconds=4.0) is None
 
 
-def kept(text: str, voiced_s: float) -> str:
+def kept(text: str, voiced_s: float, audio_s: float = 0.0) -> str:
     words = text.split()
-    return " ".join(words[: without_echo(words, voiced_s=voiced_s)])
+    return " ".join(words[: without_echo(words, voiced_s=voiced_s, audio_s=audio_s or voiced_s)])
 
 
 def test_a_sentence_said_again_in_no_time_is_cut_to_its_first_time() -> None:
@@ -81,6 +83,12 @@ def test_what_is_not_repeated_is_left_however_fast() -> None:
     assert kept(text, 0.5) == text
 
 
+def test_a_word_said_again_and_again_is_left_if_the_audio_is_long_enough() -> None:
+    assert kept("wait wait wait wait", 0.4, audio_s=1.9) == "wait wait wait wait"
+    assert kept("please wait wait wait wait", 0.4, audio_s=1.9) == "please wait wait wait wait"
+    assert kept("wait " * 30, 0.4, audio_s=1.9) == "wait"
+
+
 def test_a_short_word_said_twice_is_left() -> None:
     assert kept("no no", 0.1) == "no no"
 
@@ -89,3 +97,27 @@ def test_a_word_is_believed_sooner_where_somebody_is_known_to_speak() -> None:
     doubtful = {"seconds": 1.1, "avg_logprob": -0.7, "no_speech_prob": 0.55, "cut_off": False}
     assert failed_gate(" In short.", **doubtful) == "no_speech"
     assert failed_gate(" In short.", **doubtful, voiced_s=0.6) is None
+
+
+def before_echo(text: str, seconds: float, voiced: list[tuple[float, float]]) -> str:
+    texts = text.split()
+    words = [
+        Word(said, *(position(seconds * n / len(texts)) for n in (at, at + 1)), 0.9) for at, said in enumerate(texts)
+    ]
+    spans = [(position(start), position(end)) for start, end in voiced]
+    return " ".join(texts[: count_before_echo(words, spans)])
+
+
+def test_a_phrase_that_begins_anew_in_the_silence_after_it_is_cut() -> None:
+    text = "Please call before noon for the quarterly budget review, for the quarterly budget"
+    assert before_echo(text, 6.0, [(0.2, 3.0)]) == "Please call before noon for the quarterly budget review,"
+    assert before_echo(text, 6.0, [(0.2, 5.9)]) == text, "there is speech for both"
+
+
+def test_figures_faster_than_anybody_speaks_are_cut_to_those_before() -> None:
+    assert before_echo("order nine one zero" + " zero" * 20, 3.0, [(0.0, 2.0)]) == "order nine one zero zero"
+
+
+def test_figures_and_short_words_may_be_repeated() -> None:
+    for text in ("five five five five five five", "no no no no", "and one and two and three and one and two"):
+        assert before_echo(text, 2.0, [(0.0, 2.0)]) == text

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.audio import position
+from pipeline.audio import RATE, WINDOW, position
+from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.merging import merge, unsaid
 from pipeline.words import Word, written
-from tests.pipeline.listening import spoken, stream, voice
+from tests.pipeline.listening import heard, spoken, stream, voice
 from tests.pipeline.respelling import Respelling, dictations, respelled, spelt
 
 
@@ -93,3 +94,43 @@ def test_a_new_hearing_goes_on_after_the_final_words_even_within_a_number(words,
 def test_a_live_number_is_told_once_however_each_hypothesis_writes_it(words: tuple[Word, ...], delays: list[int]):
     run = stream(voice(words, words[-1].end + position(1)), Respelling(words), delays=delays)
     assert spelt(run.committed) == spelt(words)
+
+
+NUMBERS = (  # of one word each: when it is said, what is heard of its beginning until when, and what from its middle on
+    ("$450,000", 1.0, 3.4, {1.5: "4", 2.0: "400", 2.6: "$450"}, "$50,000"),
+    ("830-166-1318", 5.0, 10.0, {6.0: "83", 7.0: "830-1", 8.5: "830-166", 9.5: "830-166-13"}, "166-1318"),
+    ("1-800-FLOWERS", 11.5, 14.0, {12.2: "1", 13.0: "1-800"}, "800-FLOWERS"),
+)
+AROUND = (("costs", 0.5, 1.0), ("today", 3.4, 3.9), ("call", 4.6, 5.0), ("or", 11.2, 11.5), ("now", 14.0, 14.4))
+
+
+def bigger_model(request: DecodeRequest) -> Heard:
+    """Hear numbers as bigger models write them: as one word that grows, or without its beginning if that is cut off."""
+    first, last = request.start, request.start + len(request.samples)
+    words = [word for word in spoken(*AROUND) if first <= word.start and word.end <= last]
+    for whole, start, end, beginnings, rest in NUMBERS:
+        if position(end) <= first or position(start) >= last:
+            continue
+        grown = [said for until, said in beginnings.items() if position(until) <= last]
+        if position(start) < first:
+            words += spoken((rest, first / RATE, min(end, last / RATE)))
+        elif position(end) <= last:
+            words += spoken((whole, start, end))
+        elif grown:
+            words += spoken((grown[-1], start, last / RATE))
+    return heard(tuple(sorted(words, key=lambda word: word.start)))
+
+
+@pytest.mark.parametrize("delay", [1, 5, 20])
+@pytest.mark.parametrize("pauses", [(), ((6.0, 6.7), (8.5, 9.2))])
+def test_numbers_as_bigger_models_write_them_are_told_once(delay: int, pauses: tuple[tuple[float, float], ...]):
+    everything = sorted(
+        [*spoken(*AROUND), *spoken(*((text, begin, stop) for text, begin, stop, *_ in NUMBERS))],
+        key=lambda word: word.start,
+    )
+    speech = (
+        0.02 if any(first <= frame * WINDOW / RATE < last for first, last in pauses) else probability
+        for frame, probability in enumerate(voice(tuple(everything), position(16)))
+    )
+    run = stream(speech, bigger_model, delays=[delay])
+    assert spelt(run.committed) == spelt(everything)

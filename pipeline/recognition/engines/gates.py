@@ -7,6 +7,10 @@ without end. Each gate is a simple property of an answer. decisions.md of the fo
 import zlib
 from collections.abc import Sequence
 
+from pipeline.audio import RATE
+from pipeline.recognition.spoken_form import units_of
+from pipeline.words import Word
+
 NO_SPEECH = 0.6  # the model's own probability of no speech must be above this ...
 UNLIKELY = -1.0  # ... and the mean log-probability below this, to count as no speech (openai/whisper)
 FEW_LETTERS = 12  # noise and music give a word or two: for so short a text ...
@@ -15,6 +19,8 @@ VOICE_S = 0.4  # ... unless the voice detector found this much speech
 REPETITION = 2.4  # a text with a higher zlib ratio repeats itself (openai/whisper)
 LETTERS_PER_S = 30.0  # nobody speaks faster, in any script; English with 8 tokens a second
 HURRIED = 16.0  # letters for each second of speech: people repeat a phrase more slowly than this, the model faster
+FASTEST_S = 0.12  # nobody says a figure or a short word in less time
+ECHO = 3  # units of a phrase that begins anew at the end of an answer
 DOUBT = -0.4  # a mean log-probability below this is worth a second look
 
 
@@ -50,23 +56,51 @@ def failed_gate(
     return None
 
 
-def without_echo(words: Sequence[str], *, voiced_s: float) -> int:
+def without_echo(words: Sequence[str], *, voiced_s: float, audio_s: float) -> int:
     """Return how many of *words* to keep so that a phrase repeated at the end is there only once.
 
     After a short utterance Whisper may repeat the last sentence until its window is full. All words are kept if nothing
-    is repeated, or if *voiced_s* seconds of speech are enough for all of them. *words* are as spoken() returns them.
+    is repeated, or if *voiced_s* seconds of speech are enough for all of them. People do repeat a single word, and the
+    voice detector misses some of it, so *audio_s* seconds of audio are enough for that. *words* are as spoken() returns
+    them.
     """
     letters = sum(map(_letters, words))
     if letters <= HURRIED * voiced_s:
         return len(words)
     kept = len(words)
-    for size in range(1, len(words) // 2 + 1):
+    one_word = letters > HURRIED * audio_s
+    for size in range(1 if one_word else 2, len(words) // 2 + 1):
         tail = size  # how many words at the end repeat with this period
         while tail < len(words) and words[-tail - 1] == words[-tail - 1 + size]:
             tail += 1
-        if tail >= 2 * size and sum(map(_letters, words[-tail:])) > FEW_LETTERS:
+        one = len(set(words[-tail:])) == 1 and not one_word
+        if tail >= 2 * size and not one and sum(map(_letters, words[-tail:])) > FEW_LETTERS:
             kept = min(kept, len(words) - tail + size)
     return kept
+
+
+def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) -> int:
+    """Return how many of *words* to keep so that a phrase which is repeated at their end is there only once.
+
+    At the end of short audio Whisper may begin its last phrase anew: "for the budget review, for the budget". Both then
+    stand in the time of one. All words are kept if there is speech enough for both, in the spans *voiced*.
+    """
+    units = units_of(words)
+    for size in range(2, len(units)):
+        again = 0  # how many units at the end are those of a round before
+        while again < len(units) - size and units[-again - 1].text == units[-again - 1 - size].text:
+            again += 1
+        if again < min(size, ECHO):
+            continue
+        rounds = units[-again - size :]
+        start, end = rounds[0].start, rounds[-1].end
+        spans = [(max(start, first), min(end, last)) for first, last in voiced or [(start, end)]]
+        voice = sum(max(0, last - first) for first, last in spans)
+        several = len({unit.text for unit in rounds}) > 1  # one word may be repeated where the voice detector missed it
+        letters = several * sum(_letters(unit.text) for unit in rounds)
+        if letters > max(HURRIED * voice / RATE, FEW_LETTERS) or len(rounds) * FASTEST_S > max(voice / RATE, 1.0):
+            return units[-again].word
+    return len(words)
 
 
 def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:

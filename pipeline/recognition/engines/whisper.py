@@ -32,7 +32,7 @@ from pipeline.recognition.engines.bootstrap import (
     replica_count,
     thread_count,
 )
-from pipeline.recognition.engines.gates import failed_gate, without_echo
+from pipeline.recognition.engines.gates import count_before_echo, failed_gate, without_echo
 from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis, better, needs_second_look
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
@@ -165,6 +165,10 @@ class WhisperEngine:
             if request.final and needs_second_look(first):
                 hypotheses[row] = self._second_look(request, first, shape)
         words = self._align(requests, hypotheses)
+        for row, request in enumerate(requests):
+            kept = count_before_echo(words[row], request.voiced) if request.final else len(words[row])
+            if kept < len(words[row]):
+                words[row] = self._without_loop(request, hypotheses[row], shape) or words[row][:kept]
         return [
             Heard(
                 words=its_words,
@@ -280,7 +284,8 @@ class WhisperEngine:
         texts, parts = self._tokenizer.split_to_word_tokens([*tokens, self._tokenizer.eot])
         words = [" ".join(spoken(text)) for text in texts[:-1]]
         at = [index for index, word in enumerate(words) if word]  # the tokenizer splits off marks as words, too
-        kept = without_echo([words[index] for index in at], voiced_s=voiced_s)
+        audio_s = len(request.samples) / RATE
+        kept = without_echo([words[index] for index in at], voiced_s=voiced_s, audio_s=audio_s)
         if kept == len(at):
             return tokens
         return tuple(token for part in parts[: at[kept]] for token in part)
@@ -299,6 +304,12 @@ class WhisperEngine:
             return first  # the second would be the same
         [second] = self._decode([request], unaided, lead=lead, **cure)
         return better(first, second, request.voiced_s)
+
+    def _without_loop(self, request: DecodeRequest, first: Hypothesis, shape: Shape) -> tuple[Word, ...]:
+        """Return the words of a second look at a request whose answer *first* loops; none if that loops, too."""
+        second = self._second_look(request, replace(first, failed="repetition"), shape)
+        [words] = self._align([request], [second])
+        return words if count_before_echo(words, request.voiced) == len(words) else ()
 
     def _align(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[Hypothesis]) -> list[tuple[Word, ...]]:
         """Return the words of each accepted hypothesis, with one align() for each start of the answers to one encoding.
