@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import shutil
+import sys
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -102,6 +103,8 @@ async def _print(stream: LiveStream) -> None:
                     view.update(Text(" ".join(said)))
                 case "partial":
                     view.update(Text(" ".join(said)) + Text(" " + event["text"], style="dim"))
+                case "warning":
+                    print(f"scribewire: note: {event['message']}", file=sys.stderr)
                 case "segment":
                     console.print(Text(event["text"]))
                     said.clear()
