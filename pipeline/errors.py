@@ -67,6 +67,13 @@ class DecoderUnavailable(PipelineError):
     retryable = True
 
 
+class DecodersBusy(PipelineError):
+    """All memory that decoders may take together is in use. Trying again soon may work."""
+
+    code = "queue_full"
+    retryable = True
+
+
 class ModelUnavailable(PipelineError):
     """The model is not on disk and cannot be downloaded. The message says how to install it."""
 

@@ -41,6 +41,7 @@ class Config:
     model_threads: int  # 0: one fewer than the machine has cores
     model_download_s: int
     workers: int
+    decoder_memory_mib: int  # 0: half of what this process may use
     public_base_url: str | None  # None: http://127.0.0.1:PORT, known once the port is
     allow_insecure_http: bool
     sandbox_host: str | None
@@ -326,6 +327,12 @@ VARIABLES = (
         "4",
         _whole(0, 256),
         "files transcribed at the same time by this process; one account has at most half",
+    ),
+    Variable(
+        "DECODER_MEMORY_MIB",
+        "auto",
+        _whole(512, 2**30, auto=0),
+        "memory of all decoders together, 128 MiB for each, MiB; auto is half of what this process may use",
     ),
     Variable("PUBLIC_BASE_URL", "", _base_url, "address that clients use; every link is built from it"),
     Variable("ALLOW_INSECURE_HTTP", "0", _switch, "1 allows plain http beyond loopback"),

@@ -108,6 +108,7 @@ def build_domain(
 ) -> Domain:
     """Make everything below the routes. *offer_watch* is given if *engines* has none."""
     metrics = _watching(engines, node, config)
+    metrics.decoder_memory.set_function(lambda: isolation.memory.used_bytes)
     closing, partials = asyncio.Event(), Partials()
     name = f"{SERVER}{node}:{os.getpid()}"
     desk = Desk(

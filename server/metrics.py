@@ -76,6 +76,9 @@ class Metrics:
         self.webhook_attempts = Counter(
             "scribewire_webhook_attempts_total", "Webhook attempts", ["outcome"], registry=r
         )
+        self.decoder_memory = Gauge(
+            "scribewire_decoder_memory_bytes", "Memory set aside for running decoders", registry=r
+        )
         self.loop_lag = Histogram(
             "scribewire_loop_lag_seconds",
             "How much too late the event loop wakes a sleeper",

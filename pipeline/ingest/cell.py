@@ -17,6 +17,7 @@ import socket
 import sys
 import traceback
 import wave
+from pathlib import Path
 from typing import Any, NoReturn
 
 import orjson
@@ -27,8 +28,12 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.crossing import OUT_OF_MEMORY, DecodeOrder, Done, Failed, Message, Opened, packed
 from pipeline.ingest.decode import ByteSource, recording
 
-MEMORY_BYTES = 1 << 30
-"""The limit of address space. The interpreter and its libraries take 0.2 GB, the index of a 12 h file 0.1 GB."""
+MEMORY_BYTES = 104 << 20
+"""The addresses that a child may add to those of this process, which are some 210 MB of shared libraries and data. A
+usual recording takes 4 MB, the index of an MP4 file of 12 h 74 MB."""
+
+EXPENDABLE = 800
+"""Where memory runs out, the kernel ends the largest decoder before anything else: /proc/PID/oom_score_adj."""
 
 MAX_ORDER_BYTES = 4096
 
@@ -43,12 +48,13 @@ _LIBC = ctypes.CDLL(None)
 def serve(control: socket.socket) -> None:
     """Carry out orders until the other side closes the socket."""
     children: set[int] = set()
+    mapped = _mapped_bytes()
     try:
         while asked := _received(control):
             line, descriptors = asked
             match orjson.loads(line):
                 case {"start": order}:
-                    answer = _forked(order, descriptors, control)
+                    answer = _forked(order, descriptors, control, mapped)
                     children |= set(answer.values())
                 case {"end": int(pid)} if pid in children:
                     children.remove(pid)
@@ -61,7 +67,7 @@ def serve(control: socket.socket) -> None:
             _ended(pid)
 
 
-def _forked(order: dict[str, Any], descriptors: list[int], control: socket.socket) -> dict[str, int]:
+def _forked(order: dict[str, Any], descriptors: list[int], control: socket.socket, mapped: int) -> dict[str, int]:
     """Fork a child for *order* and return its process id; nothing if the system cannot fork."""
     parent = os.getpid()
     try:
@@ -69,7 +75,7 @@ def _forked(order: dict[str, Any], descriptors: list[int], control: socket.socke
     except OSError:
         pid = -1
     if pid == 0:
-        _live_and_die(order, descriptors, control, parent)
+        _live_and_die(order, descriptors, control, parent, mapped)
     for descriptor in descriptors:
         os.close(descriptor)
     return {"pid": pid} if pid > 0 else {}
@@ -93,15 +99,24 @@ def _ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def _live_and_die(asked: dict[str, Any], descriptors: list[int], control: socket.socket, parent: int) -> NoReturn:
-    """Run a child from its fork to its exit."""
+def _mapped_bytes() -> int:
+    """Return the size of this process's address space. Systems other than Linux do not limit it: 0."""
+    if sys.platform != "linux":
+        return 0
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+
+
+def _live_and_die(
+    asked: dict[str, Any], descriptors: list[int], control: socket.socket, parent: int, mapped: int
+) -> NoReturn:
+    """Run a child from its fork to its exit. *mapped* is the size of the address space that it inherits, in bytes."""
     code = 1
     try:
         control.close()
         order = DecodeOrder.read(asked)
         source, out = descriptors
         with os.fdopen(source, "rb", buffering=0) as file:
-            _confine(order, parent)
+            _confine(order, parent, mapped + MEMORY_BYTES)
             _decode(order, file, out)
         code = 0
     except BrokenPipeError:
@@ -114,7 +129,7 @@ def _live_and_die(asked: dict[str, Any], descriptors: list[int], control: socket
         os._exit(code)
 
 
-def _confine(order: DecodeOrder, parent: int) -> None:
+def _confine(order: DecodeOrder, parent: int, memory_bytes: int) -> None:
     """Take all rights from this process that decoding does not need.
 
     With a limit of 0 descriptors it cannot open files or connections, even if a file exploits a decoder. Where the
@@ -128,7 +143,7 @@ def _confine(order: DecodeOrder, parent: int) -> None:
         # Where both limits are equal, Linux sends SIGKILL, which looks like a killing from outside.
         resource.setrlimit(resource.RLIMIT_CPU, (order.cpu_s, order.cpu_s + CPU_GRACE_S))
     if sys.platform == "linux":  # other systems have neither this limit nor this signal
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             raise ProcessLookupError("the parent died before it could be watched")
@@ -175,6 +190,8 @@ def _warm_up() -> None:
 def main() -> None:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # only the server ends this process
+    if sys.platform == "linux":
+        Path("/proc/self/oom_score_adj").write_text(str(EXPENDABLE), encoding="ascii")  # afterwards it is root's
     seccomp.close_memory()
     _warm_up()
     with socket.socket(fileno=0) as control:

@@ -17,10 +17,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import orjson
 
@@ -40,6 +41,7 @@ from pipeline.ingest.crossing import (
     length_of,
     unpacked,
 )
+from pipeline.ingest.memory import DecoderMemory, MemoryPart
 from pipeline.ingest.seccomp import STOPPED_BY_FILTER
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,12 @@ ANSWER_S = 60.0
 SPARE_CPU_S = 60
 """The CPU time that a file may take beyond a second for each second of audio. Slower than real time is an attack."""
 
+MAX_LINE_BYTES = 300
+"""Of a line that a decoder writes. What follows counts as another line."""
+
+MAX_LINES, LINES_S = 50, 60.0
+"""So many lines of decoders are logged within so many seconds. The trace of an error has some twenty."""
+
 KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "TMPDIR")
 """The environment variables that are passed to the decoding process."""
 
@@ -63,7 +71,11 @@ OUT_OF_TIME = (-signal.SIGPROF, -signal.SIGXCPU)
 class Isolation:
     """Makes decoding processes. It is thread-safe; close() ends all of them."""
 
-    def __init__(self, *, stall_s: float = STALL_S, spare_cpu_s: int = SPARE_CPU_S) -> None:
+    def __init__(
+        self, *, stall_s: float = STALL_S, spare_cpu_s: int = SPARE_CPU_S, memory: DecoderMemory | None = None
+    ) -> None:
+        """*memory* is what all decoders share; None: there is no limit for all of them together."""
+        self.memory = memory or DecoderMemory()
         self._stall_s = stall_s
         self._spare_cpu_s = spare_cpu_s
         self._lock = threading.Lock()
@@ -96,11 +108,12 @@ class Isolation:
     def decoding(self, path: Path, limits: DecodeLimits, channel: int | None = None) -> "Iterator[Decoding]":
         """Decode a file: one of its channels, or with None the sound of all. Entering waits for its first frame.
 
-        Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, DecodeTimeout,
+        Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, DecodeTimeout, DecodersBusy,
         DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and AudioTooLong.
         """
         with ExitStack() as stack:
             source = stack.enter_context(path.open("rb", buffering=0))
+            stack.callback(self.memory.claim().release)
             cpu_s = None if limits.longest_s is None else self._spare_cpu_s + math.ceil(limits.longest_s)
             order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s, cpu_s=cpu_s, channel=channel)
             process = stack.enter_context(self._started(order, source.fileno()))
@@ -109,15 +122,19 @@ class Isolation:
             yield audio
 
     @contextmanager
-    def live(self, limits: DecodeLimits, *, separate: int | None = None) -> "Iterator[LiveDecoding]":
+    def live(
+        self, limits: DecodeLimits, *, separate: int | None = None, part: MemoryPart | None = None
+    ) -> "Iterator[LiveDecoding]":
         """Decode a container that is still being written. One thread feeds it, another iterates.
 
+        *part* was claimed of the memory before, and is given back at the end; with None it is claimed now.
         With *separate*, which has the number of its channels, the samples have the shape (n, channels). The errors of
         decoding() are raised while iterating, InvalidAudio also for another number of channels. The stream may pause
         for any time; only CPU time without a result counts as a stall.
         """
-        source, feed = os.pipe()
         with ExitStack() as stack:
+            stack.callback((part or self.memory.claim()).release)
+            source, feed = os.pipe()
             feeding = stack.enter_context(os.fdopen(feed, "wb", buffering=0))
             with os.fdopen(source, "rb"):
                 order = DecodeOrder(limits=limits, live=True, stall_s=self._stall_s, cpu_s=None, separate=separate)
@@ -145,7 +162,10 @@ class Isolation:
             if self._cell is not None and not self._cell.alive:
                 self._cell.close()
                 self._cell = None
-            cell = self._cell = self._cell or _Cell()
+            try:
+                cell = self._cell = self._cell or _Cell()
+            except OSError as error:
+                raise DecoderUnavailable("the process that forks decoders cannot be started") from error
             try:
                 answer = cell.ask(order.written(), descriptors)
             except ConnectionError as error:
@@ -291,14 +311,18 @@ class _Cell:
         self._lock = threading.Lock()
         self._socket, inner = socket.socketpair()
         self._socket.settimeout(ANSWER_S)
-        with inner:
+        with ExitStack() as stack, inner:
+            stack.callback(self._socket.close)
             self._process = subprocess.Popen(
                 (sys.executable, "-P", "-m", "pipeline.ingest.cell"),
                 stdin=inner.fileno(),
                 stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 env=_environment(),
                 start_new_session=True,  # only the server reacts to Ctrl-C in the terminal
             )
+            stack.pop_all()
+        threading.Thread(target=_log_lines, args=(self._process.stderr,), name="decoders' lines", daemon=True).start()
 
     @property
     def alive(self) -> bool:
@@ -342,6 +366,23 @@ class _Cell:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _log_lines(lines: IO[bytes]) -> None:
+    """Log what decoders write, until the last of them has ended: escaped, cut, and not too much of it.
+
+    A decoder that a file has taken over could otherwise write lines that look like the server's own.
+    """
+    since, count = time.monotonic(), 0
+    with lines:
+        while line := lines.readline(MAX_LINE_BYTES):
+            if time.monotonic() - since >= LINES_S:
+                since, count = time.monotonic(), 0
+            count += 1
+            if count <= MAX_LINES:
+                log.warning("a decoder wrote: %s", ascii(line.decode("utf-8", "replace").rstrip("\r\n")))
+            elif count == MAX_LINES + 1:
+                log.warning("decoders write more lines than are logged")
 
 
 def _environment() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What becomes of a job after an attempt: it is over, or it goes back to the queue."""
 
-from pipeline.errors import PipelineError
+from pipeline.errors import DecodersBusy, PipelineError
 from server.egress.fetch import FetchError
 from server.jobs.leases import WorkerRules
 from server.jobs.running import Stopped
@@ -13,6 +13,7 @@ from server.model.outcomes import Outcome
 
 DISK_FULL_DELAY_S = 30.0
 BLOBS_AWAY_DELAY_S = 5.0
+DECODERS_BUSY_DELAY_S = 5.0
 
 
 def after_verdict(verdict: Verdict) -> Outcome | HandBack:
@@ -44,6 +45,8 @@ def after_error(error: BaseException | None, rules: WorkerRules, job: Job) -> Ou
         case BlobsAway():
             log.error("bucket away", extra={"job": job.id})
             return HandBack("bucket_away", delay_s=BLOBS_AWAY_DELAY_S)
+        case DecodersBusy():
+            return HandBack("decoders_busy", delay_s=DECODERS_BUSY_DELAY_S)
         case PipelineError() | FetchError():
             failure = JobError(code=error.code, message=str(error), retryable=error.retryable)
             if error.retryable:

@@ -12,6 +12,7 @@ import orjson
 from pipeline.audio import seconds
 from pipeline.errors import PipelineError
 from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.memory import LIVE_SHARE, REHEARSAL_SHARE, MemoryPart
 from server.accounts.plans import Plans
 from server.faults import contain
 from server.jobs.leases import HeldLease
@@ -38,6 +39,8 @@ LOG_PAGE = 500  # events of a log that are read at once
 STALE_AT_ONCE = 20
 RETRY_AFTER_S = 10
 GIVING_UP_S = 3.0  # how long a writer waits for another node to give its session up
+MEMORY_WAIT_S = 3.0  # how long a writer of a container waits for the memory of its decoder
+MEMORY_LOOK_S = 0.1
 WEIGHED_S = 5.0  # after this time a session's load shows in the model's own figures
 
 
@@ -177,6 +180,28 @@ class Desk:
         return LiveProgress(reached, seconds(before.origin.position), settled_bytes=reached)
 
     async def _start(self, job: Job) -> LiveSession:
+        part = await self._claim_memory(job)
+        try:
+            return await self._begin(job, part)
+        except BaseException:
+            if part is not None:
+                part.release()
+            raise
+
+    async def _claim_memory(self, job: Job) -> MemoryPart | None:
+        """The memory of the job's decoder; None if it needs none. Raises Refused queue_full after MEMORY_WAIT_S."""
+        assert job.order.live is not None
+        if job.order.live.encoding != CONTAINER:
+            return None
+        share = LIVE_SHARE if job.environment == "production" else REHEARSAL_SHARE
+        until = time.monotonic() + MEMORY_WAIT_S
+        while (part := self._parts.isolation.memory.try_claim(share)) is None:
+            if time.monotonic() >= until:
+                raise self._full("there is no room for another decoder")
+            await asyncio.sleep(MEMORY_LOOK_S)
+        return part
+
+    async def _begin(self, job: Job, part: MemoryPart | None) -> LiveSession:
         held = await self._claim(job) or await self._claim_from_elsewhere(job)
         if held is None:
             now = await self._parts.storage.jobs.get(job.id)
@@ -188,13 +213,13 @@ class Desk:
         if job.order.live.encoding == CONTAINER and before.chunks:
             await self._complete(held, before)  # the rest of a container cannot be decoded without its beginning
             raise finished()
-        live = await self._session(held, before)
+        live = await self._session(held, before, part)
         self._lives[job.id] = live
         assert self._tasks is not None
         self._tasks.create_task(self._live(live), name=f"live session {job.id}")
         return live
 
-    async def _session(self, held: HeldLease, before: Past) -> LiveSession:
+    async def _session(self, held: HeldLease, before: Past, part: MemoryPart | None) -> LiveSession:
         parts, job = self._parts, held.job
         order = job.order
         assert order.live is not None
@@ -218,6 +243,7 @@ class Desk:
             metrics=parts.metrics,
             rules=self.rules,
             closing=parts.closing,
+            part=part,
         )
 
     async def _live(self, live: LiveSession) -> None:

@@ -14,6 +14,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.encodings import SAMPLE_BYTES, Encoding
 from pipeline.ingest.isolation import Isolation, LiveDecoding
+from pipeline.ingest.memory import MemoryPart
 from pipeline.ingest.pcm import PcmDecoder
 from server.model.orders import CONTAINER, LiveOptions, Order
 
@@ -43,6 +44,10 @@ class Intake(Protocol):
         """Work until end() was called and the sink has everything. Raises PipelineError for undecodable audio."""
         ...
 
+    def close(self) -> None:
+        """Called at the end of the session, also of one that never came to run()."""
+        ...
+
 
 def raw_frame_bytes(live: LiveOptions) -> int:
     """Bytes of one sample of a raw encoding in all channels."""
@@ -54,12 +59,17 @@ def bytes_up_to(position: int, live: LiveOptions) -> int:
     return position * live.sample_rate // RATE * raw_frame_bytes(live)
 
 
-def intake_of(order: Order, isolation: Isolation, sink: Sink, *, room: Room, position: int) -> Intake:
-    """The intake of a live session. Raw audio goes on at *position*, in 16 kHz samples."""
+def intake_of(
+    order: Order, isolation: Isolation, sink: Sink, *, room: Room, position: int, part: MemoryPart | None
+) -> Intake:
+    """The intake of a live session. Raw audio goes on at *position*, in 16 kHz samples.
+
+    *part* is the memory of a container's decoder; close() or the end of run() gives it back.
+    """
     live = order.live
     assert live is not None
     if live.encoding == CONTAINER:
-        return ContainerIntake(isolation, sink, separate=live.channels if order.separate else None)
+        return ContainerIntake(isolation, sink, separate=live.channels if order.separate else None, part=part)
     return RawIntake(live, sink, room, received_bytes=bytes_up_to(position, live), separate=order.separate)
 
 
@@ -100,12 +110,18 @@ class RawIntake:
     async def run(self) -> None:
         await self._ended.wait()
 
+    def close(self) -> None:
+        """There is nothing to close."""
+
 
 class ContainerIntake:
     """One thread writes into the decoder's pipe, another reads its output; both pause when the session does."""
 
-    def __init__(self, isolation: Isolation, sink: Sink, *, separate: int | None = None) -> None:
+    def __init__(
+        self, isolation: Isolation, sink: Sink, *, separate: int | None = None, part: MemoryPart | None = None
+    ) -> None:
         """*separate* is the number of channels if each is to be heard by itself."""
+        self._part = part
         self._isolation = isolation
         self._sink = sink
         self._separate = separate
@@ -137,7 +153,8 @@ class ContainerIntake:
 
     async def run(self) -> None:
         stack = ExitStack()
-        decoding = self._isolation.live(DecodeLimits(), separate=self._separate)
+        part, self._part = self._part, None
+        decoding = self._isolation.live(DecodeLimits(), separate=self._separate, part=part)
         opening = self._threads.submit(stack.enter_context, decoding)
         try:
             self._decoding = await asyncio.wrap_future(opening)
@@ -148,8 +165,12 @@ class ContainerIntake:
         finally:
             self._decoding = None
             self._opened.set()
-            self._threads.submit(self._close, stack, opening)
+            self._threads.submit(self._close, stack, opening, part)
             self._threads.shutdown(wait=False)
+
+    def close(self) -> None:
+        if self._part is not None:
+            self._part.release()
 
     async def _next(self, items: Iterator[Samples]) -> Samples | None:
         self._reading = self._threads.submit(next, items, None)
@@ -161,8 +182,10 @@ class ContainerIntake:
             await asyncio.shield(asyncio.wrap_future(self._feeding))
             self._feeding = None
 
-    def _close(self, stack: ExitStack, opening: "Future[LiveDecoding]") -> None:
+    def _close(self, stack: ExitStack, opening: "Future[LiveDecoding]", part: MemoryPart | None) -> None:
         """Kill the decoder, and close its pipes once no thread uses them."""
+        if part is not None:
+            stack.callback(part.release)  # also if the decoder was never opened
         with stack:
             if not opening.cancel() and opening.exception() is None:
                 opening.result().kill()

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.memory import MemoryPart
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
@@ -51,8 +52,12 @@ class LiveSession:
         metrics: Metrics,
         rules: LiveRules,
         closing: asyncio.Event,
+        part: MemoryPart | None = None,
     ) -> None:
-        """Make a session that continues at the end of *past*, which must have no open words."""
+        """Make a session that continues at the end of *past*, which must have no open words.
+
+        *part* is the memory of its decoder, if it has one.
+        """
         self.job = held.job
         assert self.job.order.live is not None
         self.options: LiveOptions = self.job.order.live
@@ -80,7 +85,7 @@ class LiveSession:
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
         self._intake: Intake = intake_of(
-            self.job.order, isolation, self._take_in, room=session.wait_for_room, position=self._heard
+            self.job.order, isolation, self._take_in, room=session.wait_for_room, position=self._heard, part=part
         )
 
     # --- for writers -------------------------------------------------------------------------------------------------
@@ -179,6 +184,7 @@ class LiveSession:
             self._deaf = True
             self._ending.set()
             self.over.set()
+            self._intake.close()
             self._journal.close()
             if self._tape is not None:
                 self._tape.close()

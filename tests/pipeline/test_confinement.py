@@ -11,7 +11,6 @@ import pytest
 
 from pipeline.errors import InvalidAudio
 from pipeline.ingest import seccomp
-from pipeline.ingest.cell import MEMORY_BYTES
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.isolation import Isolation, _reason
@@ -54,7 +53,7 @@ def fork():
         os._exit(0)
 
 order = DecodeOrder(limits=DecodeLimits(longest_s=10), live=False, stall_s=1, cpu_s=70)
-cell._confine(order, os.getppid())
+cell._confine(order, os.getppid(), 1 << 30)
 try:
     eval(attempt)
     print("allowed")
@@ -147,7 +146,7 @@ def test_the_limits_hold_on_any_system(precious: Path) -> None:
     names = ("CORE", "FSIZE", "NOFILE", "NPROC", "CPU", *(["AS"] if sys.platform == "linux" else []))
     attempt = f"print([resource.getrlimit(getattr(resource, 'RLIMIT_' + name)) for name in {names}])"
     limits, done = printed(program, attempt, str(precious), "0", "0").splitlines()
-    memory = [(MEMORY_BYTES, MEMORY_BYTES)] * (sys.platform == "linux")
+    memory = [(1 << 30, 1 << 30)] * (sys.platform == "linux")
     assert (limits, done) == (str([(0, 0)] * 4 + [(70, 75), *memory]), "allowed")
 
 
