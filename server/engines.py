@@ -11,7 +11,6 @@ from functools import partial
 from pipeline.batch import Batch
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.memory import DecoderMemory, usable_bytes
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, Fitting, Loaded, choose
 from pipeline.recognition.engines.scripted import ScriptedEngine
@@ -36,16 +35,13 @@ class ServedEngine:
 
 log = logging.getLogger(__name__)
 
-MIN_MEMORY_BYTES = 512 << 20  # of all decoders together: on the smallest machine four can run
-
 MAX_SANDBOX_SESSIONS = 50  # live ones of everybody: each container among them takes a process and three threads
 
 
 @contextmanager
-def open_decoder(config: Config) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
+def open_decoder() -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
     """Start the decoder, and load no engine: for a node that looks at audio and leaves hearing it to others."""
-    memory_bytes = config.decoder_memory_mib << 20 or max(usable_bytes() // 2, MIN_MEMORY_BYTES)
-    with closing(Isolation(memory=DecoderMemory(memory_bytes))) as isolation:
+    with closing(Isolation()) as isolation:
         isolation.start()
         if (lack := seccomp.missing()) is not None:
             log.warning("decoders run without a filter of system calls: %s", lack)
@@ -56,7 +52,7 @@ def open_decoder(config: Config) -> Iterator[tuple[Mapping[str, ServedEngine], I
 def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
     """Load every environment's engine and the decoder that they share. Raises ModelUnavailable."""
     with ExitStack() as stack:
-        _, isolation = stack.enter_context(open_decoder(config))
+        _, isolation = stack.enter_context(open_decoder())
         loaded = choose(settings(config))
         stack.enter_context(closing(loaded.engine))
         voice = VoiceDetector() if loaded.engine.name != "scripted" else None

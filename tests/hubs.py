@@ -9,7 +9,15 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import urlsplit
 
+from pipeline.recognition.engines.models import PINS, PUBLISHED
+
 COMMIT = "c" * 40
+
+
+def commit_of(repository: str) -> str:
+    """The newest commit of a repository: that of a published model is the pinned one."""
+    pinned = {known.repository: PINS[name].revision for name, known in PUBLISHED.items()}
+    return pinned.get(repository) or COMMIT
 
 
 @contextmanager
@@ -26,10 +34,11 @@ def hub(repositories: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:
                     for name, data in files.items()
                 ]
                 listing = parts[4:5] == ["tree"]
-                about = rows if listing else {"id": "/".join(parts[2:4]), "sha": COMMIT, "siblings": rows}
+                name = "/".join(parts[2:4])
+                about = rows if listing else {"id": name, "sha": commit_of(name), "siblings": rows}
                 self._answer(json.dumps(about).encode())
             elif parts[2:3] == ["resolve"] and (data := repositories.get("/".join(parts[:2]), {}).get(parts[-1])):
-                self._answer(data, etag=etag(data))
+                self._answer(data, etag=etag(data), commit=commit_of("/".join(parts[:2])))
             else:
                 self._answer(b'{"error":"Repository not found"}', status=404)
 
@@ -38,10 +47,10 @@ def hub(repositories: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  http.server gives the name
             pass
 
-        def _answer(self, body: bytes, *, status: int = 200, etag: str | None = None) -> None:
+        def _answer(self, body: bytes, *, status: int = 200, etag: str | None = None, commit: str = COMMIT) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
-            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("X-Repo-Commit", commit)
             if status == 404:
                 self.send_header("X-Error-Code", "RepoNotFound")
             if etag is not None:
@@ -68,10 +77,11 @@ def etag(data: bytes) -> str:
 def put_into_cache(cache: Path, repository: str, files: Mapping[str, bytes]) -> Path:
     """Put a model into *cache* in the layout of a download, and return its folder."""
     place = cache / f"models--{repository.replace('/', '--')}"
-    folder = place / "snapshots" / COMMIT
+    commit = commit_of(repository)
+    folder = place / "snapshots" / commit
     folder.mkdir(parents=True)
     (place / "refs").mkdir()
-    (place / "refs" / "main").write_text(COMMIT)
+    (place / "refs" / "main").write_text(commit)
     for name, data in files.items():
         (folder / name).write_bytes(data)
     return folder

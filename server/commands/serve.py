@@ -76,7 +76,7 @@ async def _serve(config: Config, limits: Limits) -> None:
     try:
         with (
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
-            open_engines(config, threads) if config.hears else open_decoder(config) as (engines, isolation),
+            open_engines(config, threads) if config.hears else open_decoder() as (engines, isolation),
         ):
             estimator = await asyncio.to_thread(open_estimator, config)
             heard = await _self_check(engines["production"]) if engines else None

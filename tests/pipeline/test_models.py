@@ -1,14 +1,26 @@
 """Tests of models.py: names of models, the choice when none is named, and that the bundled one is genuine."""
 
+import hashlib
+import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.models import PUBLISHED, LocalModel, at_hand, automatic, locate, pull, translates
+from pipeline.recognition.engines.models import (
+    PINS,
+    PUBLISHED,
+    LocalModel,
+    at_hand,
+    automatic,
+    locate,
+    pull,
+    translates,
+)
 from tests.hubs import hub, put_into_cache
 from tests.processes import printed
 
@@ -23,6 +35,8 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Yield a hub with two models."""
+    pin = replace(PINS["small"], sha256=hashlib.sha256(FILES["model.bin"]).hexdigest())
+    monkeypatch.setitem(PINS, "small", pin)  # type: ignore[arg-type]  it is a dict
     with hub({PUBLISHED["small"].repository: FILES, "somebody/whisper-of-mine": FILES}) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -72,6 +86,41 @@ def test_a_name_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert located("somebody/whisper-of-mine", tmp_path).name == "whisper-of-mine"
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     assert located("small", tmp_path) == found
+
+
+def test_other_weights_than_the_published_ones_are_refused_and_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hub({PUBLISHED["base"].repository: FILES}) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        for _ in range(2):
+            with pytest.raises(ModelUnavailable, match=f"SHA-256 .* instead of {PINS['base'].sha256}"):
+                pulled("base", tmp_path)
+            assert at_hand("base", tmp_path) is None
+            assert FILES["model.bin"] not in [path.read_bytes() for path in tmp_path.rglob("blobs/*")]
+
+
+def test_a_published_model_of_another_commit_is_not_taken(tmp_path: Path) -> None:
+    folder = in_cache("base", tmp_path)
+    assert at_hand("base", tmp_path) is not None
+    folder.rename(folder.with_name("d" * 40))
+    (folder.parents[1] / "refs" / "main").write_text("d" * 40)
+    assert at_hand("base", tmp_path) is None
+
+
+def test_every_published_model_has_a_commit_and_digests_are_digests() -> None:
+    assert PINS.keys() == PUBLISHED.keys()
+    for pin in PINS.values():
+        assert re.fullmatch("[0-9a-f]{40}", pin.revision or "")
+        assert pin.sha256 is None or re.fullmatch("[0-9a-f]{64}", pin.sha256)
+    assert {name for name, pin in PINS.items() if pin.sha256 is None} == {
+        "large-v1",
+        "large-v2",
+        "distil-small.en",
+        "distil-medium.en",
+        "distil-large-v3.5",
+    }
 
 
 def test_every_name_stands_for_a_repository_and_its_facts_agree_with_it() -> None:

@@ -17,6 +17,9 @@ FILES = {path.name: path.read_bytes() for path in (SPEECH / "tiny-whisper").iter
 """A model that hears a few languages; its hub calls it base."""
 
 
+MINE = "somebody/whisper-of-mine"
+
+
 def typed(*words: str, cache: Path, address: str = NOBODY, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run `scribewire models` with *words*, with this cache and this hub."""
     settings = {"ENGINE": "auto", "WHISPER_MODEL": "auto", "DEVICE": "cpu", **variables}
@@ -35,7 +38,7 @@ def rows(printed: str) -> dict[str, list[str]]:
     """Return the list: for each model its other columns, and whether it is marked."""
     lines = [line.split() for line in printed.splitlines()]
     marked = [[*line[1:], "*"] if line[:1] == ["*"] else line for line in lines]
-    return {line[0]: line[1:] for line in marked if line and line[0] in (*PUBLISHED, "somebody/whisper-of-mine")}
+    return {line[0]: line[1:] for line in marked if line and line[0] in (*PUBLISHED, MINE)}
 
 
 def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path: Path) -> None:
@@ -70,26 +73,34 @@ def test_the_list_follows_the_settings(tmp_path: Path) -> None:
 
 def test_a_pulled_model_is_listed_and_heard_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "cache"
-    with hub({PUBLISHED["base"].repository: FILES}) as address:
-        done = typed("pull", "base", cache=cache, address=address)
+    with hub({MINE: FILES}) as address:
+        done = typed("pull", MINE, cache=cache, address=address)
     assert done.returncode == 0, done.stderr
-    assert "base is in " in done.stdout
+    assert f"{MINE} is in " in done.stdout
     assert "The server uses it from its next start on." in done.stdout
-    assert rows(typed(cache=cache).stdout)["base"] == ["145", "MB", "99", "on", "this", "machine", "*"]
-    again = typed("pull", "base", cache=cache)
+    assert rows(typed(cache=cache).stdout)[MINE] == ["on", "this", "machine", "*"]
+    again = typed("pull", MINE, cache=cache)
     assert again.returncode == 0, "what is here needs no hub"
-    assert "SCRIBEWIRE_WHISPER_MODEL=small is set" in typed("pull", "base", cache=cache, WHISPER_MODEL="small").stdout
+    assert "SCRIBEWIRE_WHISPER_MODEL=small is set" in typed("pull", MINE, cache=cache, WHISPER_MODEL="small").stdout
 
     for name, value in hub_variables(cache, NOBODY).items():
         monkeypatch.setenv(name, value)
     with running(tmp_path / "data", ENGINE="auto", WHISPER_MODEL="auto", DEVICE="cpu") as server:
         [ready] = [line for line in server.log if "ready http" in line]
-        assert "engine=whisper model=base languages=" in ready
+        assert "engine=whisper model=whisper-of-mine languages=" in ready
         assert not [line for line in server.log if "bundled" in line]
         with server.client(None) as client:
             state = client.get("/readyz").json()
-        assert (state["model"], state["bundled"], state["warnings"]) == ("base", False, [])
+        assert (state["model"], state["bundled"], state["warnings"]) == ("whisper-of-mine", False, [])
         assert {"en", "es"} <= set(state["languages"])
+
+
+def test_a_hub_that_has_other_weights_under_a_published_name_is_not_believed(tmp_path: Path) -> None:
+    with hub({PUBLISHED["base"].repository: FILES}) as address:
+        done = typed("pull", "base", cache=tmp_path, address=address)
+    assert (done.returncode, done.stdout.count("is in")) == (2, 0)
+    assert "its weights are not the expected ones" in done.stderr
+    assert rows(typed(cache=tmp_path).stdout)["base"] == ["145", "MB", "99"]
 
 
 def test_going_back_to_the_bundled_model_needs_no_hub(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ A download runs in a separate process (`python -m` this module), because only a 
 waits without limit on a network that drops packets.
 """
 
+import hashlib
 import logging
 import os
 import subprocess
@@ -11,12 +12,13 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeAlias
 
+import orjson
 from huggingface_hub import constants
 
 import pipeline
@@ -31,6 +33,7 @@ NEEDED = ("model.bin", "tokenizer.json")
 """Files without which no model can be loaded."""
 
 _FILES = ["config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*"]
+_RECORD = "scribewire-digests.json"  # in the cache folder: revision and digest of what was downloaded unpinned
 REACH_S = 12.0  # the longest wait for the hub's first answer
 _MEGABYTE = 1_000_000
 BY_HAND = (
@@ -44,13 +47,23 @@ def cache_folder(cache_dir: Path | None) -> Path:
     return cache_dir or Path(constants.HF_HUB_CACHE)
 
 
-def find_cached(repository: str, cache_dir: Path | None) -> Path | None:
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Which bytes a model of the hub must have."""
+
+    revision: str | None = None  # the commit; None: the newest
+    sha256: str | None = None  # of model.bin; None: not known before the first download
+
+
+def find_cached(repository: str, cache_dir: Path | None, revision: str | None = None) -> Path | None:
     """Return the folder of a model that is completely in the cache, or None. The network is not used."""
     from huggingface_hub import snapshot_download  # noqa: PLC0415  takes 0.4 s, and few programs look for models
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415  as above
 
     with suppress(LocalEntryNotFoundError, HFValidationError):
-        found = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES, local_files_only=True)
+        found = snapshot_download(
+            repository, revision=revision, cache_dir=cache_dir, allow_patterns=_FILES, local_files_only=True
+        )
         if all((Path(found) / name).is_file() for name in NEEDED):
             return Path(found)
     return None
@@ -64,21 +77,44 @@ class ModelDownload:
     repository: str
     cache_dir: Path | None
     wait_s: float  # the longest time for the whole download
+    pin: Pin = Pin()
     tell: Tell | None = None  # None: progress is logged
     every_s: float = 5.0  # seconds between two calls of *tell*
 
     def run(self) -> Path:
         """Download the model and return its folder. An earlier download that was interrupted is continued.
 
-        Raises ModelUnavailable: after 12 s when the hub cannot be reached, after *wait_s* when it is too slow.
+        Raises ModelUnavailable: after 12 s when the hub cannot be reached, after *wait_s* when it is too slow, and for
+        other weights than those of *pin* or of the first download of this model, which are deleted.
         """
         log.info("downloading Whisper model", extra={"model": self.model, "repository": self.repository})
         deadline = time.monotonic() + self.wait_s
-        with _start(self.repository, str(cache_folder(self.cache_dir))) as child:
+        cache = cache_folder(self.cache_dir)
+        pin = self.pin if self.pin.revision is not None else _recorded(cache).get(self.repository, self.pin)
+        with _start(self.repository, str(cache), pin.revision or "") as child:
             try:
-                return self._follow(child, deadline)
+                folder = self._follow(child, deadline)
             finally:
                 child.kill()
+        self._check(folder, pin, cache)
+        return folder
+
+    def _check(self, folder: Path, pin: Pin, cache: Path) -> None:
+        """Compare the weights with the *pin*. What was not known before is recorded, for later downloads."""
+        weights = folder / "model.bin"
+        if not weights.is_file():
+            raise self._unavailable("it has no model.bin")
+        sha256 = digest_of(weights)
+        if pin.sha256 is not None and sha256 != pin.sha256:
+            weights.resolve().unlink()  # in the cache a file is a link to its bytes
+            weights.unlink(missing_ok=True)
+            raise self._unavailable(f"its weights are not the expected ones: SHA-256 {sha256} instead of {pin.sha256}")
+        if pin.sha256 is None:
+            try:
+                _record(cache, self.repository, Pin(folder.name, sha256))
+            except OSError as error:
+                raise self._unavailable(f"its digest cannot be recorded in {cache}: {error}") from None
+            log.info("recorded the digest of a model", extra={"repository": self.repository, "sha256": sha256})
 
     def _follow(self, child: subprocess.Popen[bytes], deadline: float) -> Path:
         """Read what main() prints until the download is over, at most until *deadline*, and return the folder."""
@@ -118,6 +154,30 @@ class ModelDownload:
         )
 
 
+def digest_of(file: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal. A gigabyte takes about a second."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _recorded(cache: Path) -> dict[str, Pin]:
+    """Return the pins of models that were downloaded before, by repository."""
+    try:
+        said = orjson.loads((cache / _RECORD).read_bytes())
+        return {repository: Pin(**pin) for repository, pin in said.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ModelUnavailable(f"{cache / _RECORD} cannot be read ({error}): restore or delete it") from None
+
+
+def _record(cache: Path, repository: str, pin: Pin) -> None:
+    pins = {name: asdict(one) for name, one in (_recorded(cache) | {repository: pin}).items()}
+    half_written = cache / f"{_RECORD}.new"
+    half_written.write_bytes(orjson.dumps(pins, option=orjson.OPT_INDENT_2))
+    half_written.rename(cache / _RECORD)
+
+
 def _start(*arguments: str) -> subprocess.Popen[bytes]:
     """Start main() in a process, with this process's environment: it may name the hub, its token and a proxy."""
     path = os.pathsep.join(filter(None, [str(Path(pipeline.__path__[0]).parent), os.environ.get("PYTHONPATH")]))
@@ -145,15 +205,15 @@ def _bytes_of(repository: str, cache_dir: Path | None) -> int:
     return sizes
 
 
-def main(repository: str, cache_dir: str) -> None:
+def main(repository: str, cache_dir: str, revision: str = "") -> None:
     """Download in a process of its own: print `total BYTES`, then `done FOLDER`, or `failed REASON`."""
     from huggingface_hub import HfApi, snapshot_download  # noqa: PLC0415  as above
 
     try:
-        info = HfApi().model_info(repository, timeout=REACH_S, files_metadata=True)
+        info = HfApi().model_info(repository, revision=revision or None, timeout=REACH_S, files_metadata=True)
         total = sum(file.size or 0 for file in info.siblings or [] if Path(file.rfilename).match("model.bin"))
         print(f"total {total or 1}", flush=True)  # noqa: T201  the other process reads this
-        folder = snapshot_download(repository, cache_dir=cache_dir, allow_patterns=_FILES)
+        folder = snapshot_download(repository, revision=revision or None, cache_dir=cache_dir, allow_patterns=_FILES)
         print(f"done {folder}", flush=True)  # noqa: T201  as above
     except Exception as error:  # noqa: BLE001  the library raises dozens of kinds; all are reported
         sentence = " ".join(str(error).split())
@@ -161,4 +221,4 @@ def main(repository: str, cache_dir: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:4])

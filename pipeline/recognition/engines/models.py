@@ -3,7 +3,6 @@
 load.py and `scribewire models` call it.
 """
 
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,16 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engines.hub import BY_HAND, NEEDED, ModelDownload, Tell, cache_folder, find_cached
+from pipeline.recognition.engines.hub import (
+    BY_HAND,
+    NEEDED,
+    ModelDownload,
+    Pin,
+    Tell,
+    cache_folder,
+    digest_of,
+    find_cached,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +51,62 @@ PUBLISHED: Mapping[str, PublishedModel] = {
 }
 """The models with a short name. Any other model of the hub can be named as owner/name."""
 
+PINS: Mapping[str, Pin] = {
+    "tiny": Pin(
+        "d90ca5fe260221311c53c58e660288d3deb8d356",
+        "dcb76c6586fc06cbdac6dd21f14cfd129cc4cdd9dce19bf4ffa62e59cbe6e6d1",
+    ),
+    "tiny.en": Pin(
+        "0d3d19a32d3338f10357c0889762bd8d64bbdeba",
+        "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
+    ),
+    "base": Pin(
+        "ebe41f70d5b6dfa9166e2c581c45c9c0cfc57b66",
+        "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9",
+    ),
+    "base.en": Pin(
+        "3d3d5dee26484f91867d81cb899cfcf72b96be6c",
+        "2a166925539a16005f14ff328359f9b9adb9dc4fb631bb3b227526862e93e2ef",
+    ),
+    "small": Pin(
+        "536b0662742c02347bc0e980a01041f333bce120",
+        "3e305921506d8872816023e4c273e75d2419fb89b24da97b4fe7bce14170d671",
+    ),
+    "small.en": Pin(
+        "d1d751a5f8271d482d14ca55d9e2deeebbae577f",
+        "62b2a45b05ee59acb4a5341b33ee35e041395d378d418a18acfe4c9e768ee37a",
+    ),
+    "medium": Pin(
+        "08e178d48790749d25932bbc082711ddcfdfbc4f",
+        "9b45e1009dcc4ab601eff815b61d80e60ce3fd8c74c1a14f4a282258286b51ae",
+    ),
+    "medium.en": Pin(
+        "a29b04bd15381511a9af671baec01072039215e3",
+        "11b220779aea4c6f3ce9d2549c8a95ea869ed84066864b999531ef53e594fe5b",
+    ),
+    "large-v1": Pin("b07c8d4be0be90092aa01a29c975077acb8d15c9"),
+    "large-v2": Pin("f0fe81560cb8b68660e564f55dd99207059c092e"),
+    "large-v3": Pin(
+        "edaa852ec7e145841d8ffdb056a99866b5f0a478",
+        "69f74147e3334731bc3a76048724833325d2ec74642fb52620eda87352e3d4f1",
+    ),
+    "large-v3-turbo": Pin(
+        "0a363e9161cbc7ed1431c9597a8ceaf0c4f78fcf",
+        "e76620f83d5f5b69efd3d87e3dc180c1bd21df9fbebacfd4335e5e1efcc018da",
+    ),
+    "distil-small.en": Pin("ef77d90526ccd62cde3808ee70626a01e5cf83e4"),
+    "distil-medium.en": Pin("80ddfce281f77766d8943d63109199fc8145dfa5"),
+    "distil-large-v3": Pin(
+        "c3058b475261292e64a0412df1d2681c06260fab",
+        "b79368e19b6623813609431a6e5ee309a71506701ebc49fd7820e692dec7c5f5",
+    ),
+    "distil-large-v3.5": Pin("9793ccc07920e0f830e1dba0343efcdf0ef8c903"),
+}
+"""The commit of each published model, and the SHA-256 of its model.bin as far as it is known. The digest of the others is
+recorded when they are downloaded first."""
+
 BUNDLED = "tiny.en"
-BUNDLED_SHA256 = "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"
-"""The digest of the bundled model.bin, which is byte for byte that of Systran/faster-whisper-tiny.en."""
+"""The bundled model.bin is byte for byte that of Systran/faster-whisper-tiny.en."""
 
 USUAL = {"cpu": "base", "cuda": "large-v3-turbo"}
 """The model that suits each device. It is used without being named if it is in the cache."""
@@ -88,7 +149,9 @@ def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> Loc
     repository = repository_of(model)
     return at_hand(model, cache_dir) or LocalModel(
         _display_name(model),
-        ModelDownload(model=model, repository=repository, cache_dir=cache_dir, wait_s=download_wait_s).run(),
+        ModelDownload(
+            model=model, repository=repository, cache_dir=cache_dir, wait_s=download_wait_s, pin=PINS.get(model, Pin())
+        ).run(),
     )
 
 
@@ -105,7 +168,7 @@ def at_hand(model: str, cache_dir: Path | None) -> LocalModel | None:
     """Return the model of this name if it is bundled or in the cache, else None. The network is not used."""
     if model == BUNDLED and (folder := bundled_folder()) is not None:
         return LocalModel(BUNDLED, folder, bundled=True)
-    folder = find_cached(repository_of(model), cache_dir)
+    folder = find_cached(repository_of(model), cache_dir, PINS.get(model, Pin()).revision)
     return None if folder is None else LocalModel(_display_name(model), folder)
 
 
@@ -131,6 +194,7 @@ def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> L
             repository=repository_of(model),
             cache_dir=cache_dir,
             wait_s=math.inf,
+            pin=PINS.get(model, Pin()),
             tell=tell,
             every_s=every_s,
         ).run(),
@@ -172,8 +236,7 @@ def bundled_is_sound() -> bool:
     folder = bundled_folder()
     if folder is None:
         raise ModelUnavailable("the bundled model is not installed; scripts/setup model installs it")
-    with (folder / "model.bin").open("rb") as weights:
-        return hashlib.file_digest(weights, "sha256").hexdigest() == BUNDLED_SHA256
+    return digest_of(folder / "model.bin") == PINS[BUNDLED].sha256
 
 
 def _display_name(model: str) -> str:
