@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live_scores import Shown, timed, within_edges
+from benchmarks.scoring import matches, word_errors
 from benchmarks.tracks import Track
-from pipeline.recognition.scoring import matches, word_errors
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from benchmarks.choices import Choices, add_choices, chosen
 from benchmarks.conditions import CONDITIONS, PIECES, strung_in
 from benchmarks.live_scores import Scores, Seen, Shown, Truth
 from benchmarks.measure import cpu_s, rss_mb, spread, write
+from benchmarks.scoring import matches, spoken
 from benchmarks.tracks import WARM_UP_S, Track, recordings, wordless
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
@@ -44,7 +45,6 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.scheduler import Scheduler
-from pipeline.recognition.scoring import matches, spoken
 from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.session import Happened, Session
 from pipeline.words import Word, written

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.measure import spread
+from benchmarks.normalising import tokens
+from benchmarks.scoring import matches, spoken, word_errors
 from pipeline.audio import RATE
-from pipeline.recognition.normalising import tokens
-from pipeline.recognition.scoring import matches, spoken, word_errors
 from pipeline.recognition.turns import TurnOptions
 
 AHEAD = 10

@@ -19,9 +19,9 @@ import soundfile
 
 from benchmarks.choices import Choices, add_choices, chosen
 from benchmarks.measure import spread, write
+from benchmarks.scoring import spoken, word_errors
 from benchmarks.serving import serving
 from benchmarks.tracks import PEOPLE, SPEECH, listed
-from pipeline.recognition.scoring import spoken, word_errors
 from tests.web.browsing import Page, chromium
 
 CLIPS = {"people": (PEOPLE, "jfk.flac"), "made": (SPEECH, "espeak/en_05.flac")}

@@ -24,10 +24,10 @@ from benchmarks.latency import TIMELESS, Bench
 from benchmarks.live_scores import said_twice
 from benchmarks.measure import write
 from benchmarks.phrases import KINDS, Phrase, both_halves, phrases, recorded
+from benchmarks.scoring import spoken, word_errors
 from benchmarks.tracks import Track
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.recognition.scoring import spoken, word_errors
 from pipeline.words import written
 
 BATCHED, LIVE = "faster-whisper BatchedInferencePipeline", "scribewire live"

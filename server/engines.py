@@ -1,20 +1,17 @@
 """Loading the engines of this process: production's by its settings, the sandbox's always scripted."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 from pipeline.batch import Batch
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engines.load import EngineSettings, Fitting, Loaded, choose
+from pipeline.recognition.engines.load import EngineSettings, Loaded, choose
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.engines.windows import Fit
 from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
 from server.capacity import sessions_of
 from server.config import Config
@@ -96,8 +93,6 @@ def _served(
 ) -> ServedEngine:
     engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
-    if loaded.unfitted is not None:
-        stack.enter_context(_measured(loaded.unfitted, scheduler))
     batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)
     live = LiveEngine(
         engine=engine.name,
@@ -108,27 +103,6 @@ def _served(
         max_sessions=max_sessions,
     )
     return ServedEngine(batch=batch, live=live, offer=_offer(loaded), statistics=scheduler.statistics)
-
-
-@contextmanager
-def _measured(unfitted: Fitting, scheduler: Scheduler) -> Iterator[None]:
-    """Find out which windows suit the model, beside its other work. Nothing is done outside of an event loop."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:  # a command, which will be over soon
-        yield
-        return
-    measuring = loop.create_task(unfitted.run(partial(scheduler.take_turn, tenant="windows")), name="windows")
-    measuring.add_done_callback(_tell_failure)
-    try:
-        yield
-    finally:
-        measuring.cancel()
-
-
-def _tell_failure(measuring: "asyncio.Task[Fit]") -> None:
-    if not measuring.cancelled() and (error := measuring.exception()) is not None:
-        log.warning("which windows suit the model could not be measured: %s", error)
 
 
 def _offer(loaded: Loaded) -> Offer:

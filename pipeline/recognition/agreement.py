@@ -9,19 +9,17 @@ calls this module; decisions.md has the measurements behind the numbers.
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
 from pipeline.audio import position
 from pipeline.recognition.merging import unsaid
-from pipeline.recognition.spoken_form import is_number
+from pipeline.recognition.spoken_form import is_number, plain
 from pipeline.words import Word
 
 T = TypeVar("T")
 
 _GOES_ON = frozenset({"and", "point", "oh", "o", "dash", "dollar", "dollars"})  # a number may go on after these
-MAX_NORMALISED = 4096  # words that are remembered without case: each is compared many times while it is undecided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +210,9 @@ class Agreement:
         return len(fresh)
 
 
-@lru_cache(MAX_NORMALISED)
 def normalise(text: str) -> str:
-    """Return the word without case and punctuation, or with both if nothing else is left."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(character for character in folded if character.isalnum()) or folded
+    """Return the word without case and punctuation, or with punctuation if nothing else is left."""
+    return plain(text) or unicodedata.normalize("NFKC", text).casefold()
 
 
 def _same(one: Word, other: Word, apart: int) -> bool:

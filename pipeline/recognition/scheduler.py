@@ -20,13 +20,11 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, EngineTimeout
 from pipeline.recognition.engine import DecodeRequest, Engine, Heard
-
-T = TypeVar("T")
 
 MAX_WAITING = 4096
 """The most windows that may wait. Each holds up to 30 s of audio, 2 MB."""
@@ -168,20 +166,10 @@ class Scheduler:
         found: tuple[str, float] = await self._submit(work)
         return found
 
-    async def take_turn(self, call: Callable[[], T], *, tenant: str, urgency: Urgency = Urgency.BATCH) -> T:
-        """Run *call*, which uses the model, when its turn has come. Raises EngineFailed, EngineTimeout."""
-        work = _Work(lambda calls: [calls[0]()], call, object(), urgency, tenant, 0.0, time.monotonic())
-        answer: T = await self._submit(work)
-        return answer
-
     def admit(self, growth: float = 1.0) -> None:
         """Raise Overloaded unless the model could take *growth* times as many live windows as in the last seconds."""
         if self._hanging or self._numbers.behind_s * growth > LATE_S:
             raise Overloaded("the recogniser is busy with the sessions it has")
-
-    @property
-    def healthy(self) -> bool:
-        return not self._hanging and not self._closed
 
     def statistics(self) -> SchedulerStatistics:
         return replace(self._numbers, waiting=len(self._waiting), utilisation=self._utilisation)

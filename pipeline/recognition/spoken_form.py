@@ -100,6 +100,12 @@ def units_of(words: Sequence[Word]) -> list[Unit]:
     return units
 
 
+@lru_cache(MAX_CACHED)
+def plain(text: str) -> str:
+    """Return the letters and figures of *text*, without case and marks."""
+    return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())
+
+
 def longest_time(text: str) -> int:
     """Return the most samples in which the word *text* is said. Figures, signs and spelled letters take long."""
     figures = sum(sign.isdecimal() or sign in _SIGNS for sign in text)

@@ -23,8 +23,8 @@ from pipeline.ingest.containers import INPUT_FORMATS, DecodeLimits
 from pipeline.ingest.decode import missing_demuxers
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.load import at_once, choose, load
-from pipeline.recognition.engines.windows import bundled_speech
+from pipeline.recognition.engines.fitting import bundled_speech
+from pipeline.recognition.engines.load import choose, load
 from pipeline.words import written
 from server.capacity import measure, write
 from server.commands.models import pull_hint
@@ -114,7 +114,7 @@ def _windows(config: Config) -> Finding:
         loaded = choose(settings(config))
         with closing(loaded.engine):
             if loaded.unfitted is not None:
-                asyncio.run(loaded.unfitted.run(at_once))
+                loaded.unfitted.run()
             fit = getattr(loaded.engine, "fit", None)
     except PipelineError as error:
         return Finding("windows", well=False, detail=str(error))

@@ -48,7 +48,7 @@ def test_the_front_page_tells_of_the_small_test_model_only_where_people_were_not
 
 def test_the_front_page_has_one_figure_of_each_of_its_benchmarks(results: dict[str, dict[str, object]]) -> None:
     front, every = list(highlights.front(results)), list(highlights.rows(results))
-    assert len(front) == len(highlights.FRONT) == 5
+    assert len(front) == len(set(highlights.FRONT) & set(results))
     assert set(front) <= set(every)
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.conditions import noisy
+from benchmarks.scoring import spoken
 from benchmarks.tracks import PEOPLE, Track, clips
 from pipeline.recognition.engine import DecodeRequest
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.hints import hint_of
-from pipeline.recognition.scoring import spoken
 from pipeline.words import written
 
 RARE = {"austen_0890": "cold-hearted", "austen_0920": "respectable", "austen_0930": "amiable"}

@@ -1,6 +1,5 @@
 """Tests of load.py: which engine the settings give, and what is remembered about a model."""
 
-import asyncio
 import hashlib
 import json
 import shutil
@@ -17,9 +16,9 @@ from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines import windows as fits
-from pipeline.recognition.engines.load import EngineSettings, Fitting, Loaded, at_once, choose, load
+from pipeline.recognition.engines.load import EngineSettings, Fitting, Loaded, choose, load
 from pipeline.recognition.engines.models import PUBLISHED, pull
-from pipeline.recognition.engines.windows import FULL, Fit, Trial
+from pipeline.recognition.engines.windows import FULL, Fit
 from tests.hubs import put_into_cache
 from tests.pipeline.sounds import SPEECH
 
@@ -57,12 +56,12 @@ def measuring(monkeypatch: pytest.MonkeyPatch, found: Fit) -> list[Heard]:
     """Replace the measurement, which takes minutes, by one that recognises one request and returns *found*."""
     heard: list[Heard] = []
 
-    async def find_fit(hear: Any, clips: Any) -> tuple[Fit, list[Trial]]:
+    def measured_fit(hear: Any, clips: Any) -> Fit:
         request = DecodeRequest(samples=clips[0].samples[: position(2)], start=0, language=clips[0].language)
-        heard.append(await hear(Fit(20, 20, 19), request))
-        return found, [Trial("final", found, {"people": 1}, {"people": 100})]
+        heard.append(hear(Fit(20, 20, 19), request))
+        return found
 
-    monkeypatch.setattr(loading, "find_fit", find_fit)
+    monkeypatch.setattr(loading, "measured_fit", measured_fit)
     return heard
 
 
@@ -94,7 +93,7 @@ def test_an_unknown_model_hears_in_full_windows_until_it_was_measured_once(
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
     assert loaded.engine.fit == FULL  # type: ignore[attr-defined]  # a WhisperEngine
     assert loaded.unfitted is not None
-    assert asyncio.run(loaded.unfitted.run(at_once)) == QUICK
+    assert loaded.unfitted.run() == QUICK
     assert (len(heard), loaded.engine.fit) == (1, QUICK)  # type: ignore[attr-defined]  # a WhisperEngine
     loaded.engine.close()
     assert windows(tmp_path, strange) == (QUICK, None)
@@ -109,7 +108,7 @@ def test_notes_that_cannot_be_read_are_made_again(
     path.write_bytes(notes.encode("utf-8", "surrogateescape"))
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
     assert loaded.unfitted is not None
-    asyncio.run(loaded.unfitted.run(at_once))
+    loaded.unfitted.run()
     loaded.engine.close()
     assert "7 10 14" in json.loads(path.read_text()).values()
 
@@ -126,7 +125,7 @@ def test_notes_that_cannot_be_written_are_no_reason_to_fail(
     (tmp_path / "cache").write_text("a file where the folder should be")
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path / "cache"))
     assert loaded.unfitted is not None
-    assert asyncio.run(loaded.unfitted.run(at_once)) == QUICK
+    assert loaded.unfitted.run() == QUICK
     loaded.engine.close()
     assert "the measurement cannot be stored" in caplog.text
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.scoring import matches, spoken, word_errors
 from pipeline.audio import LONGEST_JOB, RATE, Samples, position
 from pipeline.batch import packing_options
 from pipeline.errors import EngineFailed, ModelUnavailable
@@ -21,7 +22,6 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.windows import FULL, KNOWN_FITS, Fit
-from pipeline.recognition.scoring import matches, spoken, word_errors
 from pipeline.words import Word, written
 from tests.pipeline.sounds import CLIPS, SPEECH, read
 

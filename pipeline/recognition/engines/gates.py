@@ -61,8 +61,8 @@ def without_echo(words: Sequence[str], *, voiced_s: float, audio_s: float) -> in
 
     After a short utterance Whisper may repeat the last sentence until its window is full. All words are kept if nothing
     is repeated, or if *voiced_s* seconds of speech are enough for all of them. People do repeat a single word, and the
-    voice detector misses some of it, so *audio_s* seconds of audio are enough for that. *words* are as spoken() returns
-    them.
+    voice detector misses some of it, so *audio_s* seconds of audio are enough for that. *words* are
+    without case and marks.
     """
     letters = sum(map(_letters, words))
     if letters <= HURRIED * voiced_s:

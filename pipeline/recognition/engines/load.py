@@ -1,4 +1,4 @@
-"""Chooses and loads the engine that the settings name, and finds out which windows suit its model.
+"""Chooses and loads the engine that the settings name, and knows or measures which windows suit its model.
 
 The server, `scribewire doctor` and benchmarks call it.
 """
@@ -6,17 +6,17 @@ The server, `scribewire doctor` and benchmarks call it.
 import hashlib
 import json
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engine import DecodeRequest, Engine, Heard
+from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines import bootstrap
+from pipeline.recognition.engines.fitting import SPEECH, bundled_speech, measured_fit
 from pipeline.recognition.engines.prompts import WINDOWS_S
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN_FITS, SPEECH, Fit, Trial, bundled_speech, find_fit
+from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN_FITS, Fit
 
 if TYPE_CHECKING:
     from pipeline.recognition.engines.whisper import WhisperEngine
@@ -37,7 +37,7 @@ class EngineSettings:
     device: str = AUTO  # cpu or cuda
     compute_type: str = AUTO  # CTranslate2's; auto: int8 on a CPU, float16 on CUDA
     threads: int = 0  # of one call of the model
-    windows: Literal["auto", "full"] | Fit = "auto"  # auto: what suits the model, see windows.py
+    windows: Literal["auto", "full"] | Fit = "auto"  # auto: what is known to suit the model, or full ones
     download_wait_s: float = 900.0
     cache_dir: Path | None = None  # for downloads and measurements; None: Hugging Face's own folder
 
@@ -52,41 +52,25 @@ class Loaded:
     unfitted: "Fitting | None" = None  # measures which windows suit the model; None: they are known
 
 
-Turn: TypeAlias = Callable[[Callable[[], Heard]], Awaitable[Heard]]
-"""Runs one call of the model when its turn has come, and returns the answer."""
-
-
 class Fitting:
-    """Measures which windows suit a model. That takes minutes of its time; until then it uses full windows."""
+    """Measures which windows suit a model of which nobody knows it. Without that it uses full windows."""
 
     def __init__(self, engine: "WhisperEngine", key: str, notes: Path) -> None:
         self._engine = engine
         self._key = key
         self._notes = notes
 
-    async def run(self, turn: Turn) -> Fit:
-        """Measure, set the result as the engine's fit, and store it for the next start."""
-        log.info("measuring which windows suit the model", extra={"model": self._engine.model})
+    def run(self) -> Fit:
+        """Measure, which takes minutes, set the result as the engine's fit, and store it for the next start."""
         clips = [clip for clip in bundled_speech() if clip.language in self._engine.languages]
-
-        async def hear(fit: Fit, request: DecodeRequest) -> Heard:
-            return await turn(lambda: self._engine.hear([request], fit=fit)[0])
-
-        self._engine.fit, trials = await find_fit(hear, clips)
-        for trial in trials:
-            log.info("measured windows", extra=_log_fields(trial))
-        fit = self._engine.fit
+        fit = measured_fit(lambda fit, request: self._engine.hear([request], fit=fit)[0], clips)
+        self._engine.fit = fit
         try:
             self._notes.parent.mkdir(parents=True, exist_ok=True)
             self._notes.write_text(json.dumps(_read(self._notes) | {self._key: _fit_text(fit)}, indent=1))
         except OSError as error:
-            log.warning("the measurement cannot be stored and will be repeated at the next start: %s", error)
+            log.warning("the measurement cannot be stored and will be needed again: %s", error)
         return fit
-
-
-async def at_once(call: Callable[[], Heard]) -> Heard:
-    """Run *call* now: the Turn of a caller that does not share the model."""
-    return call()
 
 
 def load(settings: EngineSettings) -> Engine:
@@ -163,6 +147,10 @@ def _whisper(settings: EngineSettings) -> Loaded:
             fit = _find_known_fit(model.folder) or _parse_fit(_read(notes).get(key))
             engine.fit = fit or FULL
             unfitted = None if fit else Fitting(engine, key, notes)
+            if unfitted is not None:
+                log.info(
+                    "hears in full windows; `scribewire doctor` measures shorter ones", extra={"model": model.name}
+                )
     instead_of = None if name == names[0] else Path(names[0]).name
     return Loaded(engine, bundled=model.bundled, instead_of=instead_of, unfitted=unfitted)
 
@@ -176,12 +164,6 @@ def _find_known_fit(folder: Path) -> Fit | None:
     with weights.open("rb") as file:
         _, fit = KNOWN_FITS.get(hashlib.file_digest(file, "sha256").hexdigest(), (0, None))
     return fit
-
-
-def _log_fields(trial: Trial) -> dict[str, object]:
-    fit = trial.fit
-    windows = {"partial_s": fit.partial_s, "final_s": fit.final_s, "job_s": fit.job_s}
-    return {"what": trial.kind, **windows, "errors": trial.errors, "words": trial.words}
 
 
 def _fit_text(fit: Fit) -> str:

@@ -39,7 +39,7 @@ from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.prompts import HINT_TOKENS, Shape, max_length, window_for
 from pipeline.recognition.engines.windows import FULL, Fit
 from pipeline.recognition.merging import merge
-from pipeline.recognition.scoring import spoken
+from pipeline.recognition.spoken_form import plain
 from pipeline.words import Word
 
 log = logging.getLogger(__name__)
@@ -282,7 +282,7 @@ class WhisperEngine:
         """Return *tokens* without repetitions of the last phrase for which there was too little speech."""
         voiced_s = request.voiced_s if request.voiced else len(request.samples) / RATE
         texts, parts = self._tokenizer.split_to_word_tokens([*tokens, self._tokenizer.eot])
-        words = [" ".join(spoken(text)) for text in texts[:-1]]
+        words = [plain(text) for text in texts[:-1]]
         at = [index for index, word in enumerate(words) if word]  # the tokenizer splits off marks as words, too
         audio_s = len(request.samples) / RATE
         kept = without_echo([words[index] for index in at], voiced_s=voiced_s, audio_s=audio_s)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recognition.scoring import matches, spoken, word_errors
+from benchmarks.scoring import matches, spoken, word_errors
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)
 

@@ -1,10 +1,10 @@
-"""Counts the word errors between what was said and what was recognised, for benchmarks, windows.py and tests."""
+"""Counts the word errors between what was said and what was recognised, for benchmarks and tests."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.recognition.normalising import tokens
+from benchmarks.normalising import tokens
 
 
 def spoken(text: str, language: str | None = None) -> list[str]:

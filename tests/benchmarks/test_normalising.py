@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.recognition.normalising import Token, tokens
-from pipeline.recognition.scoring import spoken
+from benchmarks.normalising import Token, tokens
+from benchmarks.scoring import spoken
 
 UNITS = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",

@@ -1,0 +1,154 @@
+"""Measures the shortest windows in which an unknown model recognises speech well. `scribewire doctor` calls it.
+
+Long windows are expensive: encoding 10 s costs a ninth of 30 s. But Whisper was trained on windows of 30 s. In windows
+that are too short it loses words or repeats them, and how short is too short depends on the model. So a minute of
+speech, which is part of this package, is recognised in full and in shorter windows. The shortest windows that lose no
+words are chosen: first of short utterances alone, then of the jobs into which files are cut.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from pipeline.audio import RATE, Samples
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engines.prompts import PAD_S, WINDOWS_S
+from pipeline.recognition.engines.windows import FULL, JOBS_S, Fit
+from pipeline.recognition.spoken_form import units_of
+from pipeline.words import Word
+
+SPEECH = Path(__file__).with_name("windows_speech.npz")
+"""People who read English, and espeak-ng in Spanish. benchmarks/make_windows_speech.py makes it."""
+
+TOLERATED = 0.005
+"""The most by which the error rate of shorter windows may be worse than that of full ones."""
+
+_SHORT_S = 4.0  # the most of an utterance that is recognised alone
+_UNKNOWN_VOICE = 0.5  # a voice with a higher error rate in full windows says nothing about windows
+_NOISE_DB = 15.0
+_PAUSE = np.zeros(RATE // 2, np.float32)  # between the clips of a job
+
+Hear: TypeAlias = Callable[[Fit, DecodeRequest], Heard]
+"""Recognises one request in the windows of a fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A recording of speech, its words with start and end in seconds, and the pauses at which it can be cut."""
+
+    voice: str
+    language: str
+    samples: Samples
+    words: tuple[tuple[str, float, float], ...]
+    cuts: tuple[tuple[float, int], ...]  # seconds from its start, and how many words are before it
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A part of one or more clips, and the words that are spoken in it."""
+
+    voice: str
+    language: str
+    samples: Samples
+    said: tuple[str, ...]
+
+
+def bundled_speech(path: Path = SPEECH) -> list[Clip]:
+    """Return the clips of this package."""
+    with np.load(path) as stored:
+        rows = json.loads(bytes(stored["rows"]).decode())
+        return [
+            Clip(
+                row["voice"],
+                row["language"],
+                np.cumsum(stored[row["name"]], dtype=np.int16).astype(np.float32) / np.float32(32768),
+                tuple((text, start, end) for text, start, end in row["words"]),
+                tuple((at, words) for at, words in row["cuts"]),
+            )
+            for row in rows
+        ]
+
+
+def measured_fit(hear: Hear, clips: Sequence[Clip]) -> Fit:
+    """Return the shortest windows in which a model makes no more errors than in full ones. Takes minutes.
+
+    The clips are used as they are and with noise. Partials get the windows of finals.
+    """
+    clips = [*clips, *map(_noisy, clips)]
+    parts = [part for clip in clips for part in _parts(clip)]
+    short = list(_joined(parts, round(_SHORT_S * RATE)))
+    known = _known_voices(hear, short)
+    alone = [part for part in short if part.voice in known]
+    most = _errors(hear, FULL, alone) + TOLERATED * sum(len(part.said) for part in alone)
+    window_s = next(
+        (one for one in WINDOWS_S[:-1] if known and _errors(hear, Fit(one, one, FULL.job_s), alone) <= most),
+        WINDOWS_S[-1],
+    )
+    # Even shorter jobs would be recognised in the same window.
+    lengths = [Fit(window_s, window_s, job_s) for job_s in JOBS_S if job_s + PAD_S >= min(window_s, JOBS_S[-1])]
+    jobs = {fit: list(_joined([part for part in parts if part.voice in known], fit.longest_job)) for fit in lengths}
+    most = _errors(hear, lengths[-1], jobs[lengths[-1]]) + TOLERATED * sum(len(job.said) for job in jobs[lengths[-1]])
+    return next((fit for fit in lengths[:-1] if known and _errors(hear, fit, jobs[fit]) <= most), lengths[-1])
+
+
+def _known_voices(hear: Hear, parts: Sequence[Excerpt]) -> set[str]:
+    """Return the voices that the model understands in full windows."""
+    voices = {part.voice: [one for one in parts if one.voice == part.voice] for part in parts}
+    return {
+        voice
+        for voice, spoken in voices.items()
+        if _errors(hear, FULL, spoken) < _UNKNOWN_VOICE * sum(len(part.said) for part in spoken)
+    }
+
+
+def _errors(hear: Hear, fit: Fit, parts: Sequence[Excerpt]) -> int:
+    """Return how many units of what is said are missing, and how many others are heard; a loop is one excerpt lost."""
+    errors = 0
+    for part in parts:
+        request = DecodeRequest(samples=part.samples, start=0, language=part.language, final=True)
+        said = [unit.text for unit in units_of([Word(text, 0, 0, 1.0) for text in part.said])]
+        heard = [unit.text for unit in units_of(hear(fit, request).words)]
+        same = sum(block.size for block in SequenceMatcher(None, said, heard, autojunk=False).get_matching_blocks())
+        errors += min(len(said), len(said) + len(heard) - 2 * same)
+    return errors
+
+
+def _noisy(clip: Clip) -> Clip:
+    """Return the clip with steady noise."""
+    chance = np.random.default_rng(len(clip.samples))
+    loud = float(np.sqrt(np.mean(np.square(clip.samples))))
+    noise = loud * 10 ** (-_NOISE_DB / 20) * chance.standard_normal(len(clip.samples))
+    return replace(clip, samples=np.clip(clip.samples + noise, -1, 1).astype(np.float32))
+
+
+def _parts(clip: Clip) -> Iterator[Excerpt]:
+    """Yield the clip in parts, cut at its pauses, with a pause before the first."""
+    cuts = [(0.0, 0), *clip.cuts, (len(clip.samples) / RATE, len(clip.words))]
+    for (begin, first), (end, last) in pairwise(cuts):
+        samples = clip.samples[round(begin * RATE) : round(end * RATE)]
+        samples = samples if begin else np.concatenate([_PAUSE, samples])
+        yield Excerpt(clip.voice, clip.language, samples, tuple(word[0] for word in clip.words[first:last]))
+
+
+def _joined(parts: Sequence[Excerpt], longest: int) -> Iterator[Excerpt]:
+    """Yield the parts of each voice joined to excerpts that are as long as possible, but not above *longest*."""
+    run: list[Excerpt] = []
+    for part in parts:
+        length = sum(len(one.samples) for one in run) + len(part.samples)
+        if run and (run[0].voice != part.voice or length > longest):
+            yield _join(run)
+            run = []
+        run.append(part)
+    if run:
+        yield _join(run)
+
+
+def _join(parts: Sequence[Excerpt]) -> Excerpt:
+    samples = np.concatenate([part.samples for part in parts])
+    return replace(parts[0], samples=samples, said=tuple(word for part in parts for word in part.said))
