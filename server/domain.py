@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.memory import usable_bytes
 from server.accounts.limits import Limits
 from server.accounts.plans import Plans
 from server.clock import now_ms
@@ -38,6 +39,7 @@ from server.webhooks.deliveries import Deliveries
 from server.webhooks.seats import SendingSeats
 
 LIVE_RULES = LiveRules()
+MIN_DECODER_MEMORY_BYTES = 512 << 20  # of all decoders together: on the smallest machine four can run
 SERVER = "server "  # the names of workers in a server's process begin with this
 
 
@@ -108,6 +110,7 @@ def build_domain(
 ) -> Domain:
     """Make everything below the routes. *offer_watch* is given if *engines* has none."""
     metrics = _watching(engines, node, config)
+    limit_decoders(isolation, config)
     metrics.decoder_memory.set_function(lambda: isolation.memory.used_bytes)
     closing, partials = asyncio.Event(), Partials()
     name = f"{SERVER}{node}:{os.getpid()}"
@@ -162,6 +165,11 @@ def build_domain(
         partial_relay=None if storage.relay is None else PartialRelay(partials, storage.relay),
         sweeper=Sweeper(storage, eraser, alone_since=None if config.clustered else now_ms()),
     )
+
+
+def limit_decoders(isolation: Isolation, config: Config) -> None:
+    """Let all decoders of this process take as much memory together as the operator or the machine allows."""
+    isolation.memory.limit(config.decoder_memory_mib << 20 or max(usable_bytes() // 2, MIN_DECODER_MEMORY_BYTES))
 
 
 def _offers(engines: Mapping[str, ServedEngine]) -> Mapping[str, Offer]:

@@ -1,6 +1,7 @@
 """The memory of all decoders together. Each gets its part of it before it starts, and gives it back at its end.
 
-memory = DecoderMemory(usable_bytes() // 2)
+memory = DecoderMemory()
+    memory.limit(usable_bytes() // 2)
 part = memory.claim()      # waits for room
 ...
 part.release()
@@ -38,6 +39,10 @@ class DecoderMemory:
         self._total_bytes = total_bytes
         self._used_bytes = 0
         self._freed = threading.Condition()
+
+    def limit(self, total_bytes: int) -> None:
+        """Let all decoders take *total_bytes* together from now on."""
+        self._total_bytes = total_bytes
 
     @property
     def used_bytes(self) -> int:

@@ -12,7 +12,7 @@ from server.accounts.limits_file import read_limits
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.config import PREFIX, Config, ConfigError
-from server.domain import build_workers, open_egress
+from server.domain import build_workers, limit_decoders, open_egress
 from server.engines import open_engines
 from server.jobs.probing import Prober
 from server.logs import configure, log
@@ -43,6 +43,7 @@ async def _work(config: Config, limits: Limits) -> None:
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
             open_engines(config, threads) as (engines, isolation),
         ):
+            limit_decoders(isolation, config)
             await tell_others(engines, storage)
             workers = build_workers(
                 f"worker {node}:{os.getpid()}",
