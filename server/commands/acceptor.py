@@ -23,6 +23,8 @@ RESERVED_DESCRIPTORS = 256  # for the database, decoders and outgoing requests
 DESCRIPTORS_EACH = 2  # of a connection: its socket, and the file that is uploaded or downloaded over it
 MAX_CONNECTIONS = 10_000  # where the descriptors suffice for more: an idle connection takes 25 kB of memory
 
+OF_ACCOUNT = 0.6  # of all connections: half of them may read one session, and its owner needs some, too
+
 BACKLOG = 2048  # connections that the system keeps until they are accepted
 AT_ONCE = 64  # connections accepted before other work gets its turn
 RETRY_S = 1.0  # after the system had no descriptor left all the same
@@ -56,7 +58,9 @@ def connection_limits(config: Config, descriptors: int) -> ConnectionRules:
         )
     max_open = config.max_connections or min(possible, MAX_CONNECTIONS)
     max_of_address = config.max_connections_per_address or max(1, max_open // 2)
-    return ConnectionRules(max_open=max_open, max_of_address=max_of_address)
+    return ConnectionRules(
+        max_open=max_open, max_of_address=max_of_address, max_of_account=max(1, int(max_open * OF_ACCOUNT))
+    )
 
 
 class Acceptor:

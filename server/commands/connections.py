@@ -14,19 +14,26 @@ from dataclasses import dataclass
 from itertools import islice
 
 from server.accounts.addresses import Network, address_key, client_address
+from server.accounts.limits import RateTable
+from server.clock import now_ms
 from server.commands.turns import Turns
 from server.metrics import Metrics
 
 MIN_READ_BYTES = 16 * 1024  # that a client takes within ConnectionRules.unread_s, if so much waits for it
+MAX_CUTS = 20  # of connections of an account within a minute; then it may open no other
 SILENT_AT_ONCE = 16  # connections without a request that are closed together to make room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionRules:
-    """How many connections there may be, and how long a client may do nothing, in seconds."""
+    """How many connections there may be, and how long a client may do nothing, in seconds.
+
+    The connections of an account are those over which it is answered at the moment, its readers among them.
+    """
 
     max_open: int
     max_of_address: int
+    max_of_account: int
     head_s: float = 15.0  # until the whole head of a request has come
     unread_s: float = 60.0  # in which MIN_READ_BYTES or all of what is sent must be taken
 
@@ -41,10 +48,13 @@ class Connections:
         self.turns = Turns()
         self.headless: dict[Place, None] = {}  # without a request so far; the oldest first
         self.resting: dict[Place, None] = {}  # between two requests; the oldest first
+        self.idle: dict[Place, None] = {}  # readers of what is silent; the oldest first
         self._trusted = trusted_proxies
         self._metrics = metrics
         self._open = 0
         self._of_address: Counter[str] = Counter()
+        self._of_account: Counter[str] = Counter()
+        self._cuts = RateTable()  # by account: connections that were cut because they sent too much
 
     @property
     def full(self) -> bool:
@@ -58,31 +68,64 @@ class Connections:
         address = client_address(peer, (), ())
         trusted = address is not None and any(address in network for network in self._trusted)
         counted = None if trusted else address_key(address)
-        if counted is not None and self._of_address[counted] >= self.rules.max_of_address:
+        if counted is not None and not self.take_address(counted):
             self._metrics.refused.labels("too_many_connections").inc()
             return None
         self._open += 1
-        if counted is not None:
-            self._of_address[counted] += 1
         self._metrics.connections.set(self._open)
         return Place(self, counted)
 
     def make_room(self) -> None:
-        """Close the oldest connections that never sent a request, or if there are none, the one that rests longest."""
-        silent = list(islice(self.headless, SILENT_AT_ONCE))
-        for place in silent or list(islice(self.resting, 1)):
+        """Close connections for which nobody waits.
+
+        These are the oldest that never sent a request; if there are none, the one that rests longest; and if none
+        rests, the oldest silent readers of the account with the most connections.
+        """
+        silent = list(islice(self.headless, SILENT_AT_ONCE)) or list(islice(self.resting, 1))
+        if not silent and self.idle:
+            largest = max({place.account for place in self.idle}, key=lambda account: self._of_account[account or ""])
+            silent = list(islice((place for place in self.idle if place.account == largest), SILENT_AT_ONCE))
+        for place in silent:
             self._metrics.refused.labels("too_many_connections").inc()
             place.abort()
+
+    def take_account(self, account: str) -> bool:
+        """Count one more connection of *account*. Returns False if it has as many as it may, or was cut too often."""
+        cuts = self._cuts.look(account, now=now_ms(), limit=MAX_CUTS)
+        if self._of_account[account] >= self.rules.max_of_account or not cuts.allowed:
+            return False
+        self._of_account[account] += 1
+        return True
+
+    def leave_account(self, account: str) -> None:
+        _uncount(self._of_account, account)
+
+    def note_cut(self, account: str) -> None:
+        self._cuts.hit(account, now=now_ms(), limit=MAX_CUTS)
+
+    def take_address(self, address: str) -> bool:
+        """Count one more connection from *address*. Returns False if it has as many as it may."""
+        if self._of_address[address] >= self.rules.max_of_address:
+            return False
+        self._of_address[address] += 1
+        return True
+
+    def leave_address(self, address: str) -> None:
+        _uncount(self._of_address, address)
 
     def release(self, address: str | None) -> None:
         """Note that a connection from *address*, as it was counted, has ended."""
         self._open -= 1
         if address is not None:
-            self._of_address[address] -= 1
-            if self._of_address[address] == 0:
-                del self._of_address[address]
+            self.leave_address(address)
         self._metrics.connections.set(self._open)
         self.on_room()
+
+
+def _uncount(counter: Counter[str], name: str) -> None:
+    counter[name] -= 1
+    if counter[name] == 0:
+        del counter[name]
 
 
 class Place:
@@ -94,7 +137,9 @@ class Place:
 
     def __init__(self, connections: Connections, address: str | None) -> None:
         self._connections = connections
+        self.account: str | None = None  # for which it is counted at the moment
         self._address = address
+        self._forwarded: str | None = None  # the address that a proxy tells of the present request
         self._transport: asyncio.WriteTransport | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
@@ -122,9 +167,40 @@ class Place:
         """A request has come, or a WebSocket is open."""
         self._forget_idleness()
 
+    def count_for(self, account: str) -> bool:
+        """See ConnectionUse in http/strangers.py."""
+        if self.account == account or self._left:
+            return True
+        self._leave_account()
+        if self._connections.take_account(account):
+            self.account = account
+        return self.account is not None
+
+    def count_forwarded(self, address: str) -> bool:
+        """See ConnectionUse in http/strangers.py."""
+        if self._address is not None or self._forwarded == address or self._left:  # it comes through no proxy
+            return True
+        self._leave_forwarded()
+        if self._connections.take_address(address):
+            self._forwarded = address
+        return self._forwarded is not None
+
+    def idle(self) -> None:
+        """Nothing is sent at present, so it may be closed if others need the room."""
+        if self not in self._connections.idle and not self._left:
+            self._connections.idle[self] = None
+            self._connections.on_room()
+
+    def note_cut(self) -> None:
+        """It is cut because its peer sends too much."""
+        if self.account is not None:
+            self._connections.note_cut(self.account)
+
     def rest(self) -> None:
         """The request is answered, and the next one may come on the same connection."""
         self._forget_idleness()
+        self._leave_account()
+        self._leave_forwarded()
         self._connections.resting[self] = None
         self._connections.on_room()
 
@@ -149,11 +225,24 @@ class Place:
         """The connection has ended. May be called again."""
         self._forget_idleness()
         self.flow()
+        self._leave_account()
+        self._leave_forwarded()
         if not self._left:
             self._left = True
             self._connections.release(self._address)
 
+    def _leave_account(self) -> None:
+        if self.account is not None:
+            self._connections.leave_account(self.account)
+            self.account = None
+
+    def _leave_forwarded(self) -> None:
+        if self._forwarded is not None:
+            self._connections.leave_address(self._forwarded)
+            self._forwarded = None
+
     def _forget_idleness(self) -> None:
+        self._connections.idle.pop(self, None)
         self._connections.headless.pop(self, None)
         self._connections.resting.pop(self, None)
         if self._head_timer is not None:

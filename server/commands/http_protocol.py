@@ -175,6 +175,7 @@ class PlacedHttp(Placed, HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = self._headers = self._hosts = 0
         super().on_message_begin()
+        self.scope["state"]["connection"] = self.place
 
     def on_url(self, url: bytes) -> None:
         self._count_head(len(url))

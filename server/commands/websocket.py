@@ -13,12 +13,14 @@ says; what comes beyond waits in the sockets like audio that comes too fast. Who
 import asyncio
 import logging
 import socket
+from http import HTTPStatus
 from typing import Any
 
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
@@ -150,6 +152,11 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         """Whether the route has not said yet if it lets the peer in."""
         return self.handshake_initiated and not self.handshake_complete
 
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            self.scope["state"]["connection"] = self.place
+
     def _parse(self) -> None:
         """Parse the next frames of what is held, and hand them to the route."""
         self.conn.parse_more()
@@ -210,6 +217,7 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
     def _cut_off(self) -> None:
         """End a connection whose peer sends too much. What it goes on sending is not looked at."""
         self._cut = True
+        self.place.note_cut()
         self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.POLICY_VIOLATION})
         if self.close_sent or self.transport.is_closing():
             self.place.abort()

@@ -186,7 +186,11 @@ class Envelope:
         await self._routes(scope)(scope, exchange.receive, exchange.send)
 
     def _routes(self, scope: Scope) -> ASGIApp:
-        """The app that answers, or a refusal if the query has too many fields to be looked at."""
+        """The app that answers, or a refusal of an address with too many connections, or of too many query fields."""
+        try:
+            self.strangers.check_connections(scope)
+        except Problem as error:
+            return problem_response(HTTPConnection(scope), error)
         query: bytes = scope["query_string"]
         if not query or (fields := query.count(b"&") + 1) <= MAX_QUERY_FIELDS:
             return self.app

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from server import __version__
-from server.http.codes import CODES
 from server.http.operation import Answer, Auth, Operation, Parameter
+from server.http.operation import status_of as usual_status
 from server.http.schemas import SCHEMAS, ref
 from server.model import bounds
 
@@ -13,10 +13,23 @@ PROBLEM = "application/problem+json"
 ALWAYS = ("internal", "not_ready", "shutting_down")
 BY_METHOD: Mapping[str, tuple[str, ...]] = {"POST": ("invalid_idempotency_key",)}
 BY_AUTH: Mapping[Auth, tuple[str, ...]] = {
-    Auth.KEY: ("missing_credentials", "invalid_key", "environment_mismatch", "rate_limited"),
-    Auth.GRANT: ("missing_credentials", "invalid_key", "invalid_token", "environment_mismatch", "rate_limited"),
+    Auth.KEY: (
+        "missing_credentials",
+        "invalid_key",
+        "environment_mismatch",
+        "rate_limited",
+        "too_many_connections",
+    ),
+    Auth.GRANT: (
+        "missing_credentials",
+        "invalid_key",
+        "invalid_token",
+        "environment_mismatch",
+        "rate_limited",
+        "too_many_connections",
+    ),
     Auth.OPEN: ("rate_limited",),
-    Auth.OWN: ("rate_limited",),
+    Auth.OWN: ("rate_limited", "too_many_connections"),
     Auth.FREE: ("rate_limited",),
     Auth.NONE: (),
 }
@@ -107,13 +120,14 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 def _responses(operation: Operation) -> dict[str, Any]:
     shown = {str(status): _answer(answer) for status, answer in operation.answers.items()}
     by_status: dict[int, list[str]] = {}
+    status_of = usual_status if operation.errors_as is None else operation.errors_as.status
     more = (
         *BY_METHOD.get(operation.method, ()),
         *(("request_timeout",) if operation.bodies else ()),
         *(("version_gone",) if operation.deprecation is not None else ()),
     )
     for code in dict.fromkeys((*BY_AUTH[operation.auth], *operation.codes, *more, *ALWAYS)):
-        by_status.setdefault(CODES[code][0], []).append(code)
+        by_status.setdefault(status_of(code), []).append(code)
     body = {PROBLEM: {"schema": ref("Problem")}}
     if operation.errors_as is not None:
         body = {"application/json": {"schema": ref(operation.errors_as.schema)}}

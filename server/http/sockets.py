@@ -18,7 +18,7 @@ from websockets.frames import Frame, Opcode
 
 from server.http.operation import problem_response
 from server.http.problems import Problem, problem_of
-from server.http.strangers import PAUSE_S
+from server.http.strangers import PAUSE_S, ConnectionUse
 from server.logs import log, shown_path
 from server.metrics import Metrics
 from server.model.errors import RateLimited
@@ -105,6 +105,8 @@ class Socket:
         self._route = route
         self._metrics = metrics
         self._code: int | None = None
+        self.may_rest = False
+        """Whether it is only read, so that it may be closed while there is nothing to read."""
         self._orders_paid = 0.0  # until when the orders so far use up their time
 
     async def serve(self, work: Awaitable[None]) -> None:
@@ -151,6 +153,15 @@ class Socket:
         if self._gone:
             raise WebSocketDisconnect(ABNORMAL)
         await self.websocket.send({"type": "websocket.send", "frames": frames})
+
+    def rest_while(self, quiet: bool) -> None:  # noqa: FBT001  it is the only thing that this tells
+        """Note whether there is nothing to send at present."""
+        used: ConnectionUse | None = self.websocket.scope["state"].get("connection")
+        if self.may_rest and used is not None:
+            if quiet:
+                used.idle()
+            else:
+                used.work()
 
     async def take_order(self) -> None:
         """Wait until the peer may give another order: a message without audio costs it nothing, and us an answer."""

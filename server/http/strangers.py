@@ -1,4 +1,4 @@
-"""What the layers of HTTP ask about an address before they refuse somebody, or write a line about somebody."""
+"""What the layers of HTTP ask about an address or a connection before they let it go on, or write a line about it."""
 
 from typing import Protocol
 
@@ -8,8 +8,32 @@ PAUSE_S = 1.0
 """Before an answer to an address that was refused too often."""
 
 
+class ConnectionUse(Protocol):
+    """What is told of a connection while it is used, as scope["state"]["connection"]. Place is one (connections.py)."""
+
+    def count_for(self, account: str) -> bool:
+        """Count it among those of *account* until it rests. Returns False if the account has as many as it may."""
+        ...
+
+    def count_forwarded(self, address: str) -> bool:
+        """The same for the address that a trusted proxy tells."""
+        ...
+
+    def work(self) -> None:
+        """It is needed."""
+        ...
+
+    def idle(self) -> None:
+        """Nothing is sent over it for now, so it may be closed if others need the room."""
+        ...
+
+
 class Strangers(Protocol):
     """Counts by address. The server's own is in routes/strangers.py."""
+
+    def check_connections(self, scope: Scope) -> None:
+        """Count the connection for the address that a proxy tells. Raises Problem too_many_connections."""
+        ...
 
     def check_refusals(self, scope: Scope) -> None:
         """Count a refusal of a client without a key. Raises RateLimited if its address was refused too often."""

@@ -17,6 +17,7 @@ from server.model.instants import parse_iso
 from server.model.jobs import Job
 from server.records.links import MAX_TTL_S
 from server.routes.door import Door
+from server.routes.strangers import check_account
 from server.storage.ports import JobStore
 
 JOB_POLL_S = 2  # what Retry-After advises while a job is not over
@@ -105,6 +106,7 @@ async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs
     job = await jobs.get(job_id)
     if job is None or job.environment != connection.state.environment:
         raise no_such_job()
+    check_account(connection, job.account)
     return job
 
 

@@ -33,6 +33,7 @@ from server.records.links import Links
 from server.routes.asking import JSON_CODES
 from server.routes.door import Door
 from server.routes.seats import Seated, Seats
+from server.routes.strangers import check_account
 from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
 from server.storage.ports import ChannelStore
 from server.streams.channels import ChannelFollowing, Place
@@ -219,6 +220,7 @@ class Channels:
             raise no_such_channel()
         if account not in (None, channel.account):
             raise no_such_channel()
+        check_account(request, channel.account)
         return channel
 
     async def _lines(self, channel_id: str, place: Place) -> AsyncGenerator[bytes]:

@@ -25,7 +25,7 @@ from server.http.problems import Problem
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, SigningKeys, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RateLimited, RequestError, StorageBusy
-from server.routes.strangers import address_of
+from server.routes.strangers import address_of, check_account
 from server.storage.ports import AccountStore, Counter, Rates
 
 MAX_FAMILIAR = 10_000  # keys that were good lately; beyond it all are forgotten and become familiar again
@@ -99,7 +99,7 @@ class Door:
         return await self._known(request, self._address(request), *await self._found(hashed))
 
     async def _known(self, request: HTTPConnection, address: str, key: ApiKey, account: Account) -> Caller:
-        """The owner of a working key. Raises Problem environment_mismatch."""
+        """The owner of a working key. Raises Problem environment_mismatch, too_many_connections."""
         state = request.scope["state"]
         environment: str = state["environment"]
         state["account"] = account.id
@@ -107,6 +107,7 @@ class Door:
             raise Problem(
                 "environment_mismatch", f"this is a {key.environment} key, and this is the {environment} address"
             )
+        check_account(request, account.id)
         await self._touch(key)
         plan = self.limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
         return Caller(environment, address, account, key, plan)

@@ -115,6 +115,7 @@ class LiveSockets:
         """Send a job's events and partials as they come, until no more can come."""
         with self.following.reading(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s) as reader:
             async for batch in reader:
+                socket.rest_while(batch is None)
                 if batch is not None:
                     async with reader.handing_over(batch):
                         await socket.send_frames(batch.joined(_as_frame))
@@ -151,6 +152,7 @@ class LiveSockets:
                 task.result()
 
     async def _tell_reader(self, socket: Socket, job_id: str, after: int) -> None:
+        socket.may_rest = True
         await self._follow(socket, job_id, after)
         job = await self.jobs.get(job_id)
         if job is None:

@@ -5,11 +5,13 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from server.accounts.limits import StreamRules
 from server.http.caller import Caller
 from server.http.problems import Problem
+from server.http.sse import KEEP_ALIVE
+from server.http.strangers import ConnectionUse
 from server.http.streamed import Streamed
 from server.model.channels import Channel
 from server.model.jobs import Job
@@ -87,5 +89,16 @@ class Seated(Streamed):
         self._seat = seat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        used: ConnectionUse | None = scope["state"].get("connection")
+
+        async def watched(message: Message) -> None:
+            """Send *message*, and tell the connection whether there was anything to say."""
+            if used is not None:
+                if message.get("body") == KEEP_ALIVE:
+                    used.idle()
+                else:
+                    used.work()
+            await send(message)
+
         with self._seat:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, watched)

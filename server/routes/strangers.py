@@ -9,11 +9,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from server.accounts.addresses import Network, address_key, client_address, peer_key
 from server.accounts.limits import RateTable
 from server.clock import now_ms
+from server.http.problems import Problem
+from server.http.strangers import ConnectionUse
 from server.logs import log
 from server.model.errors import RateLimited
 from server.waiting import TokenBucket
@@ -39,6 +42,19 @@ def address_of(scope: Scope, trusted: Sequence[Network]) -> str:
     return address_key(client_address(peer, forwarded, trusted))
 
 
+def check_account(connection: HTTPConnection, account: str) -> None:
+    """Count the connection for *account* until it rests. Raises Problem too_many_connections."""
+    used: ConnectionUse | None = connection.scope["state"].get("connection")
+    if used is not None and not used.count_for(account):
+        raise too_many_connections("this account")
+
+
+def too_many_connections(whose: str) -> Problem:
+    return Problem(
+        "too_many_connections", f"{whose} has too many connections; close some", headers={"Retry-After": "5"}
+    )
+
+
 @dataclass(slots=True)
 class _Lines:
     """What one address may still add to the log."""
@@ -56,6 +72,13 @@ class CountedStrangers:
     _refused: RateTable = field(default_factory=RateTable)
     _lines: dict[str, _Lines] = field(default_factory=dict)
     _left_out: int = 0
+
+    def check_connections(self, scope: Scope) -> None:
+        connection: ConnectionUse | None = scope["state"].get("connection")
+        if self.trusted_proxies and connection is not None:
+            address = address_of(scope, self.trusted_proxies)
+            if not connection.count_forwarded(address):
+                raise too_many_connections("this address")
 
     def check_refusals(self, scope: Scope) -> None:
         address = address_of(scope, self.trusted_proxies)

@@ -8,6 +8,8 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from starlette.requests import Request
@@ -41,6 +43,9 @@ VTT_ANSWERS = {
     304: Answer(description="Unchanged"),
 }
 
+Rendering: TypeAlias = tuple[str, State, SubtitleShape]
+"""The subtitles of a job in one of its states and in one shape."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subtitles:
@@ -48,7 +53,7 @@ class Subtitles:
 
     door: Door
     jobs: JobStore
-    _made: dict[tuple[str, State, SubtitleShape], "asyncio.Task[bytes]"] = field(default_factory=dict, init=False)
+    _made: dict[Rendering, "asyncio.Task[bytes]"] = field(default_factory=dict, init=False)
     _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary, init=False)
     """By account, while in use: whoever asks for many subtitles has one made at a time."""
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "subtitles"), init=False)
@@ -106,14 +111,17 @@ class Subtitles:
         return _vtt(request, await self._shared(job, job.order.subtitles if shape is None else shape))
 
     async def _shared(self, job: Job, shape: SubtitleShape) -> bytes:
-        """The subtitles of the job, made at most once in SHARED_S for all who ask. Raises Problem."""
+        """The subtitles of the job, made once for all who ask meanwhile or SHARED_S later. Raises Problem."""
         key = (job.id, job.state, shape)
         if key not in self._made:
             if shape != job.order.subtitles:
                 self._check_shapes(job)
-            self._made[key] = asyncio.create_task(self._render(job, shape))
-            asyncio.get_running_loop().call_later(SHARED_S, self._made.pop, key)
+            making = self._made[key] = asyncio.create_task(self._render(job, shape))
+            making.add_done_callback(partial(self._forget_later, key))
         return await asyncio.shield(self._made[key])  # the next reader needs it, even if this one leaves
+
+    def _forget_later(self, key: Rendering, _made: "asyncio.Task[bytes]") -> None:
+        asyncio.get_running_loop().call_later(SHARED_S, self._made.pop, key)
 
     def _check_shapes(self, job: Job) -> None:
         """Raises Problem too_many_connections while many other shapes of the job are still to be made."""

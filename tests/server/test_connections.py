@@ -142,6 +142,86 @@ def test_a_trusted_proxy_brings_any_number_of_connections(tmp_path):
         until(lambda: open_connections(server) == 20)
 
 
+def test_an_address_behind_a_proxy_has_a_bound_while_its_requests_are_answered(tmp_path):
+    with (
+        served(tmp_path, MAX_CONNECTIONS_PER_ADDRESS="3", TRUSTED_PROXIES="127.0.0.0/8") as server,
+        server.new_client() as owner,
+        ExitStack() as stack,
+    ):
+        events = session(owner)
+        streams = [stack.enter_context(follow(server, f"{events}\r\nX-Forwarded-For: 203.0.113.5")) for _ in range(3)]
+        assert [stream.recv(12) for stream in streams] == [b"HTTP/1.1 200"] * 3
+        assert first_line(server, f"{events}\r\nX-Forwarded-For: 203.0.113.5") == b"HTTP/1.1 429"
+        assert first_line(server, f"{events}\r\nX-Forwarded-For: 203.0.113.6") == b"HTTP/1.1 200"
+        streams[0].close()
+        until(lambda: first_line(server, f"{events}\r\nX-Forwarded-For: 203.0.113.5") == b"HTTP/1.1 200")
+
+
+def test_an_account_has_a_part_of_the_connections_over_all_its_sessions(tmp_path):
+    with (
+        served(tmp_path, MAX_CONNECTIONS="20", MAX_CONNECTIONS_PER_ADDRESS="20") as server,
+        server.new_client() as owner,
+        server.new_client() as other,
+        ExitStack() as stack,
+    ):
+        sessions = [session(owner) for _ in range(2)]
+        for number in range(12):  # 60 %
+            assert owner.get("/v1/jobs").status_code == 200
+            assert stack.enter_context(follow(server, sessions[number % 2])).recv(12) == b"HTTP/1.1 200"
+        refused = owner.get("/v1/jobs")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_connections")
+        assert other.get("/v1/jobs").status_code == 200
+
+
+def test_readers_of_what_is_silent_make_room_for_others(tmp_path):
+    quiet = replace(LIMITS, streams=replace(LIMITS.streams, keep_alive_s=0.3))
+    with (
+        served(tmp_path, MAX_CONNECTIONS="20", MAX_CONNECTIONS_PER_ADDRESS="20", limits=quiet) as server,
+        server.new_client() as owner,
+        server.new_client() as other,
+        ExitStack() as stack,
+    ):
+        readers = [stack.enter_context(follow(server, session(owner))) for _ in range(8)]
+        readers += [stack.enter_context(follow(server, session(other))) for _ in range(6)]
+        until(lambda: len(server.answering.connections.idle) == 14)
+        assert [health(server) for _ in range(5)] == [200] * 5
+        for _ in range(20):
+            stack.enter_context(connected(server)).sendall(
+                b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+            )
+        until(lambda: len(server.answering.connections.idle) <= 6)
+        assert all(ended_within(reader, 1) for reader in readers[:8])
+
+
+def session(owner: httpx.Client) -> str:
+    """The request for the events of a new live session, up to its last header."""
+    job, key = owner.post("/v1/live", json={}).json()["job_id"], owner.headers["Authorization"]
+    return f"GET /v1/jobs/{job}/events HTTP/1.1\r\nHost: x\r\nAuthorization: {key}"
+
+
+def follow(server: Served, request: str) -> socket.socket:
+    connection = connected(server)
+    connection.sendall(f"{request}\r\n\r\n".encode())
+    return connection
+
+
+def first_line(server: Served, request: str) -> bytes:
+    with follow(server, request) as connection:
+        return connection.recv(12)
+
+
+def ended_within(connection: socket.socket, seconds: float) -> bool:
+    connection.settimeout(seconds)
+    try:
+        while connection.recv(65_536):
+            pass
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
 def test_when_all_are_taken_the_oldest_silent_ones_make_room(tmp_path):
     with (
         served(tmp_path, MAX_CONNECTIONS="40", MAX_CONNECTIONS_PER_ADDRESS="40") as server,

@@ -44,7 +44,7 @@ async def started(
     app: Callable[..., Awaitable[None]], *, ping_s: float = PING_S
 ) -> AsyncIterator[tuple[HttpServer, str]]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        rules = ConnectionRules(max_open=100, max_of_address=100)
+        rules = ConnectionRules(max_open=100, max_of_address=100, max_of_account=100)
         server = HttpServer(app, listening, Connections(rules, trusted_proxies=(), metrics=Metrics()))
         server.config.ws_ping_interval = server.config.ws_ping_timeout = ping_s
         running = asyncio.create_task(server.serve())

@@ -1,6 +1,7 @@
 """Tests of live.vtt: the subtitles of a job so far, in the shape that a player asks for."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import httpx
@@ -92,3 +93,23 @@ async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_th
         refused = [answer for answer in answers if isinstance(answer, Problem)]
         assert [problem.code for problem in refused] == 16 * ["too_many_connections"]
         assert bytes(usual.body) == b"WEBVTT\n\n"
+
+
+@in_a_loop
+async def test_shapes_that_take_long_to_make_wait_no_more_than_others(tmp_path, monkeypatch):
+    def take_long(bodies: Sequence[bytes], shape: SubtitleShape) -> bytes:
+        time.sleep(0.2)
+        return render(bodies, shape)
+
+    render = module._rendered
+    monkeypatch.setattr(module, "_rendered", take_long)
+    monkeypatch.setattr(module, "SHARED_S", 0.01)
+    async with stored(tmp_path) as storage:
+        job = await storage.jobs.get(await submit(storage))
+        subtitles = Subtitles(door=None, jobs=storage.jobs)
+        asked = []
+        for columns in range(10, 18):
+            asked.append(asyncio.create_task(subtitles.answer(asking(f"max_columns={columns}"), job)))
+            await asyncio.sleep(0.02)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [isinstance(answer, Problem) for answer in answers] == 4 * [False] + 4 * [True]

@@ -23,7 +23,7 @@ from server.storage.sql.endings import QUEUE_TOPIC, cancel
 from server.storage.sql.rows import job_of
 from server.storage.sql.upkeep import note_erasure
 
-MAX_QUEUED = 10_000  # waiting batch jobs; more are refused with QueueFull
+MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
 MAX_ENDED_KEPT = 1000  # records of ended jobs in memory, which are asked for again and again by those who poll
 ENDED_KEPT_S = 10.0
 MAX_TEXT_KEPT = 20_000  # characters of the text of such a record

@@ -48,7 +48,7 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
         _require(take(tx, new.account, quota), quota)
     # The account's place in the queue stays locked until the commit, so that nobody else counts its jobs meanwhile.
     virtual_time = fairness.enter(tx, new.account, fairness.counted_s(new.audio_s) / new.weight)
-    _check_queue(tx, kind=_class(new), max_queued=max_queued)
+    _check_queue(tx, new.environment, kind=_class(new), max_queued=max_queued)
     if new.order.live is not None:
         _check_live(tx, new)
     else:
@@ -73,7 +73,7 @@ def check_room(
     """Raise what submit() would raise now for a file of this account. Takes nothing."""
     for quota in quotas:
         _require(look(tx, account, quota), quota)
-    _check_queue(tx, kind=BATCH, max_queued=max_queued)
+    _check_queue(tx, environment, kind=BATCH, max_queued=max_queued)
     _check_active(tx, account, environment, max_active=max_active)
 
 
@@ -82,9 +82,13 @@ def _require(count: Count, quota: Quota) -> None:
         raise QuotaExceeded(quota.name, limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
 
 
-def _check_queue(tx: Transaction, *, kind: int, max_queued: int) -> None:
+def _check_queue(tx: Transaction, environment: str, *, kind: int, max_queued: int) -> None:
+    """Raise QueueFull if as many files of the environment wait as may: the sandbox takes no room from production."""
     if kind == BATCH:
-        (queued,) = tx.all("SELECT count(*) AS n FROM jobs WHERE state = 'queued' AND class = ?", (BATCH,))
+        (queued,) = tx.all(
+            "SELECT count(*) AS n FROM jobs WHERE state = 'queued' AND class = ? AND environment = ?",
+            (BATCH, environment),
+        )
         if queued["n"] >= max_queued:
             raise QueueFull(f"{queued['n']} jobs are waiting")
 

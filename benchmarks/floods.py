@@ -1,0 +1,371 @@
+"""Small things in great numbers, and those who wait meanwhile: python -m benchmarks.floods [--seconds 5] [--only pings]
+
+Starts a server (scripted engine). Strangers in a process of their own send it what costs work by the piece: frames,
+pings, empty appends, chunks of one byte, headers, fields of a query, escapes in a path. Meanwhile a bystander asks
+/healthz over its own connection every 20 ms, and a customer speaks into a live session. Both are measured undisturbed
+first. Writes benchmarks/results/floods.json: for each flood, how long the bystander waited, how late the customer's
+words were and how many it lost, and by how much the log grew.
+"""
+
+import argparse
+import asyncio
+import http.client
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from benchmarks.measure import ROOT, spread, write
+from benchmarks.serving import Serving, serving
+
+ASK_EVERY_S = 0.02
+PIECE_S = 0.1
+SECOND = 32_000  # bytes of audio
+PIECES_PER_S = 20  # of a stranger's connection
+SETTLE_S = 0.3
+EMPTY_BINARY = b"\x82\x80\0\0\0\0"
+EMPTY_PING = b"\x89\x80\0\0\0\0"
+EMPTY_TEXT = b"\x81\x80\0\0\0\0"
+FRAGMENT = b"\x00\x80\0\0\0\0"
+BAD = "?token=st_bad"
+
+
+def text_frame(text: str) -> bytes:
+    """A masked frame, with zeros as its mask."""
+    assert len(text) < 126
+    return bytes((0x81, 0x80 | len(text))) + bytes(4) + text.encode()
+
+
+FRAMES: Mapping[str, bytes] = {
+    "pings": EMPTY_PING,
+    "empty frames": EMPTY_BINARY,
+    "empty texts": EMPTY_TEXT,
+    "fragments": FRAGMENT,
+    "empty objects": text_frame("{}"),
+    "empty appends": text_frame('{"type":"input_audio_buffer.append","audio":""}'),
+    "keep-alives": text_frame('{"type":"keep_alive"}'),
+}
+"""What is sent over an open WebSocket, again and again."""
+
+
+def head(method: str, path: str, key: str, *more: str) -> bytes:
+    own = [f"Authorization: Bearer {key}"] if key else []
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *own, *more, "", ""]).encode()
+
+
+def requests(kind: str, method: str, path: str, key: str) -> tuple[bytes, bytes]:
+    """The first bytes of a connection, and what is sent after them again and again."""
+    plain = urlsplit(path).path
+    match kind:
+        case "chunks":
+            return head("POST", plain, key, "Transfer-Encoding: chunked", "Content-Type: audio/wav"), b"1\r\na\r\n"
+        case "headers":
+            return b"", head(method, plain, key, *["a:"] * 5000)
+        case "some headers":
+            return b"", head(method, plain, key, *["a:"] * 80)
+        case "query fields":
+            return b"", head(method, f"{plain}?token={'a&' * 15_000}", key)
+        case "some query fields":
+            return b"", head(method, f"{plain}?token={'a&' * 30}", key)
+        case "escapes":
+            return b"", head(method, plain + "%1b" * 1200, key)
+        case _:
+            return b"", head(method, plain, key)
+
+
+HTTP_KINDS = ("chunks", "headers", "some headers", "query fields", "some query fields", "escapes", "requests")
+
+
+def handshake(path: str, key: str) -> bytes:
+    return head(
+        "GET",
+        path,
+        key,
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flood:
+    """What strangers send, to which doors, how fast in all, and whether each goes on after it was cut off."""
+
+    kind: str
+    doors: tuple[tuple[str, str], ...]  # methods ("WS": a WebSocket) and paths
+    connections: int
+    bytes_s: float
+    key: str = ""
+    address: str = "127.0.0.2"
+    at_once: int = 0  # bytes that each connection sends first, as fast as it can
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}, {'a key' if self.key else 'no key'}, {self.connections} connections"
+
+
+# --- strangers, in a process of their own ----------------------------------------------------------------------------
+
+
+@dataclass
+class Sent:
+    connections: int = 0
+    bytes: int = 0
+
+
+async def send(base: str, flood: Flood, seconds: float) -> Sent:
+    """Let the strangers of *flood* send for so long."""
+    sent = Sent()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await asyncio.gather(*(_stranger(base, flood, number, sent) for number in range(flood.connections)))
+    return sent
+
+
+async def _stranger(base: str, flood: Flood, number: int, sent: Sent) -> None:
+    host, port = base.removeprefix("http://").split(":")
+    while True:
+        method, path = flood.doors[number % len(flood.doors)]
+        number += flood.connections  # the next door, where there are more doors than connections
+        with suppress(OSError, asyncio.IncompleteReadError):
+            reader, writer = await asyncio.open_connection(host, int(port), local_addr=(flood.address, 0), limit=2**24)
+            sent.connections += 1
+            try:
+                await _talk(reader, writer, flood, (method, path), sent)
+            finally:
+                writer.transport.abort()
+        await asyncio.sleep(0.05)
+
+
+async def _talk(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flood: Flood, door: tuple[str, str], sent: Sent
+) -> None:
+    """Send until the server has enough."""
+    method, path = door
+    if method == "WS":
+        writer.write(handshake(path, flood.key))
+        await reader.readuntil(b"\r\n\r\n")
+        item = FRAMES[flood.kind]
+        if flood.kind == "fragments":
+            writer.write(b"\x02\x80\0\0\0\0")
+    else:
+        first, item = requests(flood.kind, method, path, flood.key)
+        writer.write(first)
+    reading = asyncio.create_task(_read(reader))
+    try:
+        at_once = item * (flood.at_once // len(item))
+        writer.write(at_once)
+        sent.bytes += len(at_once)
+        each = flood.bytes_s / flood.connections / PIECES_PER_S
+        due, began = 0.0, time.monotonic()
+        while not reading.done() and each:
+            due += each
+            piece = item * int(due / len(item))
+            due -= len(piece)
+            writer.write(piece)
+            sent.bytes += len(piece)
+            await writer.drain()
+            began += 1 / PIECES_PER_S
+            await asyncio.sleep(max(0.001, began - time.monotonic()))
+        await reading
+    finally:
+        reading.cancel()
+
+
+async def _read(reader: asyncio.StreamReader) -> None:
+    while await reader.read(65_536):
+        pass
+
+
+@contextmanager
+def strangers(base: str, flood: Flood, seconds: float, result: dict[str, Any]) -> Iterator[None]:
+    """The strangers work while the block lasts, which should be as long. *result* gets what they sent."""
+    words = [sys.executable, "-m", "benchmarks.floods", "--flood", json.dumps(asdict(flood)), "--base", base]
+    process = subprocess.Popen([*words, "--seconds", str(seconds)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        yield
+        out, _ = process.communicate(timeout=seconds + 30)
+        result.update(json.loads(out))
+    finally:
+        process.kill()
+        process.wait()
+
+
+# --- those who wait --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Bystander:
+    """Asks /healthz over one connection, and notes how long it waits."""
+
+    base: str
+    address: str = "127.0.0.1"
+    waits_s: list[float] = field(default_factory=list)
+
+    def wait(self, seconds: float) -> None:
+        parts = urlsplit(self.base)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, 60, (self.address, 0))
+        until = time.monotonic() + seconds
+        while (began := time.monotonic()) < until:
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+            self.waits_s.append(time.monotonic() - began)
+            time.sleep(max(0.0, ASK_EVERY_S - self.waits_s[-1]))
+        connection.close()
+
+    def to_json(self) -> dict[str, float]:
+        ordered = sorted(self.waits_s)
+        at = {"p50": 0.5, "p95": 0.95, "longest": 1.0}
+        return {name: round(1000 * ordered[min(len(ordered) - 1, int(len(ordered) * q))], 2) for name, q in at.items()}
+
+
+@dataclass
+class Customer:
+    """Speaks into a live session, and notes how late each word is."""
+
+    base: str
+    key: str
+    lags_s: list[float] = field(default_factory=list)
+    end: str = "still speaking"
+
+    def speak(self, seconds: float) -> None:
+        own = {"Authorization": f"Bearer {self.key}"}
+        made = httpx.post(f"{self.base}/v1/live", json={"interim_results": False}, headers=own, timeout=30).json()
+        url = f"ws{self.base.removeprefix('http')}/v1/jobs/{made['job_id']}/audio"
+        with connect(url, additional_headers=own, compression=None) as socket:
+            began = time.monotonic()
+            listening = threading.Thread(target=self._listen, args=(socket, began))
+            listening.start()
+            with suppress(ConnectionClosed):
+                for piece in range(int(seconds / PIECE_S)):
+                    time.sleep(max(0.0, began + (piece + 1) * PIECE_S - time.monotonic()))
+                    socket.send(bytes(int(SECOND * PIECE_S)))
+                socket.send('{"type":"close"}')
+            listening.join(60)
+
+    def _listen(self, socket: Any, began: float) -> None:
+        with suppress(ConnectionClosed):
+            for message in socket:
+                event = json.loads(message)
+                if event["type"] == "word":
+                    self.lags_s.append(time.monotonic() - began - event["end"])
+                if event["type"].startswith("job."):
+                    self.end = event["type"]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"words": len(self.lags_s), "end": self.end, "lag_s": spread(self.lags_s or [0.0])}
+
+
+def watch(server: Serving, seconds: float, *, key: str) -> dict[str, Any]:
+    """What a bystander and a customer see for so long."""
+    bystander, customer = Bystander(server.base), Customer(server.base, key)
+    speaking = threading.Thread(target=customer.speak, args=(seconds,))
+    speaking.start()
+    bystander.wait(seconds)
+    speaking.join()
+    return {"healthz_ms": bystander.to_json(), "live": customer.to_json()}
+
+
+# --- the floods ------------------------------------------------------------------------------------------------------
+
+
+def own_session(server: Serving, key: str) -> str:
+    """A new live session of the sandbox."""
+    own = {"Authorization": f"Bearer {key}"}
+    answer = httpx.post(f"{server.base}/sandbox/v1/live", json={}, headers=own, timeout=30)
+    answer.raise_for_status()
+    return str(answer.json()["job_id"])
+
+
+def new_key(server: Serving, environment: str = "sandbox") -> str:
+    answer = httpx.post(f"{server.base}/v1/keys", json={"environment": environment}, timeout=30)
+    answer.raise_for_status()
+    return str(answer.json()["key"])
+
+
+def floods(server: Serving) -> list[Flood]:
+    """Those that once stopped a server, at their size, and each kind of item at 2 MB/s."""
+    key = new_key(server)
+    job = own_session(server, key)
+    refused = (("WS", f"/v1/jobs/{job}/stream{BAD}"), ("WS", f"/v1/jobs/{job}/audio{BAD}"))
+    reader, writer = ("WS", f"/sandbox/v1/jobs/{job}/stream"), ("WS", f"/sandbox/v1/jobs/{job}/audio")
+    realtime, listen = ("WS", "/sandbox/v1/realtime"), ("WS", "/sandbox/v1/listen")
+    upload, events, health = ("POST", "/sandbox/v1/transcribe"), ("GET", "/v1/jobs/x/events"), ("GET", "/healthz")
+    return [
+        Flood(kind="pings", doors=refused, connections=50, bytes_s=0, at_once=120_000),
+        Flood(kind="pings", doors=refused, connections=50, bytes_s=2e6),
+        Flood(kind="pings", doors=(reader,), connections=400, bytes_s=0, at_once=120_000, key=key),
+        Flood(kind="pings", doors=(reader, writer, realtime, listen), connections=10, bytes_s=2e6, key=key),
+        Flood(kind="empty frames", doors=(listen,), connections=1, bytes_s=2e6, key=key),
+        Flood(kind="empty frames", doors=(writer, listen), connections=10, bytes_s=2e6, key=key),
+        Flood(kind="empty appends", doors=(realtime,), connections=1, bytes_s=5e6, key=key),
+        Flood(kind="empty appends", doors=(realtime,), connections=10, bytes_s=5e6, key=key),
+        Flood(kind="empty objects", doors=(realtime, listen, writer), connections=10, bytes_s=2e6, key=key),
+        Flood(kind="fragments", doors=(realtime, listen, writer), connections=10, bytes_s=2e6, key=key),
+        Flood(kind="chunks", doors=(upload,), connections=1, bytes_s=8e6, key=key),
+        Flood(kind="chunks", doors=(upload,), connections=10, bytes_s=8e6, key=key),
+        Flood(kind="query fields", doors=(events,), connections=300, bytes_s=0, at_once=31_000),
+        Flood(kind="query fields", doors=(events,), connections=100, bytes_s=2.9e6),
+        Flood(kind="some query fields", doors=(events,), connections=100, bytes_s=2e6),
+        Flood(kind="headers", doors=(health,), connections=20, bytes_s=2e6),
+        Flood(kind="some headers", doors=(health,), connections=20, bytes_s=2e6),
+        Flood(kind="escapes", doors=(("GET", "/"),), connections=20, bytes_s=3e6),
+        Flood(kind="requests", doors=(("GET", "/nowhere"), ("GET", "/v1/jobs")), connections=20, bytes_s=2e6),
+    ]
+
+
+def measure(server: Serving, flood: Flood, seconds: float, key: str) -> dict[str, Any]:
+    """What those who wait see during *flood*."""
+    sent: dict[str, Any] = {}
+    log_bytes = server.log.stat().st_size
+    with strangers(server.base, flood, seconds, sent):
+        time.sleep(SETTLE_S)
+        seen = watch(server, seconds - SETTLE_S, key=key)
+    return {**seen, "sent": sent, "log_bytes": server.log.stat().st_size - log_bytes}
+
+
+def run(seconds: float, only: str) -> dict[str, Any]:
+    with serving(ENGINE="scripted") as server:
+        undisturbed = watch(server, seconds, key=server.key)
+        result: dict[str, Any] = {"seconds": seconds, "undisturbed": undisturbed, "floods": {}}
+        print(json.dumps({"undisturbed": undisturbed}), flush=True)
+        for flood in floods(server):
+            if only in flood.name:
+                row = measure(server, flood, seconds, server.key)
+                result["floods"][f"{flood.name}, {flood.bytes_s / 1e6:g} MB/s"] = row
+                print(json.dumps({flood.name: row}), flush=True)
+    return result
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--only", default="", help="floods whose names contain this")
+    parser.add_argument("--no-write", action="store_true")
+    parser.add_argument("--flood", help=argparse.SUPPRESS)
+    parser.add_argument("--base", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.flood is not None:
+        told = json.loads(given.flood)
+        flood = Flood(**{**told, "doors": tuple(map(tuple, told["doors"]))})
+        print(json.dumps(asdict(asyncio.run(send(given.base, flood, given.seconds)))))
+        return 0
+    result = run(given.seconds, given.only)
+    if not given.no_write and not given.only:
+        write("floods", result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
