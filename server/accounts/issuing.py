@@ -78,6 +78,7 @@ async def open_account(
         plan=plan,
         created_at=now_ms(),
         webhook_secret=issue_webhook_secret(),
+        sandbox_webhook_secret=issue_webhook_secret(),
         limits=limits or {},
     )
     issued = issue_key(account.id, environment=environment, name=name, retention=retention)

@@ -63,7 +63,7 @@ async def _create(storage: Storage, given: argparse.Namespace, config: Config) -
             name=given.name,
             retention=given.retention,
         )
-        return new_key(account, issued) | {"webhook_secret": account.webhook_secret.current}
+        return new_key(account, issued) | {"webhook_secret": account.webhook_secret_of(given.environment).current}
     account_or_none = await storage.accounts.account(given.account)
     if account_or_none is None:
         raise ConfigError(f"--account must be an existing account, got {given.account!r}")

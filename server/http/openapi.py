@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from server import __version__
+from server.http.codes import CODES
 from server.http.operation import Answer, Auth, Operation, Parameter
-from server.http.operation import status_of as usual_status
 from server.http.schemas import SCHEMAS, ref
 from server.model import bounds
 
@@ -120,14 +120,14 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 def _responses(operation: Operation) -> dict[str, Any]:
     shown = {str(status): _answer(answer) for status, answer in operation.answers.items()}
     by_status: dict[int, list[str]] = {}
-    status_of = usual_status if operation.errors_as is None else operation.errors_as.status
+    statuses = {} if operation.errors_as is None else operation.errors_as.statuses
     more = (
         *BY_METHOD.get(operation.method, ()),
         *(("request_timeout",) if operation.bodies else ()),
         *(("version_gone",) if operation.deprecation is not None else ()),
     )
     for code in dict.fromkeys((*BY_AUTH[operation.auth], *operation.codes, *more, *ALWAYS)):
-        by_status.setdefault(status_of(code), []).append(code)
+        by_status.setdefault(statuses.get(code, CODES[code][0]), []).append(code)
     body = {PROBLEM: {"schema": ref("Problem")}}
     if operation.errors_as is not None:
         body = {"application/json": {"schema": ref(operation.errors_as.schema)}}

@@ -20,7 +20,6 @@ from starlette.types import Receive, Scope, Send
 
 from server.clock import now_ms
 from server.http.caller import Caller
-from server.http.codes import CODES
 from server.http.problems import Problem, problem_of
 from server.logs import log, shown_path
 from server.model.errors import Refused
@@ -36,10 +35,6 @@ def _no_headers(_problem: Problem, _request_id: str) -> Mapping[str, str]:
     return {}
 
 
-def status_of(code: str) -> int:
-    return CODES[code][0]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorShape:
     """Errors as clients of another service read them."""
@@ -47,7 +42,6 @@ class ErrorShape:
     schema: str  # the name of the body among the components of /openapi.json
     body: Callable[[Problem, str], Mapping[str, Any]]  # of a problem and the request's id
     headers: Callable[[Problem, str], Mapping[str, str]] = _no_headers
-    status: Callable[[str], int] = status_of  # of a code
     statuses: Mapping[str, int] = field(default_factory=dict)  # code -> status, where it is not ours
 
 

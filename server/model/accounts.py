@@ -38,7 +38,12 @@ class Account:
     plan: str
     created_at: int
     webhook_secret: WebhookSecret
+    sandbox_webhook_secret: WebhookSecret
     limits: Mapping[str, object] = field(default_factory=dict)  # overrides of the plan's numbers
+
+    def webhook_secret_of(self, environment: str) -> WebhookSecret:
+        """The secret that signs the webhooks of this environment."""
+        return self.sandbox_webhook_secret if environment == "sandbox" else self.webhook_secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

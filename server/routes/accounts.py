@@ -184,7 +184,9 @@ class Accounts:
             return json_response(new_key(account, issued), 201)
         await self._count_signup(caller)
         account, issued = await open_account(self.storage.accounts, plan=SIGNUP_PLAN, **asked)
-        return json_response(new_key(account, issued) | {"webhook_secret": account.webhook_secret.current}, 201)
+        return json_response(
+            new_key(account, issued) | {"webhook_secret": account.webhook_secret_of(asked["environment"]).current}, 201
+        )
 
     def _is_signup_token(self, credential: str) -> bool:
         token = self.signup.token
@@ -266,19 +268,19 @@ class Accounts:
     # --- webhook secrets -----------------------------------------------------------------------------------------
 
     async def webhook_secret(self, _request: Request, caller: Caller) -> Response:
-        secret = caller.require_account()[0].webhook_secret
+        secret = caller.require_account()[0].webhook_secret_of(caller.environment)
         return json_response(
             {"created_at": iso(secret.created_at), "previous_expires_at": iso_or_none(secret.previous_expires_at)}
         )
 
     async def rotate_webhook_secret(self, request: Request, caller: Caller) -> Response:
-        if caller.environment == "sandbox":
-            raise Problem("environment_mismatch", "the secret signs production's webhooks too: use a production key")
         overlap_s = _overlap_s(json_object(await body_of(request, most=MAX_BODY)), default=WEBHOOK_OVERLAP_S)
         account, fresh = caller.require_account()[0], issue_webhook_secret()
         expires_at = fresh.created_at + overlap_s * 1000
-        new = replace(fresh, previous=account.webhook_secret.current, previous_expires_at=expires_at)
-        await self.storage.accounts.rotate_webhook_secret(account.id, new)
+        new = replace(
+            fresh, previous=account.webhook_secret_of(caller.environment).current, previous_expires_at=expires_at
+        )
+        await self.storage.accounts.rotate_webhook_secret(account.id, caller.environment, new)
         return json_response(
             {"webhook_secret": new.current, "created_at": iso(new.created_at), "previous_expires_at": iso(expires_at)},
             201,

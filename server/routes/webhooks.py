@@ -133,7 +133,9 @@ class Webhooks:
             message_id = fresh_id(Prefix.MESSAGE)
             body = orjson.dumps({**self.records.notice(_example(caller)), "test": True})
             try:
-                reply = await self.courier.bring(url, body, account=account, webhook_id=message_id)
+                reply = await self.courier.bring(
+                    url, body, account=account, environment=caller.environment, webhook_id=message_id
+                )
             except Crowded:
                 raise crowded() from None
         return json_response(

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -43,15 +44,17 @@ class Courier:
     rules: WebhookRules
     seats: SendingSeats
 
-    async def bring(self, url: str, body: bytes, *, account: Account, webhook_id: str) -> Reply:
-        """Send *body* to *url* for *account* and say what came back. Every failure is a Reply, also one of our own.
+    async def bring(self, url: str, body: bytes, *, account: Account, environment: str, webhook_id: str) -> Reply:
+        """Send *body* to *url* for *account*, signed with its secret of *environment*, and say what came back.
+
+        Every failure is a Reply, also one of our own.
 
         Raises Crowded if the network address of the receiver has too many messages on their way.
         """
         began = time.monotonic()
         try:
             async with asyncio.timeout(self.rules.timeout_s):
-                status, wish = await self._send(url, body, account, webhook_id)
+                status, wish = await self._send(url, body, account, signing_secrets(account, environment), webhook_id)
         except Crowded:
             raise
         except Exception as error:  # noqa: BLE001  an attempt that is not recorded would be repeated for ever
@@ -61,12 +64,14 @@ class Courier:
         asked_s = retry_after_s(wish, now_s=time.time()) if status in (429, 503) else None
         return Reply(status, _since(began), f"status {status}", asked_s)
 
-    async def _send(self, url: str, body: bytes, account: Account, webhook_id: str) -> tuple[int, str | None]:
+    async def _send(
+        self, url: str, body: bytes, account: Account, secrets: Sequence[str], webhook_id: str
+    ) -> tuple[int, str | None]:
         """The status and the Retry-After header of the answer."""
         headers = {
             "Content-Type": "application/json",
             "User-Agent": USER_AGENT,
-            **signed_headers(signing_secrets(account), message_id=webhook_id, timestamp_s=now_ms() // 1000, body=body),
+            **signed_headers(secrets, message_id=webhook_id, timestamp_s=now_ms() // 1000, body=body),
         }
         sending = self.egress.request(
             "POST",
@@ -96,9 +101,9 @@ def _why(error: Exception) -> str:
             return "the server failed to send it"
 
 
-def signing_secrets(account: Account) -> list[str]:
+def signing_secrets(account: Account, environment: str) -> list[str]:
     """The account's secrets that sign at present: the current one, and the previous one during its overlap."""
-    secret = account.webhook_secret
+    secret = account.webhook_secret_of(environment)
     if secret.previous is None or (secret.previous_expires_at or 0) <= now_ms():
         return [secret.current]
     return [secret.current, secret.previous]

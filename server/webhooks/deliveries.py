@@ -104,7 +104,11 @@ class Deliveries:
             log.exception("a webhook could not be written", extra={"delivery": delivery.id})
             return Reply(None, 0, "the server failed to send it")
         reply = await self.courier.bring(
-            delivery.url, orjson.dumps(told.body), account=account, webhook_id=delivery.webhook_id
+            delivery.url,
+            orjson.dumps(told.body),
+            account=account,
+            environment=delivery.environment,
+            webhook_id=delivery.webhook_id,
         )
         return replace(reply, handed_over=told.hands_over and reply.error is None)
 

@@ -199,11 +199,17 @@ def test_a_sandbox_key_neither_sees_nor_ends_production_keys(tester, client):
     assert client.get("/v1/jobs").status_code == 200
 
 
-def test_a_sandbox_key_leaves_the_secret_of_the_webhooks_alone(tester, client):
+def test_each_environment_has_a_webhook_secret_of_its_own(server, tester, client):
     before = client.get("/v1/webhook-secret").json()
-    response = tester.post("/v1/webhook-secret/rotate", json={"overlap_seconds": 0})
-    assert (response.status_code, code(response)) == (403, "environment_mismatch")
+    assert tester.post("/v1/webhook-secret/rotate", json={"overlap_seconds": 0}).status_code == 201
     assert client.get("/v1/webhook-secret").json() == before
+    first = httpx.post(f"{server.base}/v1/keys", json={"environment": "sandbox"}).json()
+    with server.client(first["key"], sandbox=True) as other:
+        rotated = other.post("/v1/webhook-secret/rotate", json={"overlap_seconds": 60}).json()
+    account = server.wait(server.storage.accounts.account(first["account_id"]))
+    assert account.sandbox_webhook_secret.current == rotated["webhook_secret"]
+    assert account.sandbox_webhook_secret.previous == first["webhook_secret"]
+    assert account.webhook_secret.current not in (first["webhook_secret"], rotated["webhook_secret"])
 
 
 def test_a_production_key_may_end_sandbox_keys(tester, client):

@@ -1,6 +1,7 @@
 """Tests of stored accounts, keys and counted allowances."""
 
 import asyncio
+import base64
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -10,12 +11,17 @@ import pytest
 from server.model.accounts import Account, ApiKey, Count, WebhookSecret
 from server.model.bounds import MAX_ENDED_KEYS
 from server.model.errors import StorageError
+from server.storage.sql.accounts import _for_sandbox
 from tests.server.storing import HOUR, NOON, RESET, ManualClock, in_a_loop, quota
 
 T = TypeVar("T")
 
 ACCOUNT = Account(
-    id="acct_1", plan="free", created_at=NOON, webhook_secret=WebhookSecret(current="whsec_a", created_at=NOON)
+    id="acct_1",
+    plan="free",
+    created_at=NOON,
+    webhook_secret=WebhookSecret(current="whsec_a", created_at=NOON),
+    sandbox_webhook_secret=WebhookSecret(current="whsec_s", created_at=NOON),
 )
 KEY = ApiKey(
     id="key_1",
@@ -125,14 +131,24 @@ async def test_a_plan_with_its_own_numbers_and_without_them(backend, tmp_path):
         assert not await storage.accounts.set_plan("acct_2", "pro", None)
 
 
+def test_an_account_without_a_secret_for_the_sandbox_has_one_that_does_not_tell_the_other():
+    made = _for_sandbox(WebhookSecret(current="whsec_a", created_at=NOON))
+    assert made == _for_sandbox(WebhookSecret(current="whsec_a", created_at=NOON))
+    assert made.current != _for_sandbox(WebhookSecret(current="whsec_b", created_at=NOON)).current
+    assert len(base64.b64decode(made.current.removeprefix("whsec_"))) == 32
+
+
 @in_a_loop
 async def test_a_webhook_secret_keeps_its_predecessor(backend, tmp_path):
     new = WebhookSecret(current="whsec_b", created_at=NOON + 1, previous="whsec_a", previous_expires_at=NOON + HOUR)
     async with backend.stored(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
-        assert await storage.accounts.rotate_webhook_secret("acct_1", new)
+        assert await storage.accounts.rotate_webhook_secret("acct_1", "production", new)
         assert await storage.accounts.account("acct_1") == replace(ACCOUNT, webhook_secret=new)
-        assert not await storage.accounts.rotate_webhook_secret("acct_2", new)
+        assert await storage.accounts.rotate_webhook_secret("acct_1", "sandbox", new)
+        both = replace(ACCOUNT, webhook_secret=new, sandbox_webhook_secret=new)
+        assert await storage.accounts.account("acct_1") == both
+        assert not await storage.accounts.rotate_webhook_secret("acct_2", "sandbox", new)
 
 
 @in_a_loop
@@ -201,7 +217,9 @@ async def test_a_known_key_is_remembered_until_any_process_changes_it_or_its_acc
         await storage.accounts.create_account(ACCOUNT, KEY)
         changes = (
             lambda: other.accounts.set_plan("acct_1", "pro", None),
-            lambda: other.accounts.rotate_webhook_secret("acct_1", WebhookSecret(current="whsec_b", created_at=NOON)),
+            lambda: other.accounts.rotate_webhook_secret(
+                "acct_1", "production", WebhookSecret(current="whsec_b", created_at=NOON)
+            ),
             lambda: other.accounts.rotate("acct_1", "key_1", new=replace(KEY, id="key_2", hash=b"2"), old_expires_at=1),
             lambda: other.accounts.revoke("acct_1", "key_1", at=NOON + 1),
         )

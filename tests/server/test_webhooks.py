@@ -71,7 +71,7 @@ async def test_during_a_rotation_old_and_new_secret_both_verify(tmp_path):
     async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
         old, fresh = it.account.webhook_secret, issue_webhook_secret()
         rotated = replace(fresh, previous=old.current, previous_expires_at=now_ms() + 60_000)
-        await it.storage.accounts.rotate_webhook_secret(it.account.id, rotated)
+        await it.storage.accounts.rotate_webhook_secret(it.account.id, "production", rotated)
         await it.ended(target.url)
         [asked] = await received(target)
         assert len(asked.headers["webhook-signature"].split(" ")) == 2
@@ -81,11 +81,13 @@ async def test_during_a_rotation_old_and_new_secret_both_verify(tmp_path):
 def test_a_previous_secret_no_longer_signs_once_its_overlap_is_over():
     def account(expires_at: int | None) -> Account:
         secret = WebhookSecret(current="new", created_at=0, previous="old", previous_expires_at=expires_at)
-        return Account(id="a", plan="free", created_at=0, webhook_secret=secret)
+        sandbox = WebhookSecret(current="sandbox", created_at=0)
+        return Account(id="a", plan="free", created_at=0, webhook_secret=secret, sandbox_webhook_secret=sandbox)
 
-    assert signing_secrets(account(now_ms() + 60_000)) == ["new", "old"]
-    assert signing_secrets(account(now_ms() - 1)) == ["new"]
-    assert signing_secrets(account(None)) == ["new"]
+    assert signing_secrets(account(now_ms() + 60_000), "production") == ["new", "old"]
+    assert signing_secrets(account(now_ms() - 1), "production") == ["new"]
+    assert signing_secrets(account(None), "production") == ["new"]
+    assert signing_secrets(account(now_ms() + 60_000), "sandbox") == ["sandbox"]
 
 
 # --- what an answer means ------------------------------------------------------------------------------------------
@@ -189,7 +191,9 @@ def test_a_retry_after_beyond_all_time_is_an_attempt_like_any_other(tmp_path, st
 async def test_whatever_goes_wrong_while_sending_is_a_failed_attempt(tmp_path):
     """The account's secret cannot be read, so nothing can be signed."""
     async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
-        await it.storage.accounts.rotate_webhook_secret(it.account.id, WebhookSecret(current="whsec_%", created_at=0))
+        await it.storage.accounts.rotate_webhook_secret(
+            it.account.id, "production", WebhookSecret(current="whsec_%", created_at=0)
+        )
         delivery = await it.tried(await it.ended(target.url))
         assert (delivery.state, delivery.attempts[0].error) == ("pending", "the server failed to send it")
         assert delivery.next_at is not None

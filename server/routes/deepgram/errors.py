@@ -8,7 +8,7 @@ import orjson
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from server.http.operation import ErrorShape, problem_response, status_of
+from server.http.operation import ErrorShape, problem_response
 from server.http.problems import Problem
 from server.http.sockets import GOING_AWAY, Manners
 
@@ -27,14 +27,9 @@ def error_headers(problem: Problem, request_id: str) -> Mapping[str, str]:
     return {REQUEST_ID: request_id, "dg-error": said}
 
 
-def error_status(code: str) -> int:
-    """Deepgram answers 400 to bytes that it cannot decode."""
-    return BAD_REQUEST if code in UNDECODABLE else status_of(code)
-
-
-SHAPE = ErrorShape(schema="DeepgramError", body=error_body, headers=error_headers, status=error_status)
-LISTEN_SHAPE = replace(SHAPE, statuses={"invalid_parameter": BAD_REQUEST})
-"""For parameters of /v1/listen: Deepgram has no 422."""
+SHAPE = ErrorShape(schema="DeepgramError", body=error_body, headers=error_headers)
+LISTEN_SHAPE = replace(SHAPE, statuses=dict.fromkeys(("invalid_parameter", *UNDECODABLE), BAD_REQUEST))
+"""For parameters of /v1/listen, and for bytes that are no audio: Deepgram has neither 422 nor 415."""
 
 
 def close_code(problem: Problem) -> int:

@@ -267,4 +267,15 @@ OFFERS = """
     );
 """
 
-MIGRATIONS = (Migration(FIRST), Migration(CHANNELS), Migration(RATES), Migration(OFFERS))
+SANDBOX_SECRETS = """
+    -- Signs the sandbox's webhooks. Accounts that are older have none here: theirs is derived from the other one.
+    ALTER TABLE accounts ADD COLUMN sandbox_webhook_secret TEXT;
+"""
+
+MIGRATIONS = (
+    Migration(FIRST),
+    Migration(CHANNELS),
+    Migration(RATES),
+    Migration(OFFERS),
+    Migration(SANDBOX_SECRETS),
+)

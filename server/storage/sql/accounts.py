@@ -1,5 +1,7 @@
 """The AccountStore: accounts and their API keys, which are stored as SHA-256: random bytes need no slow hash."""
 
+import base64
+import hmac
 from collections.abc import Mapping
 
 import orjson
@@ -47,13 +49,15 @@ class SqlAccounts:
     async def create_account(self, account: Account, key: ApiKey) -> None:
         def create(tx: Transaction) -> None:
             tx.run(
-                "INSERT INTO accounts (id, plan, created_at, limits, webhook_secret) VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO accounts (id, plan, created_at, limits, webhook_secret, sandbox_webhook_secret)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
                 (
                     account.id,
                     account.plan,
                     account.created_at,
                     text_of(account.limits),
                     text_of(account.webhook_secret),
+                    text_of(account.sandbox_webhook_secret),
                 ),
             )
             _add(tx, key)
@@ -130,8 +134,9 @@ class SqlAccounts:
             "UPDATE accounts SET plan = ?, limits = ? WHERE id = ?", plan, text_of(limits or {}), account_id
         )
 
-    async def rotate_webhook_secret(self, account_id: str, secret: WebhookSecret) -> bool:
-        return await self._update("UPDATE accounts SET webhook_secret = ? WHERE id = ?", text_of(secret), account_id)
+    async def rotate_webhook_secret(self, account_id: str, environment: str, secret: WebhookSecret) -> bool:
+        column = "sandbox_webhook_secret" if environment == "sandbox" else "webhook_secret"
+        return await self._update(f"UPDATE accounts SET {column} = ? WHERE id = ?", text_of(secret), account_id)  # noqa: S608
 
     async def _update(self, sql: str, *values: str) -> bool:
         def update(tx: Transaction) -> bool:
@@ -175,13 +180,22 @@ def _account(tx: Transaction, account_id: str) -> Account | None:
 
 
 def _account_of(row: Row) -> Account:
+    secret = WebhookSecret(**orjson.loads(row["webhook_secret"]))
+    sandbox = row["sandbox_webhook_secret"]
     return Account(
         id=row["id"],
         plan=row["plan"],
         created_at=row["created_at"],
-        webhook_secret=WebhookSecret(**orjson.loads(row["webhook_secret"])),
+        webhook_secret=secret,
+        sandbox_webhook_secret=_for_sandbox(secret) if sandbox is None else WebhookSecret(**orjson.loads(sandbox)),
         limits=orjson.loads(row["limits"]),
     )
+
+
+def _for_sandbox(secret: WebhookSecret) -> WebhookSecret:
+    """The sandbox's secret of an account that was made when both environments had one: who has it cannot find that."""
+    chance = hmac.digest(secret.current.encode(), b"sandbox webhooks", "sha256")
+    return WebhookSecret(current="whsec_" + base64.b64encode(chance).decode(), created_at=secret.created_at)
 
 
 def _key_of(row: Row) -> ApiKey:

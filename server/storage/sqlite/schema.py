@@ -250,4 +250,8 @@ MIGRATIONS = (
         UNIQUE (account, environment, name)
     ) WITHOUT ROWID;
     """,
+    """
+    -- Signs the sandbox's webhooks. Accounts that are older have none here: theirs is derived from the other one.
+    ALTER TABLE accounts ADD COLUMN sandbox_webhook_secret TEXT;
+    """,
 )
