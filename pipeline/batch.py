@@ -22,15 +22,20 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import TRANSCRIBE, DecodeRequest, Engine, Heard
+from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, DecodeRequest, Engine, Heard
 from pipeline.recognition.phrases import phrases
 from pipeline.recognition.scheduler import Urgency
+from pipeline.text.options import NO_CHANGES, TextOptions
+from pipeline.text.redaction import NEAR
+from pipeline.text.rewriting import SegmentRewriter
+from pipeline.text.stage import TextStage
 from pipeline.words import Chunk, Segment
 
 T = TypeVar("T")
 
 CHUNK = 15 * RATE  # a chunk ends with the first decode job that brings it to this length
 JOB_ENDS = RATE  # a job is long enough when it has no more than this left
+ENGLISH = "en"  # of translations
 BATCHES_AHEAD = 2  # jobs for each call of the engine that one file may have waiting: one waits while one is heard
 
 
@@ -58,6 +63,7 @@ class BatchOptions:
     task: str = TRANSCRIBE  # one of TASKS of engine.py
     hint: str = ""  # vocabulary
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
+    text: TextOptions = NO_CHANGES  # what is done with the words
     separate: bool = False  # hear every channel by itself, because each has its own speakers
 
 
@@ -119,7 +125,7 @@ class Batch:
         self, path: Path, options: BatchOptions, done: Sequence[Chunk], channel: int | None
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks of one channel, or with None of all channels together."""
-        stretch = _Stretch(done)
+        stretch = _Stretch(done, options.text)
         line = _Line(self._engine, self._recognition, options, stretch.language)
         notes: list[str] = []
         try:
@@ -131,12 +137,12 @@ class Batch:
                         continue
                     await line.add(item)
                     while line.full or line.first_is_done:
-                        stretch.absorb(*await line.first())
+                        stretch.absorb(*await line.first(), line.written_in)
                         if stretch.long_enough:
                             yield stretch.chunk(line.language)
             await line.start_all()
             while line.waiting:
-                stretch.absorb(*await line.first())
+                stretch.absorb(*await line.first(), line.written_in)
                 if stretch.long_enough:
                     yield stretch.chunk(line.language)
         finally:
@@ -202,6 +208,13 @@ class _Line:
             self._start(entry)
 
     @property
+    def written_in(self) -> str | None:
+        """The language of the text, as far as it is known."""
+        if self._options.task == TRANSLATE:
+            return ENGLISH
+        return None if self.language is None else self.language[0]
+
+    @property
     def waiting(self) -> bool:
         return bool(self._entries)
 
@@ -251,8 +264,9 @@ class _Line:
 class _Stretch:
     """The chunk that is growing."""
 
-    def __init__(self, done: Sequence[Chunk]) -> None:
+    def __init__(self, done: Sequence[Chunk], text: TextOptions) -> None:
         last = done[-1] if done else None
+        self._text = _rewriter(done, text) if text.changes_words else None
         self._index = len(done)
         self._start = self._reached = last.end if last else 0
         self._jobs_done = last.jobs_done if last else 0
@@ -262,17 +276,26 @@ class _Stretch:
 
     @property
     def long_enough(self) -> bool:
-        return self._reached - self._start >= CHUNK
+        """Whether the chunk may end: where it does, nothing may be left that the next one would go on with."""
+        return self._reached - self._start >= CHUNK and (self._text is None or self._text.complete)
 
-    def absorb(self, item: Packed, heard: Heard | None) -> None:
+    def absorb(self, item: Packed, heard: Heard | None, language: str | None) -> None:
+        """Take an item and what was heard in it, in this language."""
+        self._reached = max(self._reached, item.end if isinstance(item, DecodeJob) else item.at)
+        said: tuple[Segment, ...] = ()
         if isinstance(item, DecodeJob):
             assert heard is not None
             self._jobs_done += 1
-            self._segments += phrases(heard)
-        self._reached = max(self._reached, item.end if isinstance(item, DecodeJob) else item.at)
+            said = phrases(heard)
+        if self._text is None:
+            self._segments += said
+        else:
+            self._segments += self._text.receive(said, language=language, reached=self._reached)
 
     def chunk(self, language: tuple[str, float | None] | None, notes: Sequence[str] = ()) -> Chunk:
         """Return the chunk that has grown, and begin the next one."""
+        if self._text is not None:
+            self._segments += self._text.flush()
         chunk = Chunk(
             index=self._index,
             jobs_done=self._jobs_done,
@@ -285,6 +308,12 @@ class _Stretch:
         )
         self._index, self._start, self._segments = self._index + 1, self._reached, []
         return chunk
+
+
+def _rewriter(done: Sequence[Chunk], text: TextOptions) -> SegmentRewriter:
+    """Make the text stage of a file, which continues after the chunks that are done."""
+    said = [word for chunk in done[-1:] for segment in chunk.segments[-NEAR:] for word in segment.words]
+    return SegmentRewriter(TextStage(text, said=said[-NEAR:], patient=True))
 
 
 @asynccontextmanager

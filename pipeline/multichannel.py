@@ -83,6 +83,14 @@ class MultichannelSession:
         each = [session.decided() for session in self._sessions]
         return {channel: decided[None] for channel, decided in enumerate(each) if decided}
 
+    def redacted(self) -> Sequence[tuple[int, int]]:
+        """Where something was said on any channel that is redacted, in positions of the stream."""
+        return [
+            (start + skip, end + skip)
+            for session, skip in zip(self._sessions, self._skipped, strict=True)
+            for start, end in session.redacted()
+        ]
+
     def statistics(self) -> SessionStatistics:
         """The sums over all channels, and of times and waiting audio the largest."""
         each = [session.statistics() for session in self._sessions]

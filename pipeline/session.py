@@ -13,7 +13,7 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -29,6 +29,7 @@ from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.speech import SpeechProbability
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore, StreamCounts
+from pipeline.text.rewriting import TextRewriter
 from pipeline.waking import Changes
 
 MAX_BUFFERED = position(30)
@@ -113,11 +114,20 @@ _Detected: TypeAlias = tuple[Samples, float]
 class Session:
     """One live stream. run() is its only task; the other methods are called from other tasks of the same loop."""
 
-    def __init__(self, core: StreamCore, *, vad: SpeechProbability, listener: Listener, tenant: str = "") -> None:
+    def __init__(
+        self,
+        core: StreamCore,
+        *,
+        vad: SpeechProbability,
+        listener: Listener,
+        tenant: str = "",
+        text: TextRewriter | None = None,  # None: words are told as they are recognised
+    ) -> None:
         self._core = core
         self._vad = vad
         self._listener = listener
         self._tenant = tenant
+        self._text = text
         self._framer = Framer()
         self._backlog: deque[Samples | _Command] = deque()
         self._commands = 0  # in the backlog
@@ -184,7 +194,14 @@ class Session:
 
         It is given for each channel; this session has one, which is None.
         """
-        return {} if self._unread else {None: min(self._core.decided, self._received)}
+        if self._unread:
+            return {}
+        held = self._text.stage.held_from if self._text is not None else None
+        return {None: min(self._core.decided, self._received, *(() if held is None else (held,)))}
+
+    def redacted(self) -> Sequence[tuple[int, int]]:
+        """Where something was said that is redacted: starts and ends, in positions."""
+        return self._text.stage.redacted if self._text is not None else ()
 
     def statistics(self) -> SessionStatistics:
         return SessionStatistics(
@@ -297,7 +314,7 @@ class Session:
 
     def _advance(self, tasks: asyncio.TaskGroup) -> None:
         """Queue the core's events for the reader, and send the request that the core wants."""
-        events = self._core.events_received()
+        events = self._events_received()
         if events:
             now_s = self._loop.time()
             self._unread.extend(self._stamp(event, now_s) for event in events)
@@ -305,6 +322,14 @@ class Session:
         if request is not None:
             tasks.create_task(self._ask(request, tasks), name=f"hear from {request.start}")
         self._changes.tell()
+
+    def _events_received(self) -> Sequence[Event]:
+        """Return what the core decided, in the form in which it may be seen."""
+        events: Sequence[Event] = self._core.events_received()
+        if self._text is None:
+            return events
+        shown = self._text.receive(events, decided=min(self._core.decided, self._received))
+        return [*shown, *self._text.flush()] if self._core.finished else shown
 
     async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:
         """Send one request and give the answer to the core."""

@@ -13,6 +13,8 @@ class Word:
     end: int
     probability: float  # 0..1
     spaced: bool = True  # False where the script writes it without a space before it (Chinese, Japanese, Thai)
+    heard: str | None = None  # what was said, where the text stage wrote something else that hides nothing
+    redacted: bool = False  # a label in place of what was said
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,12 @@ class Segment:
 def speaker_on(channel: int | None) -> str | None:
     """Return the name of whoever speaks on a channel that is heard by itself."""
     return None if channel is None else f"S{channel + 1}"
+
+
+def speaker_members(channel: int | None) -> dict[str, int | str]:
+    """Return who speaks, and on which channel, as JSON has it; nothing where that is not known."""
+    speaker = speaker_on(channel)
+    return {} if channel is None or speaker is None else {"channel": channel, "speaker": speaker}
 
 
 @dataclass(frozen=True, slots=True)

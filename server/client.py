@@ -36,6 +36,7 @@ MAX_UNSENT = 64 * MESSAGE_BYTES  # bytes that may wait before send() does
 REFUSED = range(4400, 4500)  # close codes with which the server says that trying again will not help
 PASSING_STATUS = frozenset({502, 503, 504})  # the server, or one behind a proxy, is restarting
 PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server is restarting
+JSON_LISTS = frozenset({"replace", "search"})  # members whose items may have commas
 KEEP_ALIVE_S = 10
 SECOND_WRITER = 4409  # except this one: the server may still hold our own broken connection open
 
@@ -85,7 +86,7 @@ class Client:
         headers = {"Idempotency-Key": secrets.token_hex(16), "Prefer": "respond-async"}
         if isinstance(source, str):
             return await self._request_json("POST", "/v1/transcribe", headers=headers, json={"url": source, **fields})
-        form = {name: _form_text(value) for name, value in fields.items()}
+        form = {name: _form_text(value, as_json=name in JSON_LISTS) for name, value in fields.items()}
         with source.open("rb") as file:  # read in pieces, and from its start at every try
             return await self._request_json("POST", "/v1/transcribe", headers=headers, files={"file": file}, data=form)
 
@@ -332,9 +333,9 @@ def _refusal(error: Exception) -> ServiceError | None:
     return ServiceError(code, "closed", reason) if code in REFUSED and code != SECOND_WRITER else None
 
 
-def _form_text(value: Any) -> str:
+def _form_text(value: Any, *, as_json: bool) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, Sequence) and not isinstance(value, str) and not as_json:
         return ",".join(map(str, value))
-    return orjson.dumps(value).decode() if isinstance(value, Mapping) else str(value)
+    return orjson.dumps(value).decode() if isinstance(value, Mapping | list | tuple) else str(value)

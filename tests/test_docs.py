@@ -164,6 +164,7 @@ def test_links_between_the_readmes_lead_somewhere(page: str) -> None:
         "pipeline",
         "pipeline/ingest",
         "pipeline/recognition",
+        "pipeline/text",
         "server/live",
         "server/routes/deepgram",
         "server/routes/openai",

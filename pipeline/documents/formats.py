@@ -10,7 +10,9 @@ import orjson
 
 from pipeline.audio import seconds
 from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues_of_runs
-from pipeline.words import Segment, Transcript, Word, speaker_on, words_in_time, written
+from pipeline.documents.paragraphs import paragraph_objects, paragraphs_of
+from pipeline.documents.search import search_objects
+from pipeline.words import Segment, Transcript, Word, speaker_members, speaker_on, words_in_time, written
 
 SCHEMA = "service_v1"
 """The name of the JSON file's schema, which service_v1.json beside this file describes."""
@@ -25,6 +27,8 @@ class Heading:
     metadata: Mapping[str, str] = field(default_factory=dict)
     words: bool = False  # list every word with its times?
     subtitles: SubtitleShape = USUAL_SHAPE
+    paragraphs: bool = False
+    search: tuple[str, ...] = ()  # terms to look for
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,17 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
     }
     if heading.words:
         document["words"] = [word_object(*pair) for pair in words_in_time(transcript.segments)]
+    document |= found_objects(transcript.segments, paragraphs=heading.paragraphs, terms=heading.search)
     document["metadata"] = dict(heading.metadata)
     return orjson.dumps(document)
+
+
+def found_objects(segments: Sequence[Segment], *, paragraphs: bool, terms: Sequence[str]) -> dict[str, Any]:
+    """Return the members of the JSON file and of records that were ordered: paragraphs, and where terms were said."""
+    return {
+        **({"paragraphs": paragraph_objects(segments)} if paragraphs else {}),
+        **({"search": search_objects(segments, terms)} if terms else {}),
+    }
 
 
 def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
@@ -63,6 +76,8 @@ def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
         "start": seconds(word.start),
         "end": seconds(word.end),
         "probability": _round(word.probability),
+        **({} if word.heard is None else {"heard": word.heard}),
+        **({"redacted": True} if word.redacted else {}),
         **speaker_members(None if segment is None else segment.channel),
     }
 
@@ -84,11 +99,6 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
         "no_speech_prob": _round(segment.no_speech_prob),
         **speaker_members(segment.channel),
     }
-
-
-def speaker_members(channel: int | None) -> dict[str, Any]:
-    """Return who speaks, and on which channel, where that is known."""
-    return {} if channel is None else {"channel": channel, "speaker": speaker_on(channel)}
 
 
 def srt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
@@ -138,8 +148,14 @@ def _webvtt(shown: Sequence[Cue]) -> bytes:
     return "".join(("WEBVTT\n\n", *lines)).encode()
 
 
-def txt(transcript: Transcript) -> bytes:
-    """Return the text and a newline. Without speech it is empty. Known speakers have a line for each of their turns."""
+def txt(transcript: Transcript, *, paragraphs: bool = False) -> bytes:
+    """Return the text and a newline. Without speech it is empty. Known speakers have a line for each of their turns.
+
+    With *paragraphs* there is an empty line between them.
+    """
+    if paragraphs:
+        found = paragraphs_of(transcript.segments)
+        return "\n".join(f"{_label(speaker_on(one.channel))}{written(one.words)}\n" for one in found).encode()
     turns = groupby(transcript.segments, key=lambda segment: segment.speaker)
     text = "\n".join(
         _label(speaker) + written(word for segment in turn for word in segment.words) for speaker, turn in turns
@@ -156,7 +172,11 @@ OUTPUT_FORMATS: Mapping[str, OutputFormat] = MappingProxyType(
         "vtt": OutputFormat(
             "text/vtt; charset=utf-8", "vtt", lambda transcript, heading: vtt(transcript, heading.subtitles)
         ),
-        "txt": OutputFormat("text/plain; charset=utf-8", "txt", lambda transcript, _: txt(transcript)),
+        "txt": OutputFormat(
+            "text/plain; charset=utf-8",
+            "txt",
+            lambda transcript, heading: txt(transcript, paragraphs=heading.paragraphs),
+        ),
     }
 )
 """Every output file of a job, by the name that requests use."""

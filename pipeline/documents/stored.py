@@ -40,15 +40,18 @@ def stored(chunk: Chunk) -> bytes:
                 {
                     "avg_logprob": _finite(segment.avg_logprob),
                     "no_speech_prob": _finite(segment.no_speech_prob),
-                    "words": [
-                        (word.text, word.start, word.end, _finite(word.probability), word.spaced)
-                        for word in segment.words
-                    ],
+                    "words": [_array(word) for word in segment.words],
                 }
                 for segment in chunk.segments
             ],
         }
     )
+
+
+def _array(word: Word) -> tuple[object, ...]:
+    """Return a word as an array, whose last two members are left out where it is as it was heard."""
+    usual = (word.text, word.start, word.end, _finite(word.probability), word.spaced)
+    return (*usual, word.heard, word.redacted) if word.heard is not None or word.redacted else usual
 
 
 def restored(data: bytes) -> Chunk:
@@ -90,10 +93,19 @@ def _segment(fields: dict[str, Any], channel: int | None) -> Segment:
     return Segment(words, _real(fields["avg_logprob"]), _real(fields["no_speech_prob"]), channel)
 
 
-def _word(text: object, start: object, end: object, probability: object, spaced: object) -> Word:
-    if not isinstance(spaced, bool):
-        raise TypeError(f"{type(spaced).__name__} instead of a boolean")
-    return Word(_text(text), _whole(start), _whole(end), _real(probability), spaced)
+def _word(  # noqa: PLR0917  arrays have no names
+    text: object,
+    start: object,
+    end: object,
+    probability: object,
+    spaced: object,
+    heard: object = None,
+    redacted: object = False,  # noqa: FBT002
+) -> Word:
+    if not isinstance(spaced, bool) or not isinstance(redacted, bool):
+        raise TypeError("something else instead of a boolean")
+    said = None if heard is None else _text(heard)
+    return Word(_text(text), _whole(start), _whole(end), _real(probability), spaced, said, redacted)
 
 
 def _each(value: object) -> Iterable[Any]:

@@ -1,6 +1,7 @@
 """Records the audio of a live session as FLAC. Only this module uses soundfile."""
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -10,6 +11,7 @@ from pipeline.audio import RATE, Samples
 
 MEDIA_TYPE = "audio/flac"
 EXTENSION = "flac"
+BLOCK = 1 << 16  # samples that are read at a time
 
 
 class Recording:
@@ -20,6 +22,12 @@ class Recording:
 
     def __init__(self, folder: Path | None = None, *, channels: int = 1) -> None:
         """Create the file in *folder*, or in the system's folder for temporary files. It has 1 to 8 *channels*."""
+        self._folder = folder
+        self._channels = channels
+        self._create()
+
+    def _create(self) -> None:
+        folder, channels = self._folder, self._channels
         self._file: BinaryIO = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  close() does
         try:
             self._flac = soundfile.SoundFile(
@@ -39,6 +47,24 @@ class Recording:
         """Append samples, clipped to -1..1. Those of several channels have the shape (n, channels)."""
         try:
             self._flac.write(samples)
+        except soundfile.SoundFileError as error:
+            raise OSError(str(error)) from error
+
+    def silence(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Write silence over *spans*, starts and ends in samples, on every channel. Nothing is left of what was there.
+
+        The recording takes no more samples after this.
+        """
+        old = self.finish()
+        self._create()
+        try:
+            with old, soundfile.SoundFile(old.fileno(), closefd=False) as heard:
+                at = 0
+                while len(samples := heard.read(BLOCK, dtype="float32")):
+                    for start, end in spans:
+                        samples[max(0, start - at) : max(0, end - at)] = 0.0
+                    self.write(samples)
+                    at += len(samples)
         except soundfile.SoundFileError as error:
             raise OSError(str(error)) from error
 

@@ -43,7 +43,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
     key = key_of(given, config)
     if given.source != "mic" and not Path(given.source).is_file():
         raise ConfigError(f"FILE must be an existing file or mic, got {given.source!r}")
-    options = {"language": given.language, "keywords": speech.keywords_of(given)}
+    options = {"language": given.language, "keywords": speech.keywords_of(given), **speech.text_fields(given)}
     with reaching(given.server):
         asyncio.run(_stream(given, options, key))
     return 0

@@ -27,6 +27,7 @@ from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
 from pipeline.recognition.hints import hint_of
+from pipeline.text.options import TextOptions
 from pipeline.words import Chunk, Transcript
 from server.client import Client, ServiceError
 from server.clock import now_ms
@@ -36,6 +37,7 @@ from server.config import Config, ConfigError
 from server.engines import open_engines
 from server.jobs.members import members_of
 from server.jobs.orders import subtitle_shape
+from server.jobs.text_members import text_options
 from server.logs import configure
 from server.model.bounds import CHANNEL_MODES
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
@@ -76,6 +78,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
     formats = _formats(given.formats)
     subtitles = _subtitles(given)
     given.keywords = speech.keywords_of(given)
+    given.text = speech.text_fields(given)
     targets = _targets(given, formats)
     if given.server is None:
         files = _here(given, formats, subtitles, config)
@@ -169,8 +172,14 @@ def _here(
         created_at=iso(now_ms()),
         words=given.words,
         subtitles=subtitle_shape(members_of(subtitles)),
+        paragraphs=_text(given).paragraphs,
+        search=_text(given).search,
     )
     return {name: OUTPUT_FORMATS[name].render(transcript, heading) for name in formats}
+
+
+def _text(given: argparse.Namespace) -> TextOptions:
+    return text_options(members_of(given.text), language=given.language)
 
 
 async def _transcribed(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
@@ -188,6 +197,7 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
                 language=given.language,
                 task=given.task,
                 hint=hint_of(given.keywords, ""),
+                text=_text(given),
                 separate=given.channels == "separate",
             )
             async for chunk in engine.batch.transcribe(path, options):
@@ -205,7 +215,7 @@ async def _there(
     given: argparse.Namespace, formats: Sequence[str], subtitles: Mapping[str, str], key: str
 ) -> dict[str, bytes]:
     """Transcribe on a server, which fetches an address itself. Returns every format's content. Raises ServiceError."""
-    fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles}
+    fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
     if given.channels != "mixed":
         fields["channels"] = given.channels
     if given.task != TRANSCRIBE:

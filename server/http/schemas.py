@@ -10,6 +10,7 @@ from pipeline.documents.cues import USUAL_SHAPE
 from pipeline.documents.schema import service_v1_schema
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.recognition.engine import TASKS, TRANSCRIBE
+from pipeline.text.options import REDACTIONS
 from server.http.codes import CODES
 from server.model import bounds
 from server.model.jobs import JOB_CODES, State
@@ -113,6 +114,45 @@ TASK = {
     "default": TRANSCRIBE,
     "description": "translate: English text, whatever is spoken, if the model was trained for it (GET /v1/models)",
 }
+_REPLACE_MEANS = "heard:wanted, for whole words whatever their case; the first colon separates"
+_SEARCH_MEANS = "Words to find in the text, whatever their case"
+_TERMS = {"type": "array", "items": TEXT, "maxItems": bounds.MAX_TEXT_TERMS}
+TEXT_SWITCHES: Mapping[str, Any] = {
+    "numerals": {**SWITCH, "default": False, "description": "Numbers in figures"},
+    "profanity_filter": {**SWITCH, "default": False, "description": "Asterisks in swear words"},
+    "paragraphs": {**SWITCH, "default": False, "description": "Paragraphs in JSON and TXT"},
+}
+TEXT_LISTS: Mapping[str, Any] = {
+    "redact": {"type": "array", "items": {"enum": [*REDACTIONS]}, "description": "What is hidden in the text"},
+    "replace": {**_TERMS, "description": _REPLACE_MEANS},
+    "search": {**_TERMS, "description": _SEARCH_MEANS},
+}
+TEXT_OPTIONS = _object(
+    {}, {**TEXT_SWITCHES, **TEXT_LISTS}, description="What was ordered to be done with the text; there if anything was"
+)
+PARAGRAPHS = {
+    "type": "array",
+    "items": _object(
+        {
+            "start": NUMBER,
+            "end": NUMBER,
+            "sentences": {"type": "array", "items": _object({"text": TEXT, "start": NUMBER, "end": NUMBER})},
+        },
+        SPEAKER,
+    ),
+}
+HITS = {
+    "type": "array",
+    "items": _object(
+        {
+            "query": TEXT,
+            "hits": {
+                "type": "array",
+                "items": _object({"start": NUMBER, "end": NUMBER, "confidence": NUMBER, "snippet": TEXT}),
+            },
+        }
+    ),
+}
 _ORDER_MEMBERS: Mapping[str, Any] = {
     "language": {"type": "string", "description": "What is spoken: BCP 47 primary subtag; left out: detected"},
     "model": {"type": "string", "description": "An id of GET /v1/models"},
@@ -129,8 +169,19 @@ _ORDER_MEMBERS: Mapping[str, Any] = {
     **SUBTITLES,
 }
 _FORM_LIST = {"type": "string", "description": "Comma list; the part may also be repeated"}
+_FORM_TERMS = {"type": "string", "description": "The part may be repeated, or have a JSON array"}
+_FORM_TEXT: Mapping[str, Any] = {
+    **{
+        name: {"enum": ["true", "false", "1", "0"], "default": "false", "description": member["description"]}
+        for name, member in TEXT_SWITCHES.items()
+    },
+    "redact": {**_FORM_LIST, "examples": [",".join(REDACTIONS)]},
+    "replace": {**_FORM_TERMS, "examples": ["cooper netties:Kubernetes"]},
+    "search": {**_FORM_TERMS, "examples": ["cancel"]},
+}
 _FORM_ORDER: Mapping[str, Any] = {
     **_ORDER_MEMBERS,
+    **_FORM_TEXT,
     "keywords": {**_FORM_LIST, "examples": ["Siobhan,metoprolol"], "description": KEYWORDS_MEAN},
     "output_formats": {**_FORM_LIST, "examples": ["json,srt,vtt"], "default": "json"},
     "word_timestamps": {"enum": ["true", "false", "1", "0"], "default": "false"},
@@ -154,6 +205,7 @@ _OPENAI_MEMBERS: Mapping[str, Any] = {
     "channels": CHANNELS_MEMBER,
     "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
     "retention": {"enum": [*bounds.RETENTIONS]},
+    **_FORM_TEXT,
     **SUBTITLES,
 }
 
@@ -180,7 +232,14 @@ SCHEMAS: Mapping[str, Any] = {
             "resets_at": INSTANT,
         },
     ),
-    "Word": _object({"word": TEXT, "start": NUMBER, "end": NUMBER, "probability": NUMBER}, SPEAKER),
+    "Word": _object(
+        {"word": TEXT, "start": NUMBER, "end": NUMBER, "probability": NUMBER},
+        {
+            "heard": {"type": "string", "description": "What was said, where numerals or replace wrote something else"},
+            "redacted": {"const": True, "description": "The word is a label in place of what was said"},
+            **SPEAKER,
+        },
+    ),
     "Job": _object(
         {
             "job_id": {"type": "string", "pattern": "^job_[0-9A-Za-z]{26}$"},
@@ -230,6 +289,9 @@ SCHEMAS: Mapping[str, Any] = {
             "schema": {"const": "service_v1", "description": "Present once completed, when json was asked for"},
             "live": ref("LiveState"),
             "text": MAYBE_TEXT,
+            "text_options": TEXT_OPTIONS,
+            "paragraphs": {**PARAGRAPHS, "description": "Present once completed, when paragraphs was true"},
+            "search": {**HITS, "description": "Present once completed, when search was given"},
             "outputs": {
                 "type": "object",
                 "propertyNames": {"enum": [*bounds.FORMATS]},
@@ -265,6 +327,8 @@ SCHEMAS: Mapping[str, Any] = {
             "url": URI,
             "audio_url": URI,
             **_ORDER_MEMBERS,
+            **TEXT_SWITCHES,
+            **TEXT_LISTS,
             "keywords": KEYWORDS,
             "output_formats": {**FORMAT_NAMES, "default": ["json"], "minItems": 1},
             "word_timestamps": {"type": "boolean", "default": False},
@@ -305,6 +369,8 @@ SCHEMAS: Mapping[str, Any] = {
             "record": {**SWITCH, "default": False, "description": "Keep the audio as FLAC with the job"},
             "channel": {**CHANNEL_NAME, "description": "The name of the channel that shows the session"},
             **_ORDER_MEMBERS,
+            **TEXT_SWITCHES,
+            **TEXT_LISTS,
             "keywords": KEYWORDS,
             "output_formats": {**FORMAT_NAMES, "default": ["json"], "minItems": 1},
             "word_timestamps": {"type": "boolean", "default": True},

@@ -28,6 +28,7 @@ from server.jobs.members import (
     whole_in,
     whole_seconds,
 )
+from server.jobs.text_members import TEXT_MEMBERS, text_options
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
@@ -35,6 +36,7 @@ from server.model.orders import LiveOptions, Order
 
 SUBTITLES = frozenset(SubtitleShape.__dataclass_fields__)
 COMMON = SUBTITLES | {
+    *TEXT_MEMBERS,
     "output_formats",
     "language",
     "task",
@@ -50,8 +52,8 @@ LIVE_ONLY = frozenset({*LiveOptions.__slots__, "channel_count", "word_timestamps
 FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema", "channels"})
 MIXED, SEPARATE = bounds.CHANNEL_MODES
 MAX_WARNINGS = 8  # of unknown members; they are stored with the job
-PROMISES = ("redact", "search", "replace")
-"""Members that nobody may take without doing what they say: a client would believe that its text is safe."""
+PROMISES = ("sounds_like",)
+"""Members that nobody may take without doing what they say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +134,13 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
     webhook_url = members.take("webhook_url", url_text, None)
     events = members.take("webhook_events", subset(bounds.WEBHOOK_EVENTS), ())
     refuse_promises(members)
+    language = members.take("language", _language(offer), None)
     if events and not members.has("webhook_url"):
         members.errors.append(FieldError("webhook_events", "missing_companion", "needs webhook_url"))
     return Order(
         output_formats=members.take("output_formats", subset(bounds.FORMATS), ("json",)),
         word_timestamps=word_timestamps,
-        language=members.take("language", _language(offer), None),
+        language=language,
         model=members.take("model", one_of((offer.model,)), None),
         prompt=members.take("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), ""),
         keywords=members.take("keywords", keywords, ()),
@@ -147,6 +150,7 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         scenario=scenario,
         retention=members.take("retention", one_of(bounds.RETENTIONS), None),
         subtitles=subtitle_shape(members),
+        text=text_options(members, language=language),
     )
 
 

@@ -29,6 +29,8 @@ async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: in
         metadata=job.order.metadata,
         words=job.order.word_timestamps,
         subtitles=job.order.subtitles,
+        paragraphs=job.order.text.paragraphs,
+        search=job.order.text.search,
     )
     data = await asyncio.to_thread(kind.render, transcript, heading)
     key = output_key(name, job, epoch=epoch)

@@ -90,6 +90,7 @@ class Running:
             language=order.language,
             task=order.task,
             hint=order.hint,
+            text=order.text,
             tenant=self._job.account,
             longest_s=self._plan.audio_s_per_file,
             separate=order.separate,

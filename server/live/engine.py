@@ -13,6 +13,9 @@ from pipeline.recognition.merging import unsaid
 from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import Happened, Listener, Session, SessionStatistics
+from pipeline.text.redaction import NEAR
+from pipeline.text.rewriting import TextRewriter
+from pipeline.text.stage import TextStage
 from pipeline.words import Word
 from server.live.resuming import Past
 from server.model.orders import Order
@@ -27,6 +30,7 @@ class Hearing(Protocol):
     def end(self) -> None: ...
     def events(self) -> AsyncIterator[Happened]: ...
     def decided(self) -> Mapping[int | None, int]: ...
+    def redacted(self) -> Sequence[tuple[int, int]]: ...
     def statistics(self) -> SessionStatistics: ...
     async def run(self) -> None: ...
 
@@ -76,7 +80,11 @@ class LiveEngine:
         )
         vad = self.voice.stream() if self.voice else _all_speech
         listener = _Later(self.listener, origin, settled, past.last_units(channel)) if settled else self.listener
-        return Session(StreamCore(options), vad=vad, listener=listener, tenant=tenant)
+        rewriter = None
+        if order.text.changes_words:
+            said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
+            rewriter = TextRewriter(TextStage(order.text, language=options.language, said=said))
+        return Session(StreamCore(options), vad=vad, listener=listener, tenant=tenant, text=rewriter)
 
 
 @dataclass(frozen=True, slots=True)

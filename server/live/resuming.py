@@ -96,6 +96,11 @@ class Past:
         last = [word for segment in segments[-UNITS:] for word in segment.words][-UNITS:]
         return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units_of(last)[-UNITS:]]
 
+    def last_words(self, channel: int | None, count: int) -> list[Word]:
+        """The last words of a channel whose words are all in segments, or fewer of them."""
+        last = self._last(channel)
+        return [word for segment in (last.segments if last else ())[-count:] for word in segment.words][-count:]
+
     def _last(self, channel: int | None) -> Chunk | None:
         return next((chunk for chunk in reversed(self.chunks) if chunk.channel == channel), None)
 
@@ -130,4 +135,5 @@ def _open_segment(closed: Past, said: Sequence[Mapping[str, Any]], channel: int 
 def _word(body: Mapping[str, Any], least: int) -> Word:
     """A word from the log. Its times are rounded to milliseconds, possibly to before the end of the last segment."""
     start, end = (max(position(body[name]), least) for name in ("start", "end"))
-    return Word(body["word"], start, end, body["probability"], body.get("spaced", True))
+    spaced, heard, redacted = body.get("spaced", True), body.get("heard"), body.get("redacted", False)
+    return Word(body["word"], start, end, body["probability"], spaced, heard, redacted)

@@ -303,7 +303,9 @@ class LiveSession:
             return None
         tape, key = self._tape, recording_key(self.job.id, epoch=self._held.lease.epoch)
         blobs = self._endings.storage.blobs
-        audio = await self._endings.insist(self._held, key, lambda: tape.store(key, blobs))
+        audio = await self._endings.insist(
+            self._held, key, lambda: tape.store(key, blobs, redacted=self._session.redacted())
+        )
         if self._tape.torn:
             self._journal.warn("recording_failed", "the audio could not be kept")
         elif self.resumed:

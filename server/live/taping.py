@@ -2,11 +2,12 @@
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.audio import Samples
+from pipeline.audio import Samples, position
 from pipeline.ingest.recording import EXTENSION, Recording
 from server.logs import log
 from server.model.errors import DiskFull
@@ -15,6 +16,7 @@ from server.model.outcomes import Artifact
 from server.storage.ports import BlobStore
 
 PIECE_BYTES = 256 * 1024
+MARGIN = position(0.25)  # around what is redacted: the times of words are right to about 0.2 s
 
 
 def recording_key(job_id: str, *, epoch: int) -> str:
@@ -41,9 +43,10 @@ class Tape:
         async with self._writing:
             await self._flush()
 
-    async def store(self, key: str, blobs: BlobStore) -> Artifact | None:
+    async def store(self, key: str, blobs: BlobStore, *, redacted: Sequence[tuple[int, int]] = ()) -> Artifact | None:
         """Store the recording as a blob. None if there is none: nothing was said, or the disk is full.
 
+        There is silence where something *redacted* was said: starts and ends in samples of the recording.
         Raises BlobsAway; then call it again.
         """
         async with self._writing:
@@ -51,6 +54,9 @@ class Tape:
             if self._recording is None:
                 return None
             try:
+                if redacted:
+                    spans = [(max(0, start - MARGIN), end + MARGIN) for start, end in redacted]
+                    await asyncio.to_thread(self._recording.silence, spans)
                 return await self._store_file(self._recording, key, blobs)
             except (OSError, DiskFull) as error:
                 self._tear(error)

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.documents.formats import segment_object, speaker_members, word_event
+from pipeline.documents.formats import segment_object, word_event
 from pipeline.events import (
     Finalized,
     LanguageDetected,
@@ -19,7 +19,7 @@ from pipeline.events import (
     WordsCommitted,
 )
 from pipeline.session import Happened
-from pipeline.words import Segment, Word, written
+from pipeline.words import Segment, Word, speaker_members, written
 from server.model.events import NewEvent
 from server.model.instants import iso
 

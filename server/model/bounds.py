@@ -18,6 +18,7 @@ MAX_URL_CHARS = 2048
 MAX_PROMPT_CHARS = 1000
 MAX_KEYWORDS = 100
 MAX_KEYWORDS_CHARS = 1000
+MAX_TEXT_TERMS = 100  # to replace or to search
 """Characters of all keywords together."""
 
 MAX_METADATA_KEYS = 16

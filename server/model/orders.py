@@ -7,6 +7,7 @@ from typing import Any
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.recognition.engine import TRANSCRIBE
 from pipeline.recognition.hints import hint_of
+from pipeline.text.options import NO_CHANGES, TextOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ class Order:
     retention: str | None = None  # NOTHING, or None: as long as the plan says
     separate: bool = False  # the channels are separate speakers, each heard by itself
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
+    text: TextOptions = NO_CHANGES  # what is done with the words after recognition
     callback: DeepgramShape | None = None  # the webhook's body is Deepgram's answer, in this shape; None: ours
 
     @property

@@ -9,7 +9,11 @@ from typing import Any, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
 from pipeline.documents.formats import word_object
+from pipeline.documents.paragraphs import paragraphs_of
+from pipeline.documents.search import search_objects
 from pipeline.documents.stored import restored
+from pipeline.text.options import LABELS
+from pipeline.words import Segment, Word
 from server.model.instants import iso
 from server.model.jobs import Job
 from server.model.orders import DeepgramShape
@@ -19,6 +23,7 @@ Phrase: TypeAlias = Sequence[Mapping[str, Any]]
 """The words of a segment."""
 
 _MARKS = re.compile(r"^\W+|\W+$")
+_LABEL = re.compile("|".join(map(re.escape, LABELS.values())))
 
 
 def model_uuid(model: str) -> str:
@@ -32,7 +37,7 @@ def model_info(model: str) -> Mapping[str, str]:
 def shown_word(word: Mapping[str, Any], *, punctuated: bool) -> Message:
     """A word of ours, which has its marks and capitals, as Deepgram shows one."""
     shown = {
-        "word": _MARKS.sub("", word["word"]).lower() or word["word"],
+        "word": _plain_word(word["word"]) or word["word"],
         "start": word["start"],
         "end": word["end"],
         "confidence": word["probability"],
@@ -48,8 +53,13 @@ def transcript_of(words: Iterable[Mapping[str, Any]], *, punctuated: bool) -> st
 
 
 def plain(text: str) -> str:
-    """Text without marks around its words and without capitals."""
-    return " ".join(bare for part in text.split() if (bare := _MARKS.sub("", part).lower()))
+    """Text without marks around its words and without capitals, but for labels of what is redacted."""
+    return " ".join(bare for part in text.split() if (bare := _plain_word(part)))
+
+
+def _plain_word(text: str) -> str:
+    label = _LABEL.match(text)
+    return label[0] if label else _MARKS.sub("", text).lower()
 
 
 def alternative(words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: str = "") -> Message:
@@ -67,13 +77,13 @@ def alternative(words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: s
 def file_answer(job: Job, bodies: Sequence[bytes], shape: DeepgramShape) -> Message:
     """The answer about a finished file, made of the job's stored chunks."""
     chunks = [restored(body) for body in bodies]
-    spoken: dict[int, list[Phrase]] = {chunk.channel or 0: [] for chunk in chunks}
+    spoken: dict[int, list[Segment]] = {chunk.channel or 0: [] for chunk in chunks}
     for chunk in chunks:
-        spoken[chunk.channel or 0] += [[word_object(word) for word in segment.words] for segment in chunk.segments]
+        spoken[chunk.channel or 0] += chunk.segments
     results: dict[str, Any] = {"channels": [_channel(job, spoken[number], shape) for number in sorted(spoken)]}
     if shape.utterances:
         told = sorted(
-            ((phrase, number) for number, phrases in spoken.items() for phrase in phrases),
+            ((_phrase(segment), number) for number, segments in spoken.items() for segment in segments),
             key=lambda one: float(one[0][0]["start"]),
         )
         results["utterances"] = [
@@ -90,17 +100,23 @@ def failure(job: Job) -> Message:
     return {"err_code": code.upper(), "err_msg": message, "request_id": job.id}
 
 
-def _channel(job: Job, phrases: Sequence[Phrase], shape: DeepgramShape) -> Mapping[str, Any]:
-    said = alternative([word for phrase in phrases for word in phrase], punctuated=shape.punctuated)
+def search_member(segments: Sequence[Segment], terms: Sequence[str]) -> Message:
+    """Where terms were said in a channel; nothing where none was asked for."""
+    return {"search": search_objects(segments, terms)} if terms else {}
+
+
+def _phrase(segment: Segment) -> Phrase:
+    return [word_object(word) for word in segment.words]
+
+
+def _channel(job: Job, segments: Sequence[Segment], shape: DeepgramShape) -> Mapping[str, Any]:
+    said = alternative([word for segment in segments for word in _phrase(segment)], punctuated=shape.punctuated)
     if shape.paragraphs:
-        said["paragraphs"] = _paragraphs(phrases, shape)
+        said["paragraphs"] = _paragraphs(segments, shape)
+    shown = {**search_member(segments, job.order.text.search), "alternatives": [said]}
     if not shape.language:
-        return {"alternatives": [said]}
-    return {
-        "alternatives": [said],
-        "detected_language": job.language,
-        "language_confidence": job.language_probability,
-    }
+        return shown
+    return {**shown, "detected_language": job.language, "language_confidence": job.language_probability}
 
 
 def _metadata(job: Job, shape: DeepgramShape) -> Mapping[str, Any]:
@@ -122,11 +138,17 @@ def _utterance(phrase: Phrase, shape: DeepgramShape) -> Mapping[str, Any]:
     return {**times, **alternative(phrase, punctuated=shape.punctuated)}
 
 
-def _paragraphs(phrases: Sequence[Phrase], shape: DeepgramShape) -> Mapping[str, Any]:
-    """Each phrase as a paragraph with one sentence: sentences are not looked for."""
-    texts = [transcript_of(words, punctuated=shape.punctuated) for words in phrases]
-    shown = []
-    for text, words in zip(texts, phrases, strict=True):
-        times = {"start": words[0]["start"], "end": words[-1]["end"]}
-        shown.append({"sentences": [{"text": text, **times}], "num_words": len(words), **times})
+def _paragraphs(segments: Sequence[Segment], shape: DeepgramShape) -> Mapping[str, Any]:
+    shown, texts = [], []
+    for paragraph in paragraphs_of(segments):
+        sentences = [_sentence(words, shape) for words in paragraph.sentences]
+        texts.append(" ".join(sentence["text"] for sentence in sentences))
+        times = {"start": sentences[0]["start"], "end": sentences[-1]["end"]}
+        shown.append({"sentences": sentences, "num_words": len(paragraph.words), **times})
     return {"transcript": "\n\n".join(["", *texts]).removeprefix("\n"), "paragraphs": shown}
+
+
+def _sentence(words: Sequence[Word], shape: DeepgramShape) -> Message:
+    said = [word_object(word) for word in words]
+    text = transcript_of(said, punctuated=shape.punctuated)
+    return {"text": text, "start": said[0]["start"], "end": said[-1]["end"]}

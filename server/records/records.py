@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 import orjson
 
-from pipeline.documents.formats import SCHEMA, word_object
+from pipeline.documents.formats import SCHEMA, found_objects, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import words_in_time
 from server.clock import now_ms
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, JobError, LiveProgress, State
-from server.model.orders import AUDIO, CONTAINER, LiveOptions, Source
+from server.model.orders import AUDIO, CONTAINER, LiveOptions, Order, Source, without_defaults
 from server.records import deepgram
 from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
 from server.storage.ports import BlobStore, JobStore
@@ -51,14 +51,12 @@ class Records:
         Its links are valid for *ttl_s* seconds. Results that are erased once they were handed over are inside, since
         links would not last, if *asked_at*, when the client asked for them (ms since 1970 UTC), was before that.
         """
-        words = None
-        visible = job.shows_results(asked_at)
-        if visible and job.order.word_timestamps:
+        found: Mapping[str, Any] = {}
+        visible, order = job.shows_results(asked_at), job.order
+        if visible and (order.word_timestamps or order.text.paragraphs or order.text.search):
             # A long file has a hundred thousand words, and the event loop must not wait for them.
-            words = await asyncio.to_thread(_rendered_words, await self.jobs.chunks(job.id))
-        shown = record(job, self.links, ttl_s=ttl_s)
-        if words is not None:
-            shown["words"] = words
+            found = await asyncio.to_thread(_found_in, await self.jobs.chunks(job.id), order)
+        shown = {**record(job, self.links, ttl_s=ttl_s), **found}
         if visible and not job.order.kept:
             shown["outputs"] = await self._outputs(job)
         elif not visible:
@@ -119,10 +117,15 @@ class Records:
         return {"type": f"job.{job.state.value}", "timestamp": iso(at), "data": data}
 
 
-def _rendered_words(bodies: Sequence[bytes]) -> orjson.Fragment:
-    """The words of the stored chunks, as a JSON array that only needs to be copied into an answer."""
-    words = words_in_time(segment for body in bodies for segment in restored(body).segments)
-    return orjson.Fragment(orjson.dumps([word_object(*pair) for pair in words]))
+def _found_in(bodies: Sequence[bytes], order: Order) -> dict[str, orjson.Fragment]:
+    """The members that are made of the stored chunks, as JSON that only needs to be copied into an answer."""
+    segments = sorted(
+        (segment for body in bodies for segment in restored(body).segments), key=lambda segment: segment.start
+    )
+    found: dict[str, Any] = found_objects(segments, paragraphs=order.text.paragraphs, terms=order.text.search)
+    if order.word_timestamps:
+        found["words"] = [word_object(*pair) for pair in words_in_time(segments)]
+    return {name: orjson.Fragment(orjson.dumps(value)) for name, value in found.items()}
 
 
 def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, Any]:
@@ -156,6 +159,7 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
         "error": _error(job.error),
         "metadata": dict(order.metadata),
         "warnings": [dict(warning) for warning in job.warnings],
+        **({"text_options": text} if (text := without_defaults(order.text)) else {}),
         "retention": order.retention,
         "erased_at": iso_or_none(job.erased_at),
         "events_url": links.events(job),

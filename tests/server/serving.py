@@ -26,7 +26,7 @@ from estimator import Estimator
 from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.isolation import Isolation
-from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.engines.scripted import SCRIPT, ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.issuing import open_account
@@ -185,6 +185,7 @@ def served(
     live: LiveRules = LIVE_RULES,
     headroom: Headroom | None = None,  # None: that of the scheduler
     storage: Callable[[], Storage] | None = None,  # None: opens the data folder
+    script: Sequence[str] = SCRIPT,  # what the engine says
     **variables: str,
 ) -> Iterator[Served]:
     """Run a server with its storage in *folder*; *variables* are as in config()."""
@@ -194,7 +195,9 @@ def served(
     stop = threading.Event()
 
     async def main() -> None:
-        async with _serving(folder, limits, live, headroom, storage=storage, variables=variables) as server:
+        async with _serving(
+            folder, limits, live, headroom, storage=storage, script=script, variables=variables
+        ) as server:
             out.append(server)
             started.set()
             await asyncio.to_thread(stop.wait)
@@ -229,6 +232,7 @@ async def _serving(
     headroom: Headroom | None,
     *,
     storage: Callable[[], Storage] | None,
+    script: Sequence[str],
     variables: Mapping[str, str],
 ) -> AsyncIterator[Served]:
     usual = {
@@ -239,7 +243,7 @@ async def _serving(
         "DISK_RESERVE_MIB": "0",  # tests run on small disks too
     }
     settings = config(**{**usual, **variables})
-    batch, engine = ScriptedBatch(), ScriptedEngine()
+    batch, engine = ScriptedBatch(), ScriptedEngine(script)
     reserve_bytes = settings.disk_reserve_bytes
     stores = storage() if storage else open_storage(folder / "data", clock=now_ms, reserve_bytes=reserve_bytes)
     with (

@@ -256,9 +256,9 @@ async def test_finals_join_to_the_transcript_and_come_before_the_speaker_pauses(
         ({"channels": "9", "multichannel": "true"}, "from 2 to 8"),
         ({"channels": "3", "multichannel": "false"}, "from 1 to 2"),
         ({"callback": "https://example.org"}, "callback"),
-        ({"redact": "pci"}, "redact"),
-        ({"search": "fox"}, "search"),
-        ({"replace": "fox:dog"}, "replace"),
+        ({"redact": "pii"}, "redact: unknown value 'pii'; allowed: pci, ssn"),
+        ({"search": "?"}, "search"),
+        ({"replace": "fox"}, "replace: must be heard:wanted"),
     ],
 )
 @in_a_loop

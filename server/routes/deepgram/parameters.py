@@ -1,7 +1,6 @@
 """What Deepgram's clients ask for in the query of /v1/listen, live and for files, and how it becomes an order.
 
-Members that make no difference here are taken with a warning. Those that would only seem to hide or to find something
-are refused.
+Members that make no difference here are taken with a warning. What would only seem to hide something is refused.
 (developers.deepgram.com/reference)
 """
 
@@ -11,8 +10,10 @@ from dataclasses import dataclass, replace
 from starlette.datastructures import QueryParams
 
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
+from pipeline.text.options import REDACTIONS
 from server.jobs.members import Members, Wrong, boolean, keywords, url_text
-from server.jobs.orders import language_among, refuse_promises, unknown_members
+from server.jobs.orders import language_among, unknown_members
+from server.jobs.text_members import TEXT_MEMBERS, text_options
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
@@ -22,7 +23,17 @@ RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw
 FILES = ("ogg-opus", "flac")  # they describe themselves, like everything without an encoding
 MIN_UTTERANCE_END_MS = 1000
 COMMON = frozenset(
-    ("model", "language", "keyterm", "keywords", "punctuate", "smart_format", "multichannel", "callback")
+    (
+        "model",
+        "language",
+        "keyterm",
+        "keywords",
+        "punctuate",
+        "smart_format",
+        "multichannel",
+        "callback",
+        *(name for name in TEXT_MEMBERS if name != "paragraphs"),
+    )
 )
 LIVE = COMMON | {
     "encoding",
@@ -46,6 +57,15 @@ FILE = COMMON | {
 HARMLESS = frozenset(("version", "mip_opt_out", "no_delay"))
 """Members that change nothing about the text: the model is the one that is here, and nobody learns from the audio."""
 ANY_LANGUAGE = "multi"
+REDACT_NAMES: Mapping[str, tuple[str, ...]] = {
+    **{name: (name,) for name in REDACTIONS},
+    "true": ("pci", "ssn", "numbers"),
+    "false": (),
+    "credit_card": ("pci",),
+    "email_address": ("email",),
+    "aggressive_numbers": ("numbers",),
+}
+"""Deepgram's names of what can be redacted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +154,10 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
         language = members.take("language", language_among(offer), None)
     else:
         language = None
-    refuse_promises(members)
-    terms = members.take("keyterm", _terms, ()) + members.take("keywords", _boosted, ())
+    hints = members.take("keyterm", _terms, ()) + members.take("keywords", _boosted, ())
+    text = replace(text_options(members, language=language, redact=_redactions), paragraphs=False)  # of the answer
     members.check()
-    return Order(language=language, keywords=terms, word_timestamps=True, live=live)
+    return Order(language=language, keywords=hints, word_timestamps=True, live=live, text=text)
 
 
 def _channels(members: Members) -> tuple[bool, int]:
@@ -215,6 +235,15 @@ def _encoding(values: Sequence[object]) -> str:
     if name not in RAW:
         raise Wrong("unknown_value", f"must be one of {', '.join((*RAW, *FILES))}, or left out for files")
     return RAW[name]
+
+
+def _redactions(values: Sequence[object]) -> tuple[str, ...]:
+    """What is to be redacted, by Deepgram's names or ours. What only a model could find is refused."""
+    names = [name.strip().lower() for value in values for name in str(value).split(",") if name.strip()]
+    for name in names:
+        if name not in REDACT_NAMES:
+            raise Wrong("unknown_value", f"unknown value {name[:100]!r}; allowed: {', '.join(REDACT_NAMES)}")
+    return tuple(dict.fromkeys(kind for name in names for kind in REDACT_NAMES[name]))
 
 
 def _terms(values: Sequence[object]) -> tuple[str, ...]:

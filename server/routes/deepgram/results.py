@@ -4,7 +4,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from server.records.deepgram import Message, alternative, model_info, model_uuid
+from pipeline.audio import position
+from pipeline.words import Segment, Word
+from server.records.deepgram import Message, alternative, model_info, model_uuid, search_member
 from server.routes.deepgram.parameters import Listening
 from server.routes.lines import Frame
 
@@ -104,13 +106,24 @@ class ChannelResults:
             "is_final": is_final,
             "speech_final": speech_final,
             "from_finalize": False,
-            "channel": {"alternatives": [alternative(words, punctuated=punctuated, more=more)]},
+            "channel": {
+                **(search_member(_segments(words), self.listening.order.text.search) if is_final else {}),
+                "alternatives": [alternative(words, punctuated=punctuated, more=more)],
+            },
             "metadata": {
                 "request_id": self.request_id,
                 "model_info": model_info(self.model),
                 "model_uuid": model_uuid(self.model),
             },
         }
+
+
+def _segments(words: Sequence[Frame]) -> list[Segment]:
+    """The words of a message, to be searched."""
+    said = tuple(
+        Word(word["word"], position(word["start"]), position(word["end"]), word["probability"]) for word in words
+    )
+    return [Segment(said, 0.0, 0.0)] if said else []
 
 
 class Results:

@@ -10,7 +10,8 @@ from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from server.http.bodies import Received
 from server.http.problems import Problem
 from server.jobs.members import Members, one_of
-from server.jobs.orders import PROMISES, SUBTITLES, Asked, common_order, language_among, unknown_members
+from server.jobs.orders import SUBTITLES, Asked, common_order, language_among, unknown_members
+from server.jobs.text_members import TEXT_MEMBERS
 from server.model.bounds import CHANNEL_MODES
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
@@ -21,7 +22,7 @@ FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
 DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
-COMMON = ("prompt", "keywords", "retention", "channels", *PROMISES, *SUBTITLES)
+COMMON = ("prompt", "keywords", "retention", "channels", *TEXT_MEMBERS, *SUBTITLES)
 KNOWN = {
     *COMMON,
     "file",

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from pipeline.documents.cues import SubtitleShape
+from pipeline.text.options import TextOptions
 from server.model.accounts import Quota
 from server.model.jobs import Job, JobError, State
 from server.model.orders import DeepgramShape, LiveOptions, Order, Source
@@ -41,7 +42,7 @@ PLAIN = (
 
 MEMBERS: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in fields(kind))
-    for kind in (Order, LiveOptions, Source, SubtitleShape, DeepgramShape)
+    for kind in (Order, LiveOptions, Source, SubtitleShape, DeepgramShape, TextOptions)
 }
 """The members of what is stored as JSON."""
 
@@ -68,17 +69,21 @@ def job_of(row: Row) -> Job:
 def order_of(text: str) -> Order:
     members: dict[str, Any] = orjson.loads(text)
     live, callback = members["live"], members.get("callback")
-    lists = {name: tuple(value) for name, value in members.items() if isinstance(value, list)}
     return _made(
         Order,
         {
-            **members,
-            **lists,
+            **_with_tuples(members),
             "live": None if live is None else _made(LiveOptions, live),
             "subtitles": _made(SubtitleShape, members.get("subtitles", {})),
+            "text": _made(TextOptions, _with_tuples(members.get("text", {}))),
             "callback": None if callback is None else _made(DeepgramShape, callback),
         },
     )
+
+
+def _with_tuples(members: Mapping[str, Any]) -> dict[str, Any]:
+    """*members* with tuples in place of lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in members.items()}
 
 
 def error_of(text: str | None) -> JobError | None:

@@ -1,0 +1,85 @@
+"""Cuts a transcript into sentences and paragraphs, by its marks, its pauses and its voices. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.audio import position, seconds
+from pipeline.recognition.phrases import SENTENCE_ENDS
+from pipeline.words import Segment, Word, speaker_members, written
+
+PAUSE = position(1.5)
+"""A pause after a sentence that ends a paragraph."""
+
+MANY_WORDS = 100
+"""After so many words the next end of a sentence ends the paragraph."""
+
+MOST_WORDS = 200
+"""After so many words the next segment begins a paragraph, since this text has no sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Sentences of one voice. There is at least one, and a sentence has at least one word."""
+
+    sentences: tuple[tuple[Word, ...], ...]
+    channel: int | None
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        return tuple(word for sentence in self.sentences for word in sentence)
+
+
+def paragraphs_of(segments: Sequence[Segment]) -> list[Paragraph]:
+    """Return all words of *segments*, in order, as paragraphs."""
+    found: list[Paragraph] = []
+    sentences: list[tuple[Word, ...]] = []
+    count = 0
+    rows = list(_sentences(segments))
+    for at, (sentence, channel, is_last) in enumerate(rows):
+        sentences.append(sentence)
+        count += len(sentence)
+        after = rows[at + 1] if at + 1 < len(rows) else None
+        ended = sentence[-1].text.endswith(SENTENCE_ENDS)
+        if (
+            after is None
+            or after[1] != channel
+            or (ended and (after[0][0].start - sentence[-1].end >= PAUSE or count >= MANY_WORDS))
+            or (is_last and count >= MOST_WORDS)
+        ):
+            found.append(Paragraph(tuple(sentences), channel))
+            sentences, count = [], 0
+    return found
+
+
+def paragraph_objects(segments: Sequence[Segment]) -> list[dict[str, Any]]:
+    """Return the paragraphs as the JSON file and records have them. Times are in seconds."""
+    return [
+        {
+            "start": seconds(paragraph.words[0].start),
+            "end": seconds(paragraph.words[-1].end),
+            **speaker_members(paragraph.channel),
+            "sentences": [
+                {"text": written(words), "start": seconds(words[0].start), "end": seconds(words[-1].end)}
+                for words in paragraph.sentences
+            ],
+        }
+        for paragraph in paragraphs_of(segments)
+    ]
+
+
+def _sentences(segments: Sequence[Segment]) -> Iterator[tuple[tuple[Word, ...], int | None, bool]]:
+    """Yield every sentence with its channel, and whether it ends with its segment.
+
+    A sentence goes on in the next segment of the same voice, unless there is a long pause.
+    """
+    run: list[Word] = []
+    for at, segment in enumerate(segments):
+        after = segments[at + 1] if at + 1 < len(segments) else None
+        for number, word in enumerate(segment.words):
+            run.append(word)
+            is_last = number + 1 == len(segment.words)
+            breaks = is_last and (after is None or after.channel != segment.channel or len(run) >= MOST_WORDS)
+            if word.text.endswith(SENTENCE_ENDS) or breaks:
+                yield tuple(run), segment.channel, is_last
+                run = []

@@ -1,0 +1,190 @@
+"""Finds figures in words: written ones, number words, "oh" and "double seven". Pure.
+
+A run is what may be one number: words with figures, with what people say between them, and pauses of up to two seconds.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from text_to_num import find_numbers, text2num
+
+from pipeline.audio import position
+from pipeline.recognition.spoken_form import is_number, units_of
+from pipeline.text.languages import GLUE_SIGNS, Vocabulary, vocabulary_of
+from pipeline.words import Word
+
+PAUSE = position(2.0)
+"""The longest pause within a run."""
+
+MAX_GLUE = 3  # words in a row without a figure, within a run
+MAX_CACHED = 4096
+
+_EDGE = re.compile(r"^[^\w@+]+|[^\w@]+$")
+_FIGURE = re.compile(r"\d")
+_LETTERS = re.compile(r"[A-Z]{1,4}|[A-Za-z]{1,6}\d[A-Za-z\d]*|[B-HJ-Zb-hj-z]")
+
+
+def bare(text: str) -> str:
+    """Return a word in lower case, without the punctuation around it."""
+    return _EDGE.sub("", text).casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word or a part of one, as text2num reads it."""
+
+    content: str
+    word: int
+    apart: bool = False  # a mark or a pause stands before it
+    plain: bool = False  # no part of a number, although it looks like one
+
+    def text(self) -> str:
+        return self.content
+
+    def nt_separated(self, _before: "Token") -> bool:
+        return self.apart
+
+    def not_a_number_part(self) -> bool:
+        return self.plain
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Words *start* to *stop* (exclusive). *open*: the next word may belong to it too."""
+
+    start: int
+    stop: int
+    open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads the figures of one language."""
+
+    language: str | None
+    words: Vocabulary = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", vocabulary_of(self.language))
+
+    def has_figure(self, text: str) -> bool:
+        """Return whether a word is a figure, a number word or what is said for one."""
+        if _FIGURE.search(text):
+            return not _is_code(text)
+        plain = bare(text)
+        if plain in self.words.zeros or plain in self.words.times:
+            return True
+        return self.words.spelled and _is_number_word(plain, self.language or "") and plain not in self.words.scales
+
+    def has_sign(self, text: str) -> bool:
+        """Return whether a word is a figure or a spelled letter, as accounts have them."""
+        return self.has_figure(text) or bool(_LETTERS.fullmatch(_EDGE.sub("", text))) or _is_code(text)
+
+    def is_glue(self, text: str) -> bool:
+        plain = bare(text)
+        return not plain or text in GLUE_SIGNS or plain in self.words.glue or plain in self.words.mistaken
+
+    def runs(self, words: Sequence[Word], has: Callable[[str], bool], *, within: bool = False) -> Iterator[Run]:
+        """Yield every run of words that *has* holds for, in order. *within*: a run goes on at the first word."""
+        at = 0
+        while at < len(words):
+            if not has(words[at].text) and not (within and at == 0 and self.is_glue(words[0].text)):
+                at += 1
+                continue
+            stop, here = at, at
+            while here < len(words) and here - stop < MAX_GLUE:
+                if here > at and words[here].start - words[here - 1].end > PAUSE:
+                    break
+                if has(words[here].text):
+                    stop = here + 1
+                elif not self.is_glue(words[here].text):
+                    break
+                here += 1
+            yield Run(at, stop, here == len(words))
+            at = max(stop, at + 1)
+
+    def figures(self, words: Sequence[Word]) -> str:
+        """Return the figures that are said in *words*, such as "4242"; words that figures are mistaken for count."""
+        said = [self._plain_word(word) for word in words]
+        if self.language == "en" or not self.words.spelled:
+            units = units_of(said)
+            return "".join(unit.text for unit in self._repeated(said, [(u.word, u.text) for u in units if u.is_figure]))
+        return "".join(self._read(said))
+
+    def _plain_word(self, word: Word) -> Word:
+        mistaken = self.words.mistaken.get(bare(word.text))
+        return word if mistaken is None else Word(mistaken, word.start, word.end, word.probability)
+
+    def _repeated(self, words: Sequence[Word], found: Sequence[tuple[int, str]]) -> Iterator["_Figure"]:
+        """Yield the figures, those after "double" twice."""
+        last = -1
+        for number, text in found:
+            before = bare(words[number - 1].text) if number > 0 and number != last else ""
+            for _ in range(self.words.times.get(before, 1)):
+                yield _Figure(text)
+            last = number
+
+    def _read(self, words: Sequence[Word]) -> Iterator[str]:
+        """Yield the figures of a language other than English, number by number."""
+        at = 0
+        tokens = tokens_of(words, self.words)
+        spans = {occurrence.start: occurrence for occurrence in find_numbers(tokens, self.language or "", 0)}
+        while at < len(tokens):
+            times = self.words.times.get(bare(tokens[at - 1].content), 1) if at else 1
+            if at in spans:
+                yield "".join(_FIGURE.findall(str(spans[at].text))) * times
+                at = max(at + 1, spans[at].end)
+                continue
+            if bare(tokens[at].content) in self.words.zeros:
+                yield "0"
+            yield "".join(_FIGURE.findall(tokens[at].content)) * times
+            at += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    text: str
+
+
+def tokens_of(words: Sequence[Word], known: Vocabulary, before: str = "") -> list[Token]:
+    """Return the words as text2num reads them: without marks, and parted at hyphens. *before* is the word before."""
+    tokens: list[Token] = []
+    for number, word in enumerate(words):
+        apart = bool(number) and (
+            words[number - 1].text.endswith((",", ".", ";", ":", "?", "!"))
+            or word.start - words[number - 1].end > PAUSE
+        )
+        for place, part in enumerate(re.split(r"[-‑]", _EDGE.sub("", word.text))):  # noqa: RUF001  a hyphen too
+            tokens.append(Token(part, number, apart and place == 0, _is_percent(word.text, before, known)))
+        before = bare(word.text)
+    return tokens
+
+
+def _is_percent(text: str, before: str, known: Vocabulary) -> bool:
+    """Return whether a word is a part of "percent" in the languages that say it with their word for a hundred."""
+    plain = bare(text)
+    return plain in known.percent or (before in known.percent and plain in ("cent", "ciento", "cien", "cento", "cem"))
+
+
+@lru_cache(MAX_CACHED)
+def _is_number_word(plain: str, language: str) -> bool:
+    if language == "en" and is_number(plain):
+        return True
+    parts = [part for part in re.split(r"[-‑]", plain) if part]  # noqa: RUF001
+    return bool(parts) and all(_is_known(part, language) for part in parts)
+
+
+def _is_known(word: str, language: str) -> bool:
+    try:
+        text2num(word, language)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_code(text: str) -> bool:
+    """Return whether a word mixes letters and figures, as "GB29" does and "21st" does not."""
+    plain = bare(text)
+    return bool(re.search(r"[a-z]{2,}\d|\d[a-z]+\d|^[a-z]\d", plain))

@@ -1,0 +1,141 @@
+"""The words of each language that the text stage has to know, as a table. Other languages have figures alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+NO_WORDS: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """Words of one language, in lower case."""
+
+    spelled: bool = False  # whether text2num knows its number words
+    zeros: frozenset[str] = NO_WORDS  # said for 0, unknown to text2num
+    times: Mapping[str, int] = field(default_factory=dict)  # "double seven" is two sevens
+    glue: frozenset[str] = NO_WORDS  # words between the figures of one number
+    mistaken: Mapping[str, str] = field(default_factory=dict)  # words that a figure is often taken for
+    percent: frozenset[str] = NO_WORDS  # their parts, some of which are number words too
+    scales: frozenset[str] = NO_WORDS  # left as words after a number: 3 million
+    hundreds: frozenset[str] = NO_WORDS  # "a hundred" stays in words
+    pairs: bool = False  # whether years are said in pairs: nineteen eighty-four
+    group: str = ""  # the mark between thousands
+    ats: frozenset[str] = frozenset(("at",))
+    dots: frozenset[str] = frozenset(("dot",))
+    joins: frozenset[str] = frozenset(("dash", "hyphen", "underscore"))  # within an address
+    codes: tuple[tuple[str, ...], ...] = ()  # what is said before the security code or the last month of a card
+    phone_figures: int = 10  # the least figures of a telephone number
+
+
+GLUE_SIGNS = frozenset(("-", "–", "—", ".", ",", "/", "+"))  # noqa: RUF001  a recogniser may write them as words
+
+VOCABULARIES: Mapping[str, Vocabulary] = {
+    "en": Vocabulary(
+        spelled=True,
+        zeros=frozenset(("oh", "o", "nought", "naught", "nil")),
+        times={"double": 2, "triple": 3, "treble": 3},
+        glue=frozenset(
+            ("and", "dash", "hyphen", "space", "slash", "point", "plus", "uh", "um", "er", "then", "number")
+        ),
+        mistaken={"to": "2", "too": "2", "for": "4", "fore": "4", "ate": "8", "won": "1", "tree": "3", "sex": "6"},
+        percent=frozenset(("percent",)),
+        scales=frozenset(("million", "millions", "billion", "billions", "trillion", "trillions")),
+        hundreds=frozenset(("hundred", "thousand", "million", "billion", "trillion")),
+        pairs=True,
+        group=",",
+        ats=frozenset(("at",)),
+        dots=frozenset(("dot",)),
+        joins=frozenset(("dash", "hyphen", "minus", "underscore", "plus")),
+        codes=(("security", "code"), ("cvv",), ("cvc",), ("expires",), ("expiry",), ("expiration",), ("verification",)),
+    ),
+    "fr": Vocabulary(
+        spelled=True,
+        times={"double": 2, "triple": 3},
+        glue=frozenset(("et", "tiret", "espace", "virgule", "euh", "plus")),
+        percent=frozenset(("pour", "pourcent")),
+        scales=frozenset(("million", "millions", "milliard", "milliards")),
+        ats=frozenset(("arobase", "at", "arrobas")),
+        dots=frozenset(("point", "dot")),
+        joins=frozenset(("tiret", "underscore", "souligné")),
+        codes=(("sécurité",), ("cryptogramme",), ("cvv",), ("expire",), ("expiration",)),
+    ),
+    "es": Vocabulary(
+        spelled=True,
+        times={"doble": 2, "triple": 3},
+        glue=frozenset(("y", "guion", "guión", "espacio", "coma", "eh", "más")),
+        percent=frozenset(("por",)),
+        scales=frozenset(("millón", "millones")),
+        ats=frozenset(("arroba", "at")),
+        dots=frozenset(("punto", "dot")),
+        joins=frozenset(("guion", "guión", "bajo", "raya")),
+        codes=(("seguridad",), ("cvv",), ("vence",), ("caduca",), ("vencimiento",), ("caducidad",)),
+        phone_figures=9,
+    ),
+    "de": Vocabulary(
+        spelled=True,
+        zeros=frozenset(("zwo",)),
+        times={"doppel": 2, "doppelt": 2},
+        glue=frozenset(("und", "strich", "bindestrich", "leerzeichen", "komma", "äh", "plus")),
+        percent=frozenset(("prozent",)),
+        scales=frozenset(("million", "millionen", "milliarde", "milliarden")),
+        ats=frozenset(("at", "ät", "klammeraffe")),
+        dots=frozenset(("punkt", "dot")),
+        joins=frozenset(("strich", "bindestrich", "minus", "unterstrich")),
+        codes=(("prüfnummer",), ("sicherheitscode",), ("cvv",), ("gültig", "bis"), ("ablaufdatum",)),
+        phone_figures=9,
+    ),
+    "it": Vocabulary(
+        spelled=True,
+        times={"doppio": 2, "triplo": 3},
+        glue=frozenset(("e", "trattino", "spazio", "virgola", "più")),
+        percent=frozenset(("per",)),
+        scales=frozenset(("milione", "milioni", "miliardo", "miliardi")),
+        ats=frozenset(("chiocciola", "at")),
+        dots=frozenset(("punto", "dot")),
+        joins=frozenset(("trattino", "underscore", "basso")),
+        codes=(("sicurezza",), ("cvv",), ("scade",), ("scadenza",)),
+        phone_figures=9,
+    ),
+    "pt": Vocabulary(
+        spelled=True,
+        zeros=frozenset(("meia",)),
+        times={"duplo": 2, "triplo": 3},
+        glue=frozenset(("e", "traço", "hífen", "espaço", "vírgula", "mais")),
+        percent=frozenset(("por",)),
+        scales=frozenset(("milhão", "milhões", "bilhão", "bilhões")),
+        ats=frozenset(("arroba", "at")),
+        dots=frozenset(("ponto", "dot")),
+        joins=frozenset(("traço", "hífen", "underline", "underscore")),
+        codes=(("segurança",), ("cvv",), ("vence",), ("validade",), ("expira",)),
+        phone_figures=9,
+    ),
+    "nl": Vocabulary(
+        spelled=True,
+        times={"dubbel": 2, "driedubbel": 3},
+        glue=frozenset(("en", "streepje", "spatie", "komma", "plus")),
+        percent=frozenset(("procent",)),
+        scales=frozenset(("miljoen", "miljard")),
+        ats=frozenset(("at", "apenstaartje")),
+        dots=frozenset(("punt", "dot")),
+        joins=frozenset(("streepje", "min", "underscore")),
+        codes=(("beveiligingscode",), ("cvv",), ("verloopt",), ("vervaldatum",)),
+        phone_figures=9,
+    ),
+    "da": Vocabulary(
+        spelled=True,
+        glue=frozenset(("og", "streg", "bindestreg", "komma", "plus")),
+        percent=frozenset(("procent",)),
+        scales=frozenset(("million", "millioner", "milliard", "milliarder")),
+        ats=frozenset(("snabel", "at")),
+        dots=frozenset(("punktum", "dot")),
+        phone_figures=8,
+    ),
+}
+
+OTHER = Vocabulary()
+NUMERAL_LANGUAGES = tuple(sorted(name for name, words in VOCABULARIES.items() if words.spelled))
+
+
+def vocabulary_of(language: str | None) -> Vocabulary:
+    """Return the words of *language*, such as "en"; for one that is not in the table, a vocabulary of figures alone."""
+    return VOCABULARIES.get(language or "", OTHER)

@@ -1,0 +1,39 @@
+"""What a client orders to be done with the text after recognition. By default nothing is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LABELS: Mapping[str, str] = {
+    "pci": "[CARD]",
+    "ssn": "[SSN]",
+    "iban": "[IBAN]",
+    "email": "[EMAIL]",
+    "phone": "[PHONE]",
+    "numbers": "[NUMBER]",
+}
+"""What can be redacted, and what stands in its place."""
+
+REDACTIONS = tuple(LABELS)
+OF_FIGURES = frozenset(REDACTIONS) - {"email"}
+"""The kinds that are made of figures, so that every number that begins may belong to them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOptions:
+    """What is done with decided words before anybody sees them."""
+
+    numerals: bool = False  # numbers in figures
+    redact: tuple[str, ...] = ()  # of REDACTIONS
+    profanity_filter: bool = False
+    replace: tuple[str, ...] = ()  # heard:wanted; what is heard is compared without case and punctuation
+    sounds_like: tuple[str, ...] = ()  # names that are written for words that sound like them
+    paragraphs: bool = False  # in documents
+    search: tuple[str, ...] = ()  # terms to find in documents
+
+    @property
+    def changes_words(self) -> bool:
+        """Whether words are changed or held, and not documents alone."""
+        return bool(self.numerals or self.redact or self.profanity_filter or self.replace or self.sounds_like)
+
+
+NO_CHANGES = TextOptions()

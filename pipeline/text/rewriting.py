@@ -1,0 +1,117 @@
+"""Passes the events of a live stream, or the segments of a file, through the text stage. Pure.
+
+pipeline/session.py and pipeline/batch.py call it, so that nothing else ever sees what is redacted.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from pipeline.events import Event, Finalized, LanguageDetected, Partial, SegmentClosed, WordsCommitted
+from pipeline.text.stage import Placed, TextStage
+from pipeline.words import Segment, Word
+
+
+class TextRewriter:
+    """Makes of each event those that readers may see. A segment is closed when none of its words is held."""
+
+    def __init__(self, stage: TextStage) -> None:
+        self.stage = stage
+        self._closing: deque[SegmentClosed] = deque()
+        self._words: dict[int, list[Word]] = {}  # by segment, those that were told
+        self._index = 0
+        self._shown = False  # whether the last partial had words
+
+    def receive(self, events: Iterable[Event], *, decided: int) -> list[Event]:
+        """Return the events to tell after these. *decided*: all words before this position are among them."""
+        told = [shown for event in events for shown in self._take(event)]
+        return [*told, *self._tell(self.stage.reach(decided))]
+
+    def flush(self) -> list[Event]:
+        """Return what is left at the end of the stream."""
+        return list(self._tell(self.stage.release()))
+
+    def _take(self, event: Event) -> Iterator[Event]:
+        match event:
+            case WordsCommitted():
+                decided = [placed for word in event.words for placed in self.stage.add(word, event.segment)]
+                yield from self._tell(decided)
+            case SegmentClosed():
+                self._closing.append(event)
+                yield from self._tell(self.stage.end_segment())
+            case Finalized():
+                yield from self._tell(self.stage.flush())
+                yield event
+            case Partial():
+                words = tuple(self.stage.preview(event.words))
+                if words or self._shown:
+                    self._shown = bool(words)
+                    yield replace(event, words=words)
+            case LanguageDetected():
+                self.stage.language = event.language
+                yield event
+            case _:
+                yield event
+
+    def _tell(self, decided: Iterable[Placed]) -> Iterator[Event]:
+        """Yield the decided words by segment, and the end of each segment that is complete."""
+        run: list[Word] = []
+        current: int | None = None
+        for word, segment in decided:
+            if segment != current:
+                yield from self._commit(run, current)
+                yield from self._close(before=segment)
+                run, current = [], segment
+            run.append(word)
+        yield from self._commit(run, current)
+        yield from self._close()
+
+    def _commit(self, words: list[Word], segment: int | None) -> Iterator[Event]:
+        if words and segment is not None:
+            yield WordsCommitted(tuple(words), self._index, segment)
+            self._index += len(words)
+            self._words.setdefault(segment, []).extend(words)
+            self._shown = False
+
+    def _close(self, *, before: int | None = None) -> Iterator[Event]:
+        """Yield the ends of segments: of those before a number, or of those of which no word is held."""
+        while self._closing:
+            first = self._closing[0]
+            if first.id >= before if before is not None else self.stage.holds(first.id):
+                return
+            self._closing.popleft()
+            words = self._words.pop(first.id, None)
+            if words:
+                yield replace(first, segment=replace(first.segment, words=tuple(words)))
+
+
+class SegmentRewriter:
+    """Passes the segments of a file through the text stage."""
+
+    def __init__(self, stage: TextStage) -> None:
+        self._rewriter = TextRewriter(stage)
+        self._stage = stage
+        self._count = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether a part of the file may end here."""
+        return self._stage.complete
+
+    def receive(self, segments: Iterable[Segment], *, language: str | None, reached: int) -> list[Segment]:
+        """Return the segments that are decided after these, in order. Words that follow start at *reached* or later."""
+        if self._stage.language != language:
+            self._stage.language = language
+        told = [closed for segment in segments for closed in self._one(segment)]
+        told += self._rewriter.receive((), decided=reached)
+        return [event.segment for event in told if isinstance(event, SegmentClosed)]
+
+    def flush(self) -> list[Segment]:
+        """Return what is left."""
+        return [event.segment for event in self._rewriter.flush() if isinstance(event, SegmentClosed)]
+
+    def _one(self, segment: Segment) -> list[Event]:
+        number = self._count
+        self._count += 1
+        said = WordsCommitted(segment.words, 0, number)
+        return self._rewriter.receive([said, SegmentClosed(number, segment)], decided=segment.start)

@@ -1,0 +1,210 @@
+"""Brings decided words into the form in which people are to see them, before anybody does. Pure.
+
+A word that may belong to something longer, such as a card number, is held until that is complete. What is secret is
+looked for first, in the words as they were heard, so that nothing else can break it up; then come numerals, replacing
+and profanity, none of which touches a label. Words are taken one by one, so they give the same text in any pieces.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pipeline.audio import position
+from pipeline.text.figures import PAUSE, Reader, bare
+from pipeline.text.numerals import with_numerals
+from pipeline.text.options import LABELS, TextOptions
+from pipeline.text.profanity import swear_words
+from pipeline.text.redaction import NEAR, Redactor, Span
+from pipeline.text.wording import Replacer, without_profanity
+from pipeline.words import Word
+
+MAX_HELD_WORDS = 12
+MAX_HELD = position(4.0)
+"""The longest that a word is held, counted in words and in audio from the first one."""
+
+SOME_FIGURES, FEW_FIGURES = 2, 3
+"""The least figures of a run that are hidden when it goes on for too long, and when a writer wants all decided."""
+
+Placed = tuple[Word, int]
+"""A word and the number of its segment."""
+
+_NO_SECRETS = frozenset({LABELS["email"], None})
+
+
+class TextStage:
+    """Holds the words of one speaker or channel that are not decided yet."""
+
+    def __init__(
+        self, options: TextOptions, *, language: str | None = None, said: Sequence[Word] = (), patient: bool = False
+    ) -> None:
+        """Continue after the words *said*: figures that follow a label may belong to what it hides.
+
+        *patient*: nobody waits for the words, so the first part of an address can be held too.
+        """
+        self._options = options
+        self._patient = patient and "email" in options.redact
+        self._replacer = Replacer(options.replace)
+        self._held: list[Placed] = []
+        self._before: deque[str] = deque(maxlen=NEAR)
+        self._note(said)
+        self._hidden_to: int | None = said[-1].end if said and said[-1].redacted else None  # of a run that goes on
+        self.redacted: list[tuple[int, int]] = []
+        """Where something was said that is redacted, in positions."""
+        self.language = language
+
+    @property
+    def language(self) -> str | None:
+        return self._language
+
+    @language.setter
+    def language(self, language: str | None) -> None:
+        """From now on words are read in this language."""
+        self._language = language
+        self._reader = Reader(language)
+        self._redactor = Redactor(frozenset(self._options.redact), self._reader)
+        self._swearing = swear_words(language) if self._options.profanity_filter else frozenset()
+
+    @property
+    def held_from(self) -> int | None:
+        """The start of the first word that is held; None if none is."""
+        return self._held[0][0].start if self._held else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is held that may become a part of something secret or of a number."""
+        return self._hidden_to is None and self._open_from(self._words) == len(self._held)
+
+    def holds(self, segment: int) -> bool:
+        """Return whether a word of this segment is held."""
+        return any(number == segment for _, number in self._held)
+
+    def add(self, word: Word, segment: int) -> list[Placed]:
+        """Take the next word. Returns the words that are decided now, in order."""
+        decided = self.reach(word.start)
+        self._held.append((word, segment))
+        decided += self._take_decided()
+        return decided + self.reach(word.end, waited=False)
+
+    def reach(self, at: int, *, waited: bool = True) -> list[Placed]:
+        """Note that all words before the position *at* were added. Returns the words that are decided now.
+
+        *waited*: nothing was said since the last word.
+        """
+        if self._hidden_to is not None and not self._held and at > self._hidden_to + PAUSE:
+            self._hidden_to = None
+        if not self._held:
+            return []
+        too_long = self._held[0][0].start + MAX_HELD
+        pause = self._held[-1][0].end + PAUSE
+        if len(self._held) >= MAX_HELD_WORDS or (at >= too_long and not (waited and pause < too_long)):
+            return self.flush(least=SOME_FIGURES)
+        return self.release() if waited and at > pause else []
+
+    def end_segment(self) -> list[Placed]:
+        """Note that a long pause came. Returns what it decides: everything, unless secrets may go on after it."""
+        return [] if self._redactor.kinds else self.flush()
+
+    def flush(self, *, least: int = FEW_FIGURES) -> list[Placed]:
+        """Return everything that is held, because it may be held no longer.
+
+        An open run of figures is hidden if it has at least so many.
+        """
+        return self._decide(len(self._held), least)
+
+    def release(self) -> list[Placed]:
+        """Return everything that is held, because nothing that follows belongs to it."""
+        decided = self._decide(len(self._held))
+        self._hidden_to = None
+        return decided
+
+    def preview(self, words: Sequence[Word]) -> list[Word]:
+        """Return the held words and *words*, which are not decided, as they may be shown: up to what may be secret."""
+        shown = [*self._words, *words]
+        if self._redactor.kinds:
+            end = next((at for at, word in enumerate(shown) if self._redactor.is_suspect(word.text)), len(shown))
+            if end < len(shown) and "email" in self._redactor.kinds:
+                end = max(0, end - 1)
+            shown = shown[:end]
+        return self._rewritten(shown)
+
+    @property
+    def _words(self) -> list[Word]:
+        return [word for word, _ in self._held]
+
+    def _open_from(self, words: Sequence[Word]) -> int:
+        """Return the index of the first word that may belong to something that is not complete."""
+        first = min(self._redactor.open_from(words), self._replacer.open_from(words))
+        if self._options.numerals:
+            runs = self._reader.runs(words, self._reader.has_figure)
+            first = min([first, *(run.start for run in runs if run.open)])
+        return first
+
+    def _take_decided(self) -> list[Placed]:
+        self._hide_rest()
+        open_from = self._open_from(self._words)
+        if self._patient and open_from == len(self._held) and not self._replacer.ends(self._words):
+            open_from -= 1
+        return self._decide(max(0, open_from))
+
+    def _hide_rest(self) -> None:
+        """Drop the words that go on with a run whose label was told before it was complete."""
+        if self._hidden_to is None or not self._held:
+            return
+        words = self._words
+        run = next(iter(self._reader.runs(words, self._redactor.has, within=True)), None)
+        if run is None or run.start > 0 or words[0].start > self._hidden_to + PAUSE:
+            self._hidden_to = None
+            return
+        for word in words[: run.stop]:
+            self.redacted.append((word.start, word.end))
+            self._hidden_to = word.end
+        self._held = self._held[run.stop :]
+        if not run.open:
+            self._hidden_to = None
+
+    def _decide(self, count: int, least: int | None = None) -> list[Placed]:
+        """Return the first *count* words that are held in their final form, and hold them no longer."""
+        some, self._held = self._held[:count], self._held[count:]
+        words = [word for word, _ in some]
+        segments: dict[int, int] = {}
+        for word, segment in some:
+            segments.setdefault(word.start, segment)
+        spans = self._redactor.spans(words, list(self._before), least=least)
+        written: list[Word] = []
+        at = 0
+        for span in [*spans, Span(len(words), len(words), None)]:
+            written += self._note(self._rewritten(words[at : span.start]))
+            if span.label is not None:
+                written += self._note([self._label(words[span.start : span.stop], span.label)])
+            at = span.stop
+        if least is not None and spans and spans[-1].label not in _NO_SECRETS:
+            rest = words[spans[-1].stop :]
+            if all(self._reader.is_glue(word.text) for word in rest):
+                self._hidden_to = words[-1].end
+        return [(word, segments[word.start]) for word in written]
+
+    def _label(self, words: Sequence[Word], label: str) -> Word:
+        start, end = words[0].start, words[-1].end
+        self.redacted.append((start, end))
+        last = words[-1].text[-1]
+        return replace(
+            words[0],
+            text=label + (last if last in ".,?!;:" else ""),
+            end=end,
+            probability=min(word.probability for word in words),
+            redacted=True,
+        )
+
+    def _note(self, words: Sequence[Word]) -> Sequence[Word]:
+        """Remember the last words that were told, and return *words*."""
+        self._before.extend(word.text.rstrip(".,?!;:") if word.redacted else bare(word.text) for word in words)
+        return words
+
+    def _rewritten(self, words: Sequence[Word]) -> list[Word]:
+        """Return *words* after everything but redaction."""
+        written = list(words)
+        if self._options.numerals:
+            written = with_numerals(written, self._reader, self._before[-1] if self._before else "")
+        if self._options.replace:
+            written = self._replacer.apply(written)
+        return without_profanity(written, self._swearing) if self._swearing else written

@@ -1,0 +1,83 @@
+"""Writes what users want in place of what was heard, and hides swear words. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pipeline.text.figures import bare
+from pipeline.words import Word
+
+_EDGES = re.compile(r"^(\W*)(.*?)(\W*)$", re.DOTALL)
+_LETTER = re.compile(r"[^\W_]")
+
+
+class Replacer:
+    """Writes the wanted text for whole words, whatever their case. The longest phrase wins."""
+
+    def __init__(self, replacements: Sequence[str]) -> None:
+        """*replacements* are such as "heard:wanted"; of several with the same phrase the first counts."""
+        pairs = [one.partition(":") for one in reversed(replacements)]
+        self._wanted: Mapping[tuple[str, ...], str] = {
+            tuple(filter(None, map(bare, heard.split()))): wanted for heard, _, wanted in pairs
+        }
+        self._longest = max(map(len, self._wanted), default=0)
+
+    def open_from(self, words: Sequence[Word]) -> int:
+        """Return the index of the first word that may begin a phrase which is not complete."""
+        for at in range(max(0, len(words) - self._longest + 1), len(words)):
+            said = tuple(bare(word.text) for word in words[at:])
+            if any(phrase[: len(said)] == said and len(phrase) > len(said) for phrase in self._wanted):
+                return at
+        return len(words)
+
+    def ends(self, words: Sequence[Word]) -> bool:
+        """Return whether the last of *words* ends a phrase."""
+        said = tuple(bare(word.text) for word in words[-self._longest :]) if self._longest else ()
+        return any(said[at:] in self._wanted for at in range(len(said)))
+
+    def apply(self, words: Sequence[Word]) -> list[Word]:
+        """Return *words* with the wanted text. A phrase becomes one word with its times, and keeps its marks."""
+        written: list[Word] = []
+        at = 0
+        while at < len(words):
+            length, wanted = self._found(words, at)
+            if wanted is None:
+                written.append(words[at])
+            elif wanted:
+                written.append(_joined(words[at : at + length], wanted))
+            at += length
+        return written
+
+    def _found(self, words: Sequence[Word], at: int) -> tuple[int, str | None]:
+        for length in range(min(self._longest, len(words) - at), 0, -1):
+            said = tuple(bare(word.text) for word in words[at : at + length])
+            if said in self._wanted:
+                return length, self._wanted[said]
+        return 1, None
+
+
+def _joined(words: Sequence[Word], wanted: str) -> Word:
+    first, last = _EDGES.match(words[0].text), _EDGES.match(words[-1].text)
+    assert first is not None
+    assert last is not None
+    return replace(
+        words[0],
+        text=f"{first[1]}{wanted}{last[3]}",
+        end=words[-1].end,
+        probability=min(word.probability for word in words),
+        heard=" ".join(word.heard or word.text for word in words),
+    )
+
+
+def without_profanity(words: Sequence[Word], swearing: frozenset[str]) -> list[Word]:
+    """Return *words* with an asterisk for each letter of a swear word but the first."""
+    return [
+        replace(word, text=_hidden(word.text), heard=None) if bare(word.text) in swearing else word for word in words
+    ]
+
+
+def _hidden(text: str) -> str:
+    match = _EDGES.match(text)
+    assert match is not None
+    core = match[2]
+    return match[1] + core[0] + _LETTER.sub("*", core[1:]) + match[3]

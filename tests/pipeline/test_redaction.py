@@ -1,0 +1,120 @@
+"""Tests of what is redacted: numbers and addresses however they are said or written, and nothing else."""
+
+import pytest
+
+from pipeline.text.options import REDACTIONS, TextOptions
+from tests.pipeline.saying import said, text_of, told
+
+ALL = TextOptions(redact=tuple(kind for kind in REDACTIONS if kind != "numbers"))
+CARDS = TextOptions(redact=("pci",))
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        "4242 4242 4242 4242",
+        "4242-4242-4242-4242",
+        "4242424242424242",
+        "4242, 4242. 4242 - 4242",
+        "4,242,424,242,424,242",
+        "4242 4242 4242 4243",  # fails the check of its last figure
+        "4242 4242 4242",  # a group was not heard
+        "4242 4242 4242 4242 4242",  # one was heard twice
+        "four two four two four two four two four two four two four two four two",
+        "forty-two forty two, forty two forty two forty two forty two forty two forty two",
+        "four two four two four oh oh two double four triple two four two",
+        "4242 (1.8) 4242 (1.8) 4242 (1.8) 4242",
+        "4242 uh 4242 and then 4242 space 4242",
+        "42 for 2 42 42 to 2 42 42 4 2 4 2",
+        "four (1.5) two (1.5) four (1.5) two (1.5) four (1.5) two (1.5) four (1.5) two (1.5) four (1.5) two",
+    ],
+)
+@pytest.mark.parametrize("numerals", [False, True])
+def test_a_card_is_hidden_however_it_is_said(card, numerals):
+    options = TextOptions(redact=("pci",), numerals=numerals)
+    assert text_of(f"My card is {card} thank you.", options) == "My card is [CARD] thank you."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("it is 4242 4242 4242 4242 and 123 okay", "it is [CARD] okay"),
+        ("it is 4242 4242 4242 4242. The code is 1 2 3 okay", "it is [CARD]. The code is [CARD] okay"),
+        ("the security code is nine eight seven.", "the security code is [CARD]."),
+        ("it expires oh nine twenty seven.", "it expires [CARD]."),
+        ("it expires soon, in room 12.", "it expires soon, in room 12."),
+        ("the code 123 is public", "the code 123 is public"),
+    ],
+)
+def test_the_code_and_the_date_of_a_card_are_hidden_with_it(text, shown):
+    assert text_of(text, CARDS) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("my social is one two three forty five six seven eight nine right", "my social is [SSN] right"),
+        ("it is 123-45-6789.", "it is [SSN]."),
+        ("call 555-123-4567 now", "call [PHONE] now"),
+        ("call +1 (800) 555 0199, please", "call [PHONE], please"),
+        ("call one eight hundred five five five oh one nine nine now", "call [PHONE] now"),
+        ("to GB29 NWBK 6016 1331 9268 19 please", "to [IBAN] please"),
+        ("to D E eight nine three seven zero four zero zero four four zero five three two please", "to [IBAN] please"),
+        ("to DE89 3704 0044 0532 0130 00.", "to [IBAN]."),
+        ("to 89 3704 0044 0532 0130 00.", "to [CARD]."),
+        ("write to anna.smith@example.com.", "write to [EMAIL]."),
+        ("write to anna.smith at example.com, or not", "write to [EMAIL], or not"),
+        ("it is a n n a at example dot com now", "it is [EMAIL] now"),
+        ("b underscore 7 at mail dot example dot co dot uk is mine", "[EMAIL] is mine"),
+    ],
+)
+def test_each_kind_has_its_label(text, shown):
+    assert text_of(text, ALL, patient=True) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I have 25 dogs, 3 cats and 1,000 books since 1984.",
+        "One of them is at home. At the point of no return, a dot is a point.",
+        "I am OK. The CEO of the UK met her at 10 at work.",
+        "we looked at it for two or three days, at most four.",
+        "nineteen eighty four was not like twenty twenty",
+        "He was at the top. Dot said nothing",
+    ],
+)
+def test_other_words_and_numbers_are_left(text):
+    assert text_of(text, ALL, patient=True) == text
+
+
+def test_all_numbers_are_hidden_if_that_is_ordered_and_the_word_one_is_left():
+    options = TextOptions(redact=("numbers",))
+    assert text_of("One of the 25 has 3,000 and forty two.", options) == "One of the [NUMBER] has [NUMBER]."
+
+
+def test_live_the_first_word_of_an_address_may_be_told_before_it_is_known_to_be_one():
+    assert text_of("write to bob at example dot com please", ALL) == "write to bob [EMAIL] please"
+    assert text_of("write to bob at example dot com please", ALL, patient=True) == "write to [EMAIL] please"
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("de", "Meine Karte ist zweiundvierzig zweiundvierzig zweiundvierzig zweiundvierzig zweiundvierzig eins zwei"),
+        ("fr", "Ma carte est quarante-deux quarante-deux quarante-deux quarante-deux quarante-deux un deux"),
+        ("es", "Mi tarjeta es cuatro dos cuatro dos cuatro dos cuatro dos cuatro dos cuatro dos"),
+        ("it", "La carta è quattro due quattro due quattro due quattro due quattro due quattro due"),
+        ("pt", "O cartão é quatro dois quatro dois quatro dois quatro dois quatro dois quatro dois"),
+        ("nl", "De kaart is vier twee vier twee vier twee vier twee vier twee vier twee"),
+        ("ja", "カードは 4242 4242 4242 4242"),
+    ],
+)
+def test_number_words_of_other_languages_count_as_figures(language, text):
+    assert text_of(f"{text} .", CARDS, language=language).split()[-2] == "[CARD]"
+
+
+def test_a_label_is_one_word_with_the_times_of_what_it_hides():
+    words = said("card 4242 4242 4242 4242, thanks")
+    card = told(words, CARDS)[1]
+    assert (card.text, card.redacted, card.heard) == ("[CARD],", True, None)
+    assert (card.start, card.end) == (words[1].start, words[4].end)

@@ -1,0 +1,181 @@
+"""Tests of the text stage: what it holds and for how long, and that pieces make no difference."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.audio import position
+from pipeline.events import Event, Finalized, Partial, SegmentClosed, SpeechStarted, WordsCommitted
+from pipeline.text.options import REDACTIONS, TextOptions
+from pipeline.text.rewriting import SegmentRewriter, TextRewriter
+from pipeline.text.stage import MAX_HELD, MAX_HELD_WORDS, TextStage
+from pipeline.words import Segment, Word, written
+from tests.pipeline.saying import said, text_of
+
+EVERYTHING = TextOptions(
+    numerals=True, redact=REDACTIONS, profanity_filter=True, replace=("new york city:NYC", "fox:dog", "uh:")
+)
+WORDS = (  # noqa: SIM905  a list of words would be hard to read
+    "the fox at new york city uh damn 4242 four two twenty five hundred and double oh a n G B 29 at example dot "
+    "com x@y.org point expires first, second. (1.5) (2.5) (5.0) to I is DE89 3704"
+).split()
+SENTENCE = st.lists(st.sampled_from(WORDS), max_size=40)
+OPTIONS = st.builds(
+    TextOptions,
+    numerals=st.booleans(),
+    redact=st.lists(st.sampled_from(REDACTIONS), unique=True).map(tuple),
+    profanity_filter=st.booleans(),
+    replace=st.sampled_from([(), EVERYTHING.replace]),
+)
+
+
+def events_of(words: list[Word], cuts: list[int]) -> list[Event]:
+    """Return *words* as segments that end after these numbers of words."""
+    events: list[Event] = []
+    at = index = 0
+    for number, cut in enumerate([*cuts, len(words)]):
+        some = tuple(words[at : at + cut])
+        at += cut
+        if some:
+            events += [WordsCommitted((word,), index + place, number) for place, word in enumerate(some)]
+            events.append(SegmentClosed(number, Segment(some, -0.1, 0.0)))
+            index += len(some)
+    return events
+
+
+def shown(events: list[Event], options: TextOptions, *, step: int = 1) -> list[Event]:
+    """Return what is told of *events*, passed on in groups of *step*."""
+    rewriter = TextRewriter(TextStage(options, language="en"))
+    told: list[Event] = []
+    decided = 0
+    for at in range(0, len(events), step):
+        some = events[at : at + step]
+        decided = max(
+            [decided, *(word.end for event in some if isinstance(event, WordsCommitted) for word in event.words)]
+        )
+        told += rewriter.receive(some, decided=decided)
+    return [*told, *rewriter.flush()]
+
+
+@settings(max_examples=200, deadline=None)
+@given(SENTENCE, st.lists(st.integers(1, 12), max_size=8), OPTIONS, st.integers(1, 9))
+def test_words_give_the_same_text_in_any_pieces_and_in_order(parts, cuts, options, step):
+    words = said(" ".join(parts))
+    events = events_of(words, cuts)
+    told = shown(events, options)
+    assert told == shown(events, options, step=step) == shown(events, options, step=len(events) + 1)
+    committed = [word for event in told if isinstance(event, WordsCommitted) for word in event.words]
+    closed = [word for event in told if isinstance(event, SegmentClosed) for word in event.segment.words]
+    assert committed == closed
+    assert all(before.start <= after.start and before.end <= after.end for before, after in pairwise(committed))
+    index = 0
+    for event in told:
+        if isinstance(event, WordsCommitted):
+            assert event.index == index
+            index += len(event.words)
+    segments = [event.id for event in told if isinstance(event, SegmentClosed)]
+    assert segments == sorted(set(segments))
+
+
+@settings(max_examples=100, deadline=None)
+@given(SENTENCE, OPTIONS)
+def test_nothing_is_held_for_longer_than_it_may(parts, options):
+    stage = TextStage(options, language="en")
+    for word in said(" ".join(parts)):
+        stage.add(word, 0)
+        assert len(stage._held) < MAX_HELD_WORDS
+        assert stage.held_from is None or word.end - stage.held_from < MAX_HELD
+        stage.reach(word.end + position(1))
+    stage.reach(10**9)
+    assert stage.held_from is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(SENTENCE)
+def test_no_option_changes_nothing(parts):
+    events = events_of(said(" ".join(parts)), [7, 7, 7])
+    flat = [event for event in shown(events, TextOptions()) if isinstance(event, SegmentClosed)]
+    assert flat == [event for event in events if isinstance(event, SegmentClosed)]
+
+
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_a_card_is_one_over_the_end_of_a_segment(cut):
+    words = said("my card is 4242 4242 (1.5) 4242 4242 thanks")
+    told = shown(events_of(words, [cut]), TextOptions(redact=("pci",)))
+    texts = [event.segment.text for event in told if isinstance(event, SegmentClosed)]
+    assert " ".join(texts) == "my card is [CARD] thanks"
+
+
+def test_a_run_that_goes_on_for_too_long_has_its_label_then_and_the_rest_is_hidden():
+    stage = TextStage(TextOptions(redact=("pci",)), language="en")
+    words = said("card four two four two four two four two four two four two four two four two thanks")
+    told = [(word.text, len(stage.redacted)) for one in words for word, _ in stage.add(one, 0)]
+    assert [text for text, _ in told] == ["card", "[CARD]", "thanks"]
+    assert stage.redacted[0][0] == words[1].start
+    assert stage.redacted[-1][1] == words[16].end
+
+
+def test_after_a_restart_the_rest_of_a_number_stays_hidden():
+    options = TextOptions(redact=("pci",))
+    words = said("card four two four two four two four two four two four two four two four two thanks")
+    first = TextStage(options, language="en")
+    before = [placed[0] for word in words[:13] for placed in first.add(word, 0)]
+    assert written(before) == "card [CARD]"
+    second = TextStage(options, language="en", said=before)
+    assert [word.text for one in words[13:] for word, _ in second.add(one, 0)] == ["thanks"]
+
+
+def test_a_partial_shows_nothing_that_may_be_hidden_later():
+    rewriter = TextRewriter(TextStage(TextOptions(redact=("pci", "email")), language="en"))
+    words = said("my card is 4242 or bob at home")
+    partial = Partial(tuple(words), 0)
+    [told] = rewriter.receive([partial], decided=0)
+    assert isinstance(told, Partial)
+    assert told.text == "my card"
+    [committed] = rewriter.receive([WordsCommitted(tuple(words[:4]), 0, 0)], decided=words[3].end)
+    assert isinstance(committed, WordsCommitted)
+    assert written(committed.words) == "my card is"
+    assert rewriter.receive([Partial(tuple(words[4:]), 0)], decided=words[3].end) == []
+    numbered = TextRewriter(TextStage(TextOptions(numerals=True), language="en"))
+    [told] = numbered.receive([Partial(tuple(said("twenty five people")), 0)], decided=0)
+    assert isinstance(told, Partial)
+    assert told.text == "25 people"
+
+
+def test_a_writer_who_wants_everything_decided_gets_it_and_other_events_pass():
+    rewriter = TextRewriter(TextStage(EVERYTHING, language="en"))
+    words = said("my card is 4242")
+    told = rewriter.receive([SpeechStarted(0), WordsCommitted(tuple(words), 0, 0)], decided=words[-1].end)
+    assert [type(event) for event in told] == [SpeechStarted, WordsCommitted]
+    told = rewriter.receive([Finalized(30_000)], decided=words[-1].end)
+    assert [type(event) for event in told] == [WordsCommitted, Finalized]
+    assert written(told[0].words) == "[CARD]"  # type: ignore[union-attr]  # any label: it may have gone on
+
+
+def test_segments_of_a_file_pass_as_those_of_a_stream_do():
+    words = said("my card is 4242 4242 4242 4242 thanks uh new york city")
+    segments = [Segment(tuple(words[:5]), -0.1, 0.0), Segment(tuple(words[5:]), -0.2, 0.0)]
+    rewriter = SegmentRewriter(TextStage(EVERYTHING, patient=True))
+    first = rewriter.receive(segments[:1], language="en", reached=words[4].end)
+    assert (first, rewriter.complete) == ([], False)
+    rest = rewriter.receive(segments[1:], language="en", reached=words[-1].end + position(9))
+    assert [segment.text for segment in [*rest, *rewriter.flush()]] == ["my card is [CARD]", "thanks NYC"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "shown"),
+    [
+        ("The Fox, the fox's fox.", TextOptions(replace=("fox:dog",)), "The dog, the fox's dog."),
+        ("in cooper netties, yes", TextOptions(replace=("cooper netties:Kubernetes",)), "in Kubernetes, yes"),
+        ("in New York City now", TextOptions(replace=("new york:NY", "new york city:NYC")), "in NYC now"),
+        ("a:b is 1:2", TextOptions(replace=("a:b:c",)), "a:b is 1:2"),
+        ("time a day", TextOptions(replace=("a:b:c",)), "time b:c day"),
+        ("Damn, it is fucking shit!", TextOptions(profanity_filter=True), "D***, it is f****** s***!"),
+        ("fox 4242 4242 4242 4242", TextOptions(redact=("pci",), replace=("card:x", "4242:y")), "fox [CARD]"),
+        ("twenty five", TextOptions(numerals=True, replace=("25:XXV",)), "XXV"),
+    ],
+)
+def test_words_are_replaced_and_swear_words_starred(text, options, shown):
+    assert text_of(text, options) == shown
