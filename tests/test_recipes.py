@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,6 +117,11 @@ def test_a_summary_is_asked_of_an_address_that_speaks_chat_completions(monkeypat
     assert [text.split("\n\n")[1] for text in asked] == ["hello", "a very long talk"]
 
 
+needs_ffmpeg = pytest.mark.skipif(
+    shutil.which("ffmpeg") is None or shutil.which("curl") is None, reason="scripts/ingest needs ffmpeg and curl"
+)
+
+
 @contextlib.contextmanager
 def ingesting(server: Server, key: Path, *inputs: str) -> Iterator["subprocess.Popen[str]"]:
     """Run scripts/ingest in a process group of its own, as MediaMTX does."""
@@ -145,6 +151,7 @@ def signal_script(process: "subprocess.Popen[str]") -> None:
     process.send_signal(signal.SIGINT)
 
 
+@needs_ffmpeg
 @pytest.mark.parametrize("leave", [signal_group, signal_script])
 def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(
     server: Server, leave: Callable[["subprocess.Popen[str]"], None]
@@ -169,6 +176,7 @@ def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(
     assert len(str(record["text"]).split()) > 5
 
 
+@needs_ffmpeg
 def test_a_session_that_is_refused_is_said(server: Server, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("sw_live_wrong")
