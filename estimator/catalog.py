@@ -207,7 +207,9 @@ class Catalog:
         self._entries = {
             (provider.id, entry.id.lower()): entry for provider in self._providers.values() for entry in provider.models
         }
-        self.defaults = tuple(self._from_row(row) for row in rows["models"])
+        self.defaults = tuple(
+            self._from_row(provider, row) for provider, facts in self._listed.items() for row in facts["models"]
+        )
         self._default_names = {name.lower(): model for model in self.defaults for name in (model.name, *model.aliases)}
         self._default_entries = {(model.provider, model.name.lower()): model for model in self.defaults}
         starts = {start for entry in self._entries.values() for start in PriceHistory(entry).starts()}
@@ -257,8 +259,7 @@ class Catalog:
                     f"{new.provider}/{new.name} would change its price by more than {LARGEST_JUMP} times"
                 )
 
-    def _from_row(self, row: Mapping[str, Any]) -> PricedModel:
-        provider: str = row["provider"]
+    def _from_row(self, provider: str, row: Mapping[str, Any]) -> PricedModel:
         entry = self._entries.get((provider, row["id"].lower()))
         window = row.get("context_window") or (entry.context_window if entry else None)
         return PricedModel(

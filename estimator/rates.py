@@ -5,8 +5,9 @@ answers. Price tables give USD per million tokens, so prices may have 24 decimal
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
+from typing import NamedTuple
 
 SCALE = 30
 """Decimal places of one UNIT of money."""
@@ -38,14 +39,23 @@ def units_per(price: Decimal, *, per: int) -> int:
     return whole // per
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Tokens of one call, counted as providers report them: *input* includes *cached* and *written*."""
+class Usage(NamedTuple):
+    """Tokens of one or more calls, counted as providers report them: *input* includes *cached* and *written*."""
 
-    input: int
+    input: int = 0
     cached: int = 0
     written: int = 0
     output: int = 0
+
+
+class Split(NamedTuple):
+    """UNITS of money, by what they pay for."""
+
+    input: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    output: int = 0
+    requests: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +67,16 @@ class Rates:
     written: int
     output: int
     request: int = 0
+
+    def bill(self, usage: Usage, *, calls: int = 1) -> Split:
+        """Return what *calls* calls with *usage* in all cost at these rates."""
+        return Split(
+            input=(usage.input - usage.cached - usage.written) * self.input,
+            cached=usage.cached * self.cached,
+            cache_write=usage.written * self.written,
+            output=usage.output * self.output,
+            requests=calls * self.request,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +97,8 @@ class RateCard:
 
     def cost(self, usage: Usage) -> Decimal:
         """Return the cost of one call in USD."""
-        rates = self.band(usage.input)
-        plain = usage.input - usage.cached - usage.written
-        return usd(
-            plain * rates.input
-            + usage.cached * rates.cached
-            + usage.written * rates.written
-            + usage.output * rates.output
-            + rates.request
-        )
+        return usd(sum(self.band(usage.input).bill(usage)))
 
     def below_tiers(self) -> "RateCard":
         """Return the same card without its higher tiers."""
-        return RateCard(bands=self.bands[:1], reads_cache=self.reads_cache, bills_writes=self.bills_writes)
+        return replace(self, bands=self.bands[:1], thresholds=())

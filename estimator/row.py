@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from estimator.families import FAMILIES, PromptTokens, TextCount, prompt_tokens
 from estimator.rates import RateCard
-from estimator.request import EstimateRequest
-from estimator.turns import CACHE_HIT, Run, Scenario, Spread, run, scenarios, turns_within
+from estimator.request import MAX_TURNS, EstimateRequest
+from estimator.turns import CACHE_HIT, Calls, Run, Spread, plan_calls, scenarios
 
 if TYPE_CHECKING:
     from estimator.catalog import PricedModel, PriceHistory  # importing them at run time takes a second
@@ -68,8 +68,11 @@ def row_of(requested: str, model: "PricedModel", request: EstimateRequest, count
     if model.prices is None or card is None:
         reason = Note("unpriced", "The price table has no price for its input and output tokens.")
         return Row(requested=requested, status=UNPRICED, model=model, prompt=prompt, notes=(reason,))
-    ways = scenarios(request, prompt, family, model.limits, reasons=model.reasons)
-    expected = run(ways.expected, card, model.limits, request.agent_turns)
+    longest = request.agent_turns if request.budget_usd is None else MAX_TURNS
+    ways = scenarios(request, prompt, family, model.limits, reasons=model.reasons).map(
+        lambda way: plan_calls(way, model.limits, longest)
+    )
+    expected = ways.expected.price(card, request.agent_turns)
     pricing = _Pricing(
         request=request,
         model=model,
@@ -80,9 +83,9 @@ def row_of(requested: str, model: "PricedModel", request: EstimateRequest, count
         prompt=prompt,
         ways=ways,
         runs=Spread(
-            run(ways.low, card, model.limits, request.agent_turns, max_turns=expected.turns),
+            ways.low.price(card, request.agent_turns, most=expected.turns),
             expected,
-            run(ways.high, card, model.limits, request.agent_turns, max_turns=expected.turns),
+            ways.high.price(card, request.agent_turns, most=expected.turns),
         ),
     )
     return Row(
@@ -114,11 +117,11 @@ class _Pricing:
     card: RateCard
     batch: RateCard | None
     prompt: PromptTokens
-    ways: Spread[Scenario]
+    ways: Spread[Calls]
     runs: Spread[Run]
 
-    def _run(self, way: Scenario, *, card: RateCard | None = None, turns: int | None = None) -> Run:
-        return run(way, card or self.card, self.model.limits, turns or self.request.agent_turns)
+    def _run(self, way: Calls, *, card: RateCard | None = None, turns: int | None = None) -> Run:
+        return way.price(card or self.card, turns or self.request.agent_turns)
 
     def costs(self) -> Costs:
         once = _envelope(self.ways.map(lambda way: self._run(way, turns=1)))
@@ -132,7 +135,7 @@ class _Pricing:
         budget = self.request.budget_usd
         if budget is None:
             return None
-        return self.ways.map(lambda way: turns_within(budget, way, self.card, self.model.limits))
+        return self.ways.map(lambda way: way.turns_within(budget, self.card))
 
     def savings(self) -> list[Saving]:
         """Return the changes that would make the expected run cheaper, the largest saving first."""
@@ -142,7 +145,14 @@ class _Pricing:
         def saving(change: str, other: Run, *details: tuple[str, int | str]) -> Saving:
             return Saving(change, spent.units - other.units, details)
 
-        found = [saving("cache" if cached else "cache_off", self._run(replace(way, hit_percent=cached)))]
+        found = [
+            saving(
+                "cache" if cached else "cache_off",
+                self._run(
+                    plan_calls(replace(way.scenario, hit_percent=cached), self.model.limits, self.request.agent_turns)
+                ),
+            )
+        ]
         if self.batch is not None:
             found.append(saving("batch", self._run(way, card=self.batch)))
         if spent.higher_tier_at is not None:
@@ -163,7 +173,7 @@ class _Pricing:
             yield Note("context_overflow", message)
         elif runs.high.overflow_at is not None:
             yield Note("high_overflows", f"In the high scenario turn {runs.high.overflow_at} no longer fits.")
-        if longest is not None and self.ways.high.output >= longest:
+        if longest is not None and self.ways.high.scenario.output >= longest:
             yield Note("answer_cut", f"Answers end at this model's {longest} output tokens.")
 
     def notes_on_tokens(self) -> Iterator[Note]:

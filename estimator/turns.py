@@ -9,18 +9,20 @@ cache still holds, and d = 1 where reasoning stays in the context, call k = 1..T
     W_k = I_k - C_k where cache writes have a price and caching is on, else 0
     cost_k = (I_k - C_k - W_k) p_in + C_k p_read + W_k p_write + (v + r) p_out, prices of the tier of I_k alone
 
-I_k grows by a constant, so a run consists of a few segments of equal prices, and each sum has a closed form. Pricing
-200 calls takes as long as pricing 2. A test compares the closed forms with the formulas above, call by call.
+I_k only grows, so the calls of one tier follow each other, and so do the calls that fit the model. run() adds up the
+tokens of each tier and prices the sums. A test compares it with the formulas above, call by call in Decimal.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import accumulate
+from math import inf
 from typing import Generic, TypeVar
 
 from estimator.families import Family, PromptTokens
-from estimator.rates import RateCard, Rates, Usage, usd
+from estimator.rates import RateCard, Split, Usage, usd
 from estimator.request import MAX_TURNS, EstimateRequest
 
 T = TypeVar("T")
@@ -76,23 +78,10 @@ class Scenario:
     def output(self) -> int:
         return self.visible + self.reasoning
 
-    def input(self, turn: int) -> int:
-        return self.first_input + (turn - 1) * self.growth
-
-    def first_turn_above(self, tokens: int) -> int | None:
-        """Return the first turn whose input is longer than *tokens*, or None."""
-        if self.first_input > tokens:
-            return 1
-        return (tokens - self.first_input) // self.growth + 2 if self.growth else None
-
-    def overflow(self, limits: ModelLimits) -> int | None:
-        """Return the first turn that does not fit the model, or None."""
-        turns = []
-        if limits.context_window is not None:
-            turns.append(self.first_turn_above(limits.context_window - self.output))
-        if limits.max_input is not None:
-            turns.append(self.first_turn_above(limits.max_input))
-        return min((turn for turn in turns if turn is not None), default=None)
+    def longest_input(self, limits: ModelLimits) -> float:
+        """Return the tokens that one call may send so that its answer still fits the model; infinity if unknown."""
+        window = inf if limits.context_window is None else limits.context_window - self.output
+        return min(window, inf if limits.max_input is None else limits.max_input)
 
 
 def reasoning_tokens(visible: int, request: EstimateRequest, *, reasons: bool | None) -> Spread[int]:
@@ -140,21 +129,6 @@ def scenarios(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
-    """UNITS of money, by what they pay for."""
-
-    input: int = 0
-    cached: int = 0
-    cache_write: int = 0
-    output: int = 0
-    requests: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.input + self.cached + self.cache_write + self.output + self.requests
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What the calls of a run send and cost together."""
 
@@ -167,79 +141,60 @@ class Run:
 
     @property
     def units(self) -> int:
-        return self.split.total
+        return sum(self.split)
 
     @property
     def cost(self) -> Decimal:
         return usd(self.units)
 
 
-def run(scenario: Scenario, card: RateCard, limits: ModelLimits, turns: int, *, max_turns: int | None = None) -> Run:
-    """Price a run of *turns* >= 1 calls, but at most *max_turns* calls, and only calls that fit the model."""
-    caching = scenario.hit_percent > 0 and turns > 1 and card.reads_cache
-    overflow = scenario.overflow(limits)
-    overflow = overflow if overflow is not None and overflow <= turns else None
-    last = min(turns if overflow is None else overflow - 1, turns if max_turns is None else max_turns)
-    full = scenario.first_turn_above(limits.cache_minimum - 1)  # the first turn long enough to be cached
-    first_cached = full + 1 if caching and full is not None else last + 1
-    tiers = [turn for turn in map(scenario.first_turn_above, card.thresholds) if turn is not None and turn <= last]
-    starts = sorted({1, *tiers, *((first_cached,) if first_cached <= last else ())}) if last else []
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The calls of one scenario, up to the last that fits the model."""
 
-    usage, split = Usage(input=0), Split()
-    for start, end in zip(starts, [*(turn - 1 for turn in starts[1:]), last], strict=False):
-        sent = _segment(scenario, start, end, cached=start >= first_cached, written=caching and card.bills_writes)
-        usage = Usage(
-            input=usage.input + sent.input,
-            cached=usage.cached + sent.cached,
-            written=usage.written + sent.written,
-            output=usage.output + sent.output,
+    scenario: Scenario
+    inputs: Sequence[int]  # I_1, I_2, ...: tokens, growing by a constant
+    cached: Sequence[int]  # entry k is C_1 + ... + C_k
+    overflow_at: int | None  # the first turn that does not fit
+
+    def price(self, card: RateCard, turns: int, *, most: int = MAX_TURNS) -> Run:
+        """Price a run of *turns* calls, of which no more than *most* are counted. *turns* is at most plan_calls()'s."""
+        last = min(turns, most, len(self.inputs))
+        caching = self.scenario.hit_percent > 0 and turns > 1 and card.reads_cache
+        ends = [*(bisect_right(self.inputs, tokens, 0, last) for tokens in card.thresholds), last]  # of each tier
+        usages, bills = [], []
+        for rates, start, end in zip(card.bands, (0, *ends), ends, strict=False):
+            if end > start:
+                sent = (end - start) * (self.inputs[start] + self.inputs[end - 1]) // 2
+                cached = self.cached[end] - self.cached[start] if caching else 0
+                written = sent - cached if caching and card.bills_writes else 0
+                usages.append(Usage(sent, cached, written, (end - start) * self.scenario.output))
+                bills.append(rates.bill(usages[-1], calls=end - start))
+        return Run(
+            turns=last,
+            usage=Usage(*map(sum, zip(*usages, strict=True))),
+            reasoning=last * self.scenario.reasoning,
+            split=Split(*map(sum, zip(*bills, strict=True))),
+            overflow_at=self.overflow_at if self.overflow_at is not None and self.overflow_at <= turns else None,
+            higher_tier_at=ends[0] + 1 if ends[0] < last else None,
         )
-        split = _add(split, sent, card.band(scenario.input(start)), calls=end - start + 1)
-    return Run(
-        turns=last,
-        usage=usage,
-        reasoning=last * scenario.reasoning,
-        split=split,
-        overflow_at=overflow,
-        higher_tier_at=min(tiers, default=None),
+
+    def turns_within(self, budget: Decimal, card: RateCard) -> int:
+        """Return how many of these calls, from the first on, cost no more than *budget* USD together."""
+        # Longer runs cost more, so the runs that fit are the first ones.
+        return bisect_right(range(1, len(self.inputs) + 1), budget, key=lambda turns: self.price(card, turns).cost)
+
+
+def plan_calls(scenario: Scenario, limits: ModelLimits, turns: int) -> Calls:
+    """Return the first *turns* calls of *scenario*, or fewer if the model has no room for more."""
+    first, growth, hit = scenario.first_input, scenario.growth, scenario.hit_percent
+    inputs = range(first, first + turns * growth, growth) if growth else [first] * turns
+    fitting = bisect_right(inputs, scenario.longest_input(limits))
+    short = bisect_left(inputs, limits.cache_minimum)  # calls too short to be cached
+    held = [hit * tokens // 100 for tokens in inputs[short:fitting]] if hit else []
+    return Calls(
+        scenario,
+        inputs[:fitting],
+        [0] * (short + 1) + [*accumulate(held, initial=0)] if hit else [],
+        fitting + 1 if fitting < turns else None,
     )
-
-
-def _segment(scenario: Scenario, start: int, end: int, *, cached: bool, written: bool) -> Usage:
-    """Return the sums of I, C and W over turns start..end, which are all cached or all not."""
-    calls, growth, hit = end - start + 1, scenario.growth, scenario.hit_percent
-    sent = calls * scenario.input(start) + growth * calls * (calls - 1) // 2
-    held = floor_sum(calls, 100, hit * growth, hit * scenario.input(start - 1)) if cached else 0
-    return Usage(input=sent, cached=held, written=sent - held if written else 0, output=calls * scenario.output)
-
-
-def _add(split: Split, sent: Usage, rates: Rates, *, calls: int) -> Split:
-    return Split(
-        input=split.input + (sent.input - sent.cached - sent.written) * rates.input,
-        cached=split.cached + sent.cached * rates.cached,
-        cache_write=split.cache_write + sent.written * rates.written,
-        output=split.output + sent.output * rates.output,
-        requests=split.requests + calls * rates.request,
-    )
-
-
-def floor_sum(terms: int, divisor: int, step: int, first: int) -> int:
-    """Return the sum of floor((first + i * step) / divisor) for i = 0..terms - 1; step and first >= 0, divisor > 0.
-
-    It takes O(log divisor) steps, by the same exchange of axes as Euclid's algorithm.
-    """
-    total = 0
-    while terms > 0:
-        total += terms * (terms - 1) // 2 * (step // divisor) + terms * (first // divisor)
-        step, first = step % divisor, first % divisor
-        highest = step * terms + first
-        terms, divisor, step, first = highest // divisor, step, divisor, highest % divisor
-    return total
-
-
-def turns_within(budget: Decimal, scenario: Scenario, card: RateCard, limits: ModelLimits) -> int:
-    """Return the most calls, up to MAX_TURNS, that fit the model and cost no more than *budget* USD."""
-    overflow = scenario.overflow(limits)
-    longest = MAX_TURNS if overflow is None else min(MAX_TURNS, overflow - 1)
-    # Longer runs cost more, so the runs that fit are the first ones.
-    return bisect_right(range(1, longest + 1), budget, key=lambda turns: run(scenario, card, limits, turns).cost)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from estimator.families import FAMILIES, TextCount, prompt_tokens
 from estimator.rates import RateCard, Rates, Usage, units_per, usd
-from estimator.request import EstimateRequest
-from estimator.turns import ModelLimits, Run, Scenario, Spread, floor_sum, run, scenarios, turns_within
+from estimator.request import MAX_TURNS, EstimateRequest
+from estimator.turns import ModelLimits, Run, Scenario, Spread, plan_calls, scenarios
 
 
 def rates(plain: str, read: str, write: str, out: str) -> Rates:
@@ -20,6 +20,10 @@ def rates(plain: str, read: str, write: str, out: str) -> Rates:
 
 GPT_5_MINI = RateCard(bands=(rates("0.25", "0.025", "0.25", "2"),), reads_cache=True)
 PROMPT = TextCount(2000, exact=True, non_ascii_share=0.0)
+
+
+def run(way: Scenario, card: RateCard, limits: ModelLimits, turns: int, *, most: int = MAX_TURNS) -> Run:
+    return plan_calls(way, limits, turns).price(card, turns, most=most)
 
 
 def worked(turns: int, cache: str = "auto", complexity: str = "medium") -> Spread[Run]:
@@ -56,7 +60,7 @@ def test_each_call_of_the_worked_example() -> None:
     inputs, cached = [], []
     before = Usage(input=0)
     for turns in range(1, 6):
-        sums = run_of(5, max_turns=turns).usage
+        sums = run_of(5, most=turns).usage
         inputs.append(sums.input - before.input)
         cached.append(sums.cached - before.cached)
         before = sums
@@ -64,11 +68,11 @@ def test_each_call_of_the_worked_example() -> None:
     assert cached == [0, 1846, 2821, 3796, 4772]
 
 
-def run_of(turns: int, *, max_turns: int) -> Run:
+def run_of(turns: int, *, most: int) -> Run:
     family = FAMILIES["openai"]
     request = EstimateRequest(prompt="", agent_turns=turns)
     way = scenarios(request, prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=True).expected
-    return run(way, GPT_5_MINI, ModelLimits(), turns, max_turns=max_turns)
+    return run(way, GPT_5_MINI, ModelLimits(), turns, most=most)
 
 
 def by_the_book(way: Scenario, card: RateCard, limits: ModelLimits, turns: int) -> tuple[Usage, Decimal, int | None]:
@@ -126,20 +130,13 @@ def cards(draw: st.DrawFn) -> RateCard:
 
 @settings(max_examples=400)
 @given(ways_given, cards(), limits_given, st.integers(1, 60))
-def test_the_closed_form_is_the_sum_over_all_calls(
-    way: Scenario, card: RateCard, limits: ModelLimits, turns: int
-) -> None:
+def test_a_run_is_the_sum_over_all_calls(way: Scenario, card: RateCard, limits: ModelLimits, turns: int) -> None:
     usage, total, overflow = by_the_book(way, card, limits, turns)
     found = run(way, card, limits, turns)
     assert found.usage == usage
     assert found.cost == total
     assert found.overflow_at == overflow
     assert found.turns == (turns if overflow is None else overflow - 1)
-
-
-@given(st.integers(0, 300), st.integers(1, 1000), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_floor_sum_is_the_sum_of_the_floors(terms: int, divisor: int, step: int, first: int) -> None:
-    assert floor_sum(terms, divisor, step, first) == sum((first + i * step) // divisor for i in range(terms))
 
 
 def test_the_tier_is_picked_for_each_call_alone() -> None:
@@ -227,7 +224,7 @@ def test_the_budget_buys_the_longest_run_that_costs_no_more(
     card = replace(
         card, bills_writes=False
     )  # otherwise a card may write the cache below plain input, and a longer run could be cheaper
-    fits = turns_within(budget, way, card, limits)
+    fits = plan_calls(way, limits, MAX_TURNS).turns_within(budget, card)
     assert fits == 0 or run(way, card, limits, fits).cost <= budget
     longer = run(way, card, limits, fits + 1)
     assert fits == 200 or longer.overflow_at is not None or longer.cost > budget
