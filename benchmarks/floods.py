@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -109,6 +109,7 @@ class Flood:
     key: str = ""
     address: str = "127.0.0.2"
     at_once: int = 0  # bytes that each connection sends first, as fast as it can
+    stay_s: float = 0.0  # after which a connection leaves for the next door; 0: it stays until it is cut
 
     @property
     def name(self) -> str:
@@ -122,14 +123,19 @@ class Flood:
 class Sent:
     connections: int = 0
     bytes: int = 0
+    doors: list[tuple[str, str, str]] = field(default_factory=list)
+    """The kinds, methods and paths where something was sent."""
 
 
-async def send(base: str, flood: Flood, seconds: float) -> Sent:
-    """Let the strangers of *flood* send for so long."""
+async def send(base: str, floods: Sequence[Flood], seconds: float) -> Sent:
+    """Let the strangers of all *floods* send for so long."""
     sent = Sent()
     with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await asyncio.gather(*(_stranger(base, flood, number, sent) for number in range(flood.connections)))
+        async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
+            for flood in floods:
+                for number in range(flood.connections):
+                    tasks.create_task(_stranger(base, flood, number, sent))
+    sent.doors = sorted(set(sent.doors))
     return sent
 
 
@@ -138,11 +144,13 @@ async def _stranger(base: str, flood: Flood, number: int, sent: Sent) -> None:
     while True:
         method, path = flood.doors[number % len(flood.doors)]
         number += flood.connections  # the next door, where there are more doors than connections
-        with suppress(OSError, asyncio.IncompleteReadError):
+        with suppress(OSError, asyncio.IncompleteReadError):  # TimeoutError is an OSError
             reader, writer = await asyncio.open_connection(host, int(port), local_addr=(flood.address, 0), limit=2**24)
             sent.connections += 1
+            sent.doors.append((flood.kind, method, path))
             try:
-                await _talk(reader, writer, flood, (method, path), sent)
+                async with asyncio.timeout(flood.stay_s or None):
+                    await _talk(reader, writer, flood, (method, path), sent)
             finally:
                 writer.transport.abort()
         await asyncio.sleep(0.05)
@@ -189,9 +197,17 @@ async def _read(reader: asyncio.StreamReader) -> None:
 
 
 @contextmanager
-def strangers(base: str, flood: Flood, seconds: float, result: dict[str, Any]) -> Iterator[None]:
+def strangers(base: str, floods: Sequence[Flood], seconds: float, result: dict[str, Any]) -> Iterator[None]:
     """The strangers work while the block lasts, which should be as long. *result* gets what they sent."""
-    words = [sys.executable, "-m", "benchmarks.floods", "--flood", json.dumps(asdict(flood)), "--base", base]
+    words = [
+        sys.executable,
+        "-m",
+        "benchmarks.floods",
+        "--flood",
+        json.dumps(list(map(asdict, floods))),
+        "--base",
+        base,
+    ]
     process = subprocess.Popen([*words, "--seconds", str(seconds)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         yield
@@ -329,10 +345,14 @@ def measure(server: Serving, flood: Flood, seconds: float, key: str) -> dict[str
     """What those who wait see during *flood*."""
     sent: dict[str, Any] = {}
     log_bytes = server.log.stat().st_size
-    with strangers(server.base, flood, seconds, sent):
+    with strangers(server.base, [flood], seconds, sent):
         time.sleep(SETTLE_S)
         seen = watch(server, seconds - SETTLE_S, key=key)
-    return {**seen, "sent": sent, "log_bytes": server.log.stat().st_size - log_bytes}
+    return {
+        **seen,
+        "sent": {name: sent[name] for name in ("connections", "bytes")},
+        "log_bytes": server.log.stat().st_size - log_bytes,
+    }
 
 
 def run(seconds: float, only: str) -> dict[str, Any]:
@@ -357,9 +377,8 @@ def main() -> int:
     parser.add_argument("--base", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.flood is not None:
-        told = json.loads(given.flood)
-        flood = Flood(**{**told, "doors": tuple(map(tuple, told["doors"]))})
-        print(json.dumps(asdict(asyncio.run(send(given.base, flood, given.seconds)))))
+        told = [Flood(**{**flood, "doors": tuple(map(tuple, flood["doors"]))}) for flood in json.loads(given.flood)]
+        print(json.dumps(asdict(asyncio.run(send(given.base, told, given.seconds)))))
         return 0
     result = run(given.seconds, given.only)
     if not given.no_write and not given.only:

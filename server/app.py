@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-from starlette.routing import BaseRoute, Router
+from starlette.routing import BaseRoute, Router, WebSocketRoute
 from starlette.types import ASGIApp
 
 from estimator import Estimator
@@ -70,12 +70,17 @@ class HasOperations(Protocol):
     def operations(self) -> list[Operation]: ...
 
 
+Doorway: TypeAlias = tuple[str, str]
+"""The method of an operation, or "WS" for a WebSocket, and its path."""
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """The app and its background work. Serve *app* while running() is open; call begin_stop() to stop."""
 
     app: ASGIApp
     domain: Domain
+    doors: tuple[Doorway, ...]
 
     def begin_stop(self) -> None:
         """Begin to stop: held requests and streams are answered now, workers hand their jobs back."""
@@ -141,8 +146,9 @@ def build(
         node=node,
         offer_watch=offer_watch,
     )
+    routes, doors = build_routes(config, domain, limits=limits, estimator=estimator)
     app = with_middleware(
-        build_routes(config, domain, limits=limits, estimator=estimator),
+        routes,
         cors_origins=config.cors_origins,
         metrics=domain.metrics,
         new_request_id=partial(fresh_id, Prefix.REQUEST),
@@ -150,16 +156,20 @@ def build(
         strangers=CountedStrangers(limits.keyless.free_requests_per_minute, config.trusted_proxies),
         query_fields={LISTEN: MAX_QUERY_FIELDS + MAX_KEYWORDS},  # each keyterm is a field
     )
-    return Service(app, domain)
+    return Service(app, domain, doors)
 
 
-def build_routes(config: Config, domain: Domain, *, limits: Limits, estimator: Estimator) -> ASGIApp:
-    """Make the router over every operation and WebSocket."""
+def build_routes(
+    config: Config, domain: Domain, *, limits: Limits, estimator: Estimator
+) -> tuple[ASGIApp, tuple[Doorway, ...]]:
+    """Make the router over every operation and WebSocket, and list them."""
     routes = _Routes(config=config, domain=domain, limits=limits, estimator=estimator)
     operations = [operation for group in routes.groups() for operation in group.operations()]
     operations += Description(operations, base_url=domain.links.public_base_url).operations()
     sockets = Router(routes.sockets(), redirect_slashes=False, default=not_found)
-    return Paths(_resources(operations, routes.door), sockets)
+    doors = [(operation.method, operation.path) for operation in operations]
+    doors += [("WS", route.path) for route in sockets.routes if isinstance(route, WebSocketRoute)]
+    return Paths(_resources(operations, routes.door), sockets), tuple(doors)
 
 
 class _Routes:

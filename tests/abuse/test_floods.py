@@ -1,0 +1,86 @@
+"""Small things in great numbers: each kind at each door of the app, while a bystander and a customer go on.
+
+The doors are those of the app, so a new one is among them. benchmarks/floods.py has the kinds, and measures them one by
+one and for longer.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from benchmarks.floods import FRAMES, HTTP_KINDS, Bystander, Flood, strangers
+from server.app import Doorway
+from tests.abuse.arena import Arena, Stranger
+from tests.server.serving import served
+
+SECONDS = 4.0
+STAY_S = 0.15
+BYTES_S = 2e6  # of all strangers together
+CONNECTIONS = 4  # of each kind
+MAX_P95_MS, MAX_WAIT_MS = 250.0, 1500.0  # also where other tests take the processor; without a price it is seconds
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Doorway, ...]:
+    with served(tmp_path_factory.mktemp("doors")) as server:
+        return server.service.doors
+
+
+@pytest.fixture
+def stranger(ring: Arena) -> Iterator[Stranger]:
+    yield ring.stranger()
+    ring.leave()
+
+
+def filled(path: str, job: str) -> str:
+    """The path with the job in it, and something unknown for everything else."""
+    return "/sandbox" + re.sub(r"\{\w+\}", "unknown", path.replace("{job_id}", job))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="calls from another address of this machine")
+@pytest.mark.parametrize("keyed", [False, True], ids=["no key", "a key"])
+@pytest.mark.parametrize("sockets", [False, True], ids=["requests", "sockets"])
+def test_small_things_at_any_door_hold_up_nobody(
+    ring: Arena, stranger: Stranger, doors: tuple[Doorway, ...], *, keyed: bool, sockets: bool
+) -> None:
+    key = stranger.key("sandbox")
+    job = stranger.client(key, sandbox=True).post("/v1/live", json={}).json()["job_id"]
+    token = "" if keyed or not sockets else "?token=st_bad"
+    open_to = tuple((method, filled(path, job) + token) for method, path in doors if (method == "WS") is sockets)
+    kinds = tuple(FRAMES) if sockets else HTTP_KINDS
+    floods = [
+        Flood(
+            kind=kind,
+            doors=open_to,
+            connections=CONNECTIONS,
+            bytes_s=BYTES_S / len(kinds),
+            key=key if keyed else "",
+            address=stranger.address,
+            stay_s=STAY_S,
+        )
+        for kind in kinds
+    ]
+    bystander, sent = Bystander(ring.server.base), dict[str, Any]()
+    with strangers(ring.server.base, floods, SECONDS, sent):
+        bystander.wait(SECONDS - 0.5)
+    waits = bystander.to_json()
+    assert waits["p95"] <= MAX_P95_MS, waits
+    assert waits["longest"] <= MAX_WAIT_MS, waits
+    met = set(map(tuple, sent["doors"]))
+    assert not {(kind, *door) for kind, door in product(kinds, open_to)} - met
+    ring.innocent.is_unharmed()
+
+
+def test_the_log_grows_little_by_what_strangers_send(ring: Arena, stranger: Stranger) -> None:
+    before, sent = len(ring.server.log), dict[str, Any]()
+    escapes = Flood(kind="escapes", doors=(("GET", "/"),), connections=5, bytes_s=4e6, address=stranger.address)
+    short = Flood(kind="requests", doors=(("GET", "/x"),), connections=5, bytes_s=4e6, address=stranger.address)
+    with strangers(ring.server.base, [escapes, short], 2.0, sent):
+        pass
+    lines = ring.server.log[before:]
+    assert 0 < sum(len(line) + 1 for line in lines) <= min(2 * sent["bytes"] + 64_000, 400_000)
+    assert max(map(len, lines)) < 400
