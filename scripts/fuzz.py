@@ -1,10 +1,11 @@
 """Whatever strangers might send, to a real server and to its parsers: python -m scripts.fuzz [--seconds N] [--seed N]
 
 Every target has its turn, again and again: parsers, headers, ranges, JSON, forms, bytes that are no HTTP, WebSocket
-messages in any order, broken frames, writers that come back, and changed files of every format through the confined
-decoder. It is a fault if an answer is a 5xx, does not come or is wrong, if the server logs an error, or if it holds
-more processes, descriptors, temporary files or memory in the end than after the first turns. The input that shows a
-fault is made as small as it can be and written to a file, and the exit status is 1. The summary is JSON.
+messages in any order, broken frames, floods of small things, writers that come back, and changed files of every format
+through the confined decoder. It is a fault if an answer is a 5xx, does not come or is wrong, if the server logs an
+error, or if it holds more processes, descriptors, temporary files or memory in the end than after the first turns. The
+input that shows a fault is made as small as it can be and written to a file, and the exit status is 1. The summary is
+JSON.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from typing import Any
 from benchmarks.measure import write
 from benchmarks.serving import Serving, serving
 from pipeline.ingest.isolation import Isolation
-from scripts.fuzzing import containers, dialects, http_requests, parsers, sockets
+from scripts.fuzzing import containers, dialects, floods, http_requests, parsers, sockets
 from scripts.fuzzing.serving import LIMITS, Fuzzed
 from scripts.fuzzing.target import Finding, Target, keep, kept
 
@@ -42,6 +43,7 @@ def main() -> int:
             *sockets.targets(server),
             *dialects.targets(server),
             *containers.targets(checks),
+            *floods.targets(server),
         ]
         if given.replay is not None:
             return replay(given.replay, targets)

@@ -20,7 +20,9 @@ OVER = frozenset({"completed", "failed", "canceled", "expired"})
 BYTES_PER_S = 32_000
 TAKEOVER_S = 15  # after which a writer whose connection broke has surely lost its seat
 FAULT = 1011
-CLOSINGS = frozenset({1000, 1001, 1002, 1007, 1009, 1013, 4400, 4401, 4403, 4404, 4408, 4409, 4410, 4413, 4415, 4429})
+CLOSINGS = frozenset(
+    {1000, 1001, 1002, 1007, 1008, 1009, 1013, 4400, 4401, 4403, 4404, 4408, 4409, 4410, 4413, 4415, 4429}
+)
 """The codes with which the server may close; server/api.md says what they mean."""
 
 Step = tuple[Any, ...]
