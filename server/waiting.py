@@ -88,7 +88,9 @@ class TokenBucket:
 
     def afford(self, price: float) -> bool:
         """Take *price* if that does not overdraw the allowance. Returns whether it was taken."""
-        self.take(0)
+        now = time.monotonic()
+        self._left = min(self._most, self._left + (now - self._at) * self._per_s)
+        self._at = now
         if self._left < price:
             return False
         self._left -= price

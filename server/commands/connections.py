@@ -91,8 +91,9 @@ class Connections:
 
     def take_account(self, account: str) -> bool:
         """Count one more connection of *account*. Returns False if it has as many as it may, or was cut too often."""
-        cuts = self._cuts.look(account, now=now_ms(), limit=MAX_CUTS)
-        if self._of_account[account] >= self.rules.max_of_account or not cuts.allowed:
+        if self._of_account[account] >= self.rules.max_of_account:
+            return False
+        if len(self._cuts) and not self._cuts.look(account, now=now_ms(), limit=MAX_CUTS).allowed:
             return False
         self._of_account[account] += 1
         return True

@@ -8,6 +8,7 @@ line of a request: a line is longer than the shortest request, and the log's dis
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
@@ -62,6 +63,15 @@ class _Lines:
     bytes: TokenBucket = field(default_factory=lambda: TokenBucket(most=LOG_BYTES, per_s=LOG_BYTES_PER_S))
     sent: TokenBucket = field(default_factory=lambda: TokenBucket(most=FIRST_BYTES, per_s=FIRST_BYTES / SUMMARY_S))
 
+    def pay(self, line_bytes: int, scope: Scope) -> bool:
+        """Take the bytes of a line about the request of *scope*, if they are left. Returns whether they were taken."""
+        if not self.bytes.afford(line_bytes):
+            return False
+        if self.sent.afford(line_bytes):
+            return True
+        self.sent.give(2 * _sent_bytes(scope))
+        return self.sent.afford(line_bytes)
+
 
 @dataclass(slots=True)
 class CountedStrangers:
@@ -87,11 +97,13 @@ class CountedStrangers:
             raise RateLimited(window.name, limit=window.limit, used=window.used, resets_at=window.resets_at)
 
     def may_log(self, scope: Scope, line_bytes: int) -> bool:
-        if len(self._lines) >= MAX_ADDRESSES:
-            self._lines.clear()
-        lines = self._lines.setdefault(address_of(scope, self.trusted_proxies), _Lines())
-        lines.sent.give(2 * _sent_bytes(scope))
-        if lines.bytes.afford(line_bytes) and lines.sent.afford(line_bytes):
+        address = address_of(scope, self.trusted_proxies)
+        lines = self._lines.get(address)
+        if lines is None:
+            if len(self._lines) >= MAX_ADDRESSES:
+                self._lines.clear()
+            lines = self._lines[address] = _Lines()
+        if lines.pay(line_bytes, scope):
             return True
         if not self._left_out:
             asyncio.get_running_loop().call_later(SUMMARY_S, self._sum_up)
@@ -105,4 +117,6 @@ class CountedStrangers:
 
 def _sent_bytes(scope: Scope) -> int:
     """About as many bytes as the head of the request had."""
-    return len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) + 4 for n, v in scope["headers"])
+    headers = scope["headers"]
+    fields = sum(map(len, chain.from_iterable(headers))) + 4 * len(headers)
+    return len(scope["raw_path"]) + len(scope["query_string"]) + fields
