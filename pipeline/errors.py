@@ -92,3 +92,13 @@ class EngineTimeout(PipelineError):
 
     code = "engine_timeout"
     retryable = True
+
+
+class UnusableReference(PipelineError):
+    """A recording from which a known person's voice cannot be learned. *name* is that person's."""
+
+    code = "invalid_parameter"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"the reference of {name}: {reason}")
+        self.name = name

@@ -25,11 +25,12 @@ class Segment:
     avg_logprob: float  # mean log-probability per token, <= 0
     no_speech_prob: float  # the probability that this is not speech, by the model, 0..1
     channel: int | None = None  # of the recording, from 0; None where all channels were heard together
+    voice: str | None = None  # the speaker by voice, where voices are told apart
 
     @property
     def speaker(self) -> str | None:
         """The name of whoever speaks, the same in the whole recording; None where that is not known."""
-        return speaker_on(self.channel)
+        return self.voice or speaker_on(self.channel)
 
     @property
     def start(self) -> int:
@@ -49,10 +50,28 @@ def speaker_on(channel: int | None) -> str | None:
     return None if channel is None else f"S{channel + 1}"
 
 
-def speaker_members(channel: int | None) -> dict[str, int | str]:
-    """Return who speaks, and on which channel, as JSON has it; nothing where that is not known."""
-    speaker = speaker_on(channel)
-    return {} if channel is None or speaker is None else {"channel": channel, "speaker": speaker}
+def speaker_members(channel: int | None, speaker: str | None = None) -> dict[str, int | str]:
+    """Return who speaks, and on which channel, as JSON has it; nothing where that is not known.
+
+    Without *speaker* it is the channel's.
+    """
+    members: dict[str, int | str] = {} if channel is None else {"channel": channel}
+    known = speaker or speaker_on(channel)
+    return members if known is None else {**members, "speaker": known}
+
+
+UNNAMED = "\0"
+"""What the labels of voices without a name begin with until they get their numbers; no name has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerTurn:
+    """A stretch in which one speaker speaks. Turns of several speakers may overlap."""
+
+    speaker: str
+    start: int
+    end: int
+    channel: int | None = None  # as in Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +91,7 @@ class Chunk:
     language_probability: float | None
     notes: tuple[str, ...] = ()  # for readers, "code" or "code: message": "audio_truncated", "frames_skipped", ...
     channel: int | None = None  # which channel was heard; its segments say the same
+    turns: tuple[SpeakerTurn, ...] | None = None  # of the whole recording, in its last chunk if voices are told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +105,15 @@ class Transcript:
     engine: str
     model: str
     notes: tuple[str, ...] = ()
+    turns: tuple[SpeakerTurn, ...] | None = None  # by their starts; None where voices are not told apart
+
+    @property
+    def speakers(self) -> dict[str, int]:
+        """How many samples each speaker speaks, in the order of their first turns."""
+        spoken: dict[str, int] = {}
+        for turn in self.turns or ():
+            spoken[turn.speaker] = spoken.get(turn.speaker, 0) + turn.end - turn.start
+        return spoken
 
     @property
     def words(self) -> tuple[Word, ...]:

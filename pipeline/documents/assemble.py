@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from pipeline.attribution import by_speaker
 from pipeline.audio import RATE, seconds
 from pipeline.errors import PipelineError
-from pipeline.words import Chunk, Segment, Transcript, Word
+from pipeline.words import Chunk, Segment, SpeakerTurn, Transcript, Word
 
 GRID = RATE
 """How far after the recording's last sample a word may start before its times count as wrong."""
@@ -29,6 +30,8 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
     20 ms over a padded window, so the last word may end a step after the last sample, but service_v1 promises
     end <= duration.
 
+    Where a chunk has turns, segments are cut where the speaker changes, and each part has its speaker.
+
     The language is that of the last chunk that has one. Each note is kept once, in order of appearance.
 
     Raises BrokenSequence if the chunks or words are out of order, or a word starts more than GRID after the end.
@@ -38,6 +41,10 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
     for channel in {segment.channel for segment in segments}:
         _check_order(word for segment in segments if segment.channel == channel for word in segment.words)
     segments.sort(key=lambda segment: segment.start)
+    turns = next((chunk.turns for chunk in reversed(ordered) if chunk.turns is not None), None)
+    if turns is not None:
+        turns = tuple(inside for turn in turns if (inside := _turn_inside(turn, duration)).start < inside.end)
+        segments = by_speaker(segments, turns)
     language, probability = next(
         ((chunk.language, chunk.language_probability) for chunk in reversed(ordered) if chunk.language is not None),
         (None, None),
@@ -50,6 +57,7 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
         engine=engine,
         model=model,
         notes=tuple(dict.fromkeys(note for chunk in ordered for note in chunk.notes)),
+        turns=turns,
     )
 
 
@@ -75,6 +83,10 @@ def _inside(segment: Segment, duration: int) -> Segment:
     if max(word.end for word in segment.words) <= duration:
         return segment
     return replace(segment, words=tuple(_clip(word, duration) for word in segment.words))
+
+
+def _turn_inside(turn: SpeakerTurn, duration: int) -> SpeakerTurn:
+    return turn if turn.end <= duration else replace(turn, end=duration)
 
 
 def _clip(word: Word, duration: int) -> Word:

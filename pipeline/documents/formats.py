@@ -12,7 +12,7 @@ from pipeline.audio import seconds
 from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues_of_runs
 from pipeline.documents.paragraphs import paragraph_objects, paragraphs_of
 from pipeline.documents.search import search_objects
-from pipeline.words import Segment, Transcript, Word, speaker_members, speaker_on, words_in_time, written
+from pipeline.words import Segment, SpeakerTurn, Transcript, Word, speaker_members, words_in_time, written
 
 SCHEMA = "service_v1"
 """The name of the JSON file's schema, which service_v1.json beside this file describes."""
@@ -57,6 +57,9 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
     if heading.words:
         document["words"] = [word_object(*pair) for pair in words_in_time(transcript.segments)]
     document |= found_objects(transcript.segments, paragraphs=heading.paragraphs, terms=heading.search)
+    if transcript.turns is not None:
+        document["speakers"] = speaker_objects(transcript)
+        document["turns"] = [turn_object(turn) for turn in transcript.turns]
     document["metadata"] = dict(heading.metadata)
     return orjson.dumps(document)
 
@@ -78,7 +81,7 @@ def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
         "probability": _round(word.probability),
         **({} if word.heard is None else {"heard": word.heard}),
         **({"redacted": True} if word.redacted else {}),
-        **speaker_members(None if segment is None else segment.channel),
+        **({} if segment is None else speaker_members(segment.channel, segment.voice)),
     }
 
 
@@ -97,8 +100,18 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
         "text": segment.text,
         "avg_logprob": _round(segment.avg_logprob),
         "no_speech_prob": _round(segment.no_speech_prob),
-        **speaker_members(segment.channel),
+        **speaker_members(segment.channel, segment.voice),
     }
+
+
+def speaker_objects(transcript: Transcript) -> list[dict[str, Any]]:
+    """Return the speakers as the JSON file and records have them, with the seconds that each speaks."""
+    return [{"speaker": speaker, "seconds": seconds(spoken)} for speaker, spoken in transcript.speakers.items()]
+
+
+def turn_object(turn: SpeakerTurn) -> dict[str, Any]:
+    """Return a turn as the JSON file has it. Times are in seconds."""
+    return {"start": seconds(turn.start), "end": seconds(turn.end), **speaker_members(turn.channel, turn.speaker)}
 
 
 def srt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
@@ -155,7 +168,7 @@ def txt(transcript: Transcript, *, paragraphs: bool = False) -> bytes:
     """
     if paragraphs:
         found = paragraphs_of(transcript.segments)
-        return "\n".join(f"{_label(speaker_on(one.channel))}{written(one.words)}\n" for one in found).encode()
+        return "\n".join(f"{_label(one.speaker)}{written(one.words)}\n" for one in found).encode()
     turns = groupby(transcript.segments, key=lambda segment: segment.speaker)
     text = "\n".join(
         _label(speaker) + written(word for segment in turn for word in segment.words) for speaker, turn in turns
@@ -191,7 +204,7 @@ def _label(speaker: str | None) -> str:
 
 
 def _voice(speaker: str | None) -> str:
-    return "" if speaker is None else f"<v {speaker}>"
+    return "" if speaker is None else f"<v {_escape(speaker)}>"
 
 
 def _text(cue: Cue) -> str:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pipeline.audio import position, seconds
 from pipeline.recognition.phrases import SENTENCE_ENDS
-from pipeline.words import Segment, Word, speaker_members, written
+from pipeline.words import Segment, Word, speaker_members, speaker_on, written
 
 PAUSE = position(1.5)
 """A pause after a sentence that ends a paragraph."""
@@ -24,6 +24,11 @@ class Paragraph:
 
     sentences: tuple[tuple[Word, ...], ...]
     channel: int | None
+    voice: str | None = None  # as in Segment
+
+    @property
+    def speaker(self) -> str | None:
+        return self.voice or speaker_on(self.channel)
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -36,18 +41,18 @@ def paragraphs_of(segments: Sequence[Segment]) -> list[Paragraph]:
     sentences: list[tuple[Word, ...]] = []
     count = 0
     rows = list(_sentences(segments))
-    for at, (sentence, channel, is_last) in enumerate(rows):
+    for at, (sentence, speaking, is_last) in enumerate(rows):
         sentences.append(sentence)
         count += len(sentence)
         after = rows[at + 1] if at + 1 < len(rows) else None
         ended = sentence[-1].text.endswith(SENTENCE_ENDS)
         if (
             after is None
-            or after[1] != channel
+            or after[1] != speaking
             or (ended and (after[0][0].start - sentence[-1].end >= PAUSE or count >= MANY_WORDS))
             or (is_last and count >= MOST_WORDS)
         ):
-            found.append(Paragraph(tuple(sentences), channel))
+            found.append(Paragraph(tuple(sentences), *speaking))
             sentences, count = [], 0
     return found
 
@@ -58,7 +63,7 @@ def paragraph_objects(segments: Sequence[Segment]) -> list[dict[str, Any]]:
         {
             "start": seconds(paragraph.words[0].start),
             "end": seconds(paragraph.words[-1].end),
-            **speaker_members(paragraph.channel),
+            **speaker_members(paragraph.channel, paragraph.voice),
             "sentences": [
                 {"text": written(words), "start": seconds(words[0].start), "end": seconds(words[-1].end)}
                 for words in paragraph.sentences
@@ -68,8 +73,12 @@ def paragraph_objects(segments: Sequence[Segment]) -> list[dict[str, Any]]:
     ]
 
 
-def _sentences(segments: Sequence[Segment]) -> Iterator[tuple[tuple[Word, ...], int | None, bool]]:
-    """Yield every sentence with its channel, and whether it ends with its segment.
+_Speaking: TypeAlias = tuple[int | None, str | None]
+"""The channel and the voice of a segment."""
+
+
+def _sentences(segments: Sequence[Segment]) -> Iterator[tuple[tuple[Word, ...], _Speaking, bool]]:
+    """Yield every sentence with who speaks, and whether it ends with its segment.
 
     A sentence goes on in the next segment of the same voice, unless there is a long pause.
     """
@@ -79,7 +88,11 @@ def _sentences(segments: Sequence[Segment]) -> Iterator[tuple[tuple[Word, ...], 
         for number, word in enumerate(segment.words):
             run.append(word)
             is_last = number + 1 == len(segment.words)
-            breaks = is_last and (after is None or after.channel != segment.channel or len(run) >= MOST_WORDS)
+            breaks = is_last and (after is None or _speaking(after) != _speaking(segment) or len(run) >= MOST_WORDS)
             if word.text.endswith(SENTENCE_ENDS) or breaks:
-                yield tuple(run), segment.channel, is_last
+                yield tuple(run), _speaking(segment), is_last
                 run = []
+
+
+def _speaking(segment: Segment) -> _Speaking:
+    return segment.channel, segment.voice

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from pipeline.errors import PipelineError
-from pipeline.words import Chunk, Segment, Word
+from pipeline.words import Chunk, Segment, SpeakerTurn, Word
 
 VERSION = 1
 """The version of the shape below. Chunks of other versions are refused."""
@@ -36,6 +36,7 @@ def stored(chunk: Chunk) -> bytes:
             "language_probability": _finite(chunk.language_probability),
             "notes": chunk.notes,
             **({} if chunk.channel is None else {"channel": chunk.channel}),
+            **({} if chunk.turns is None else {"turns": [_turn_fields(turn) for turn in chunk.turns]}),
             "segments": [
                 {
                     "avg_logprob": _finite(segment.avg_logprob),
@@ -83,7 +84,16 @@ def _chunk(fields: dict[str, Any]) -> Chunk:
         language_probability=None if probability is None else _real(probability),
         notes=tuple(_text(note) for note in _each(fields["notes"])),
         channel=channel,
+        turns=tuple(_turn(*turn) for turn in _each(fields["turns"])) if "turns" in fields else None,
     )
+
+
+def _turn_fields(turn: SpeakerTurn) -> tuple[str, int, int, int | None]:
+    return turn.speaker, turn.start, turn.end, turn.channel
+
+
+def _turn(speaker: object, start: object, end: object, channel: object) -> SpeakerTurn:
+    return SpeakerTurn(_text(speaker), _whole(start), _whole(end), None if channel is None else _whole(channel))
 
 
 def _segment(fields: dict[str, Any], channel: int | None) -> Segment:

@@ -1,4 +1,4 @@
-"""Finds the probability that a window of audio has speech, with Silero VAD. Only this module uses onnxruntime.
+"""Finds the probability that a window of audio has speech, with Silero VAD.
 
 The sequence form of the model takes several windows a call, with bit for bit the results of the plain form. Each window
 is preceded by the last CONTEXT samples; *h* and *c* carry the state. The silero_vad package is never imported, because

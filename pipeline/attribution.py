@@ -1,0 +1,66 @@
+"""Gives words their speakers: whoever speaks most while a word is spoken. batch.py and assemble.py call it."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, groupby
+
+from pipeline.words import UNNAMED, Segment, SpeakerTurn, Word
+
+
+class SpeakerTimes:
+    """Answers who speaks when. The turns are in order of their starts, as all turns are."""
+
+    def __init__(self, turns: Sequence[SpeakerTurn]) -> None:
+        self._turns = turns
+        self._starts = [turn.start for turn in turns]
+        self._reached = list(accumulate((turn.end for turn in turns), max))  # by all turns up to each
+
+    def speaker_of(self, word: Word) -> str | None:
+        """Return who speaks most of the word's time, or the nearest speaker in time; None where there is no turn."""
+        spoken: dict[str, int] = {}
+        end = max(word.end, word.start + 1)
+        for turn in self._around(word.start, end):
+            spoken[turn.speaker] = spoken.get(turn.speaker, 0) + min(end, turn.end) - max(word.start, turn.start)
+        return max(spoken, key=lambda speaker: spoken[speaker], default=None)
+
+    def _around(self, start: int, end: int) -> Iterator[SpeakerTurn]:
+        """Yield the turns that overlap, or where there are none the nearest turn."""
+        after = bisect_right(self._starts, end - 1)
+        overlapping = [turn for turn in self._turns[bisect_right(self._reached, start) : after] if turn.end > start]
+        if overlapping:
+            yield from overlapping
+        elif self._turns:
+            yield min(self._turns[: after + 1], key=lambda turn: max(turn.start - end, start - turn.end))
+
+
+def by_speaker(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> list[Segment]:
+    """Return the segments cut where the speaker changes, each part with its speaker, by the starts of the parts.
+
+    A channel on which there are words but no turns takes the turns of all channels.
+    """
+    channels = {turn.channel for turn in turns}
+    times = {channel: SpeakerTimes([turn for turn in turns if turn.channel == channel]) for channel in channels}
+    everybody = SpeakerTimes(turns)
+    parts = [
+        replace(segment, words=tuple(words), voice=speaker)
+        for segment in segments
+        for speaker, words in groupby(segment.words, times.get(segment.channel, everybody).speaker_of)
+    ]
+    return sorted(parts, key=lambda part: part.start)
+
+
+def numbered(turns: Sequence[SpeakerTurn], segments: Iterable[Segment]) -> tuple[SpeakerTurn, ...]:
+    """Return the turns, whose speakers have any names that begin with UNNAMED or are known, with S1, S2, ...
+
+    Speakers are numbered by channel, then by their first word, then by their first turn. Known names stay.
+    """
+    order = [
+        (-1 if part.channel is None else part.channel, 0, part.start, part.voice)
+        for part in by_speaker(segments, turns)
+        if part.voice is not None
+    ]
+    order += [(-1 if turn.channel is None else turn.channel, 1, turn.start, turn.speaker) for turn in turns]
+    unnamed = dict.fromkeys(speaker for *_, speaker in sorted(order) if speaker.startswith(UNNAMED))
+    names = {speaker: f"S{number}" for number, speaker in enumerate(unnamed, start=1)}
+    return tuple(replace(turn, speaker=names.get(turn.speaker, turn.speaker)) for turn in turns)

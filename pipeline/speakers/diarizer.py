@@ -1,0 +1,119 @@
+"""Listens to a recording from its start to its end and then says who spoke when. Batch makes one for each file.
+
+diarizer = Diarizer(models)
+for samples in audio:
+    diarizer.receive(samples)
+diarizer.end()
+turns = speaker_turns({None: diarizer}, SpeakerOptions())
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.audio import Samples
+from pipeline.speakers.clustering import find_voices
+from pipeline.speakers.frames import LENGTH, STEP, Window, unit
+from pipeline.speakers.timeline import voice_turns
+from pipeline.speakers.windows import SpeakerModels
+from pipeline.words import UNNAMED, SpeakerTurn
+
+Array = NDArray[np.float32]
+
+MOST_VOICES = 10
+"""The most voices that are told apart."""
+
+FILE_STEP = 148
+"""Frames, 2.5 s, from one window of a file to the next."""
+
+KNOWN = 0.7
+"""The cosine from which a voice is that of a known person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeakerOptions:
+    """The options for one recording or session."""
+
+    most: int = MOST_VOICES  # voices in all, with known people who are absent
+    known: Mapping[str, Array] = field(default_factory=dict)  # what the voice of each known person sounds like
+
+
+class Diarizer:
+    """Listens to one recording. It is not thread-safe."""
+
+    def __init__(self, models: SpeakerModels, step: int = FILE_STEP) -> None:
+        self._models = models
+        self._step = step
+        self._windows: list[Window] = []
+        self._kept: list[Samples] = []  # from the frame self._start on
+        self._start = 0
+        self._next = 0  # the frame at which the next window starts
+        self._received = 0
+
+    @property
+    def received(self) -> int:
+        return self._received
+
+    @property
+    def windows(self) -> list[Window]:
+        """What was found so far."""
+        return self._windows
+
+    def receive(self, samples: Samples) -> None:
+        """Take the next samples, and listen to every window that they complete, which takes 0.07 s of CPU for each."""
+        self._received += len(samples)
+        self._kept.append(samples)
+        while self._received - self._next * STEP >= LENGTH:
+            self._listen(self._next)
+            self._next += self._step
+
+    def end(self) -> None:
+        """Listen to what is left at the end of the recording."""
+        if self._received and (not self._windows or self._windows[-1].start * STEP + LENGTH < self._received):
+            self._listen(max(0, -((LENGTH - self._received) // STEP)))
+
+    def _listen(self, start: int) -> None:
+        """Listen to the window from frame *start*, and keep the samples from there on: the next begins no earlier."""
+        kept = np.concatenate(self._kept)[(start - self._start) * STEP :]
+        self._kept, self._start = [kept], start
+        self._windows.append(self._models.listen(kept[:LENGTH], start))
+
+
+def speaker_turns(heard: Mapping[int | None, Diarizer], options: SpeakerOptions) -> list[SpeakerTurn]:
+    """Return all turns by their starts, by the diarizers of the channels, or of None for all channels together.
+
+    A voice without a name has a label that begins with UNNAMED, and no other channel has the same.
+    """
+    found = {channel: find_voices(diarizer.windows, options.most) for channel, diarizer in heard.items()}
+    while sum(map(len, found.values())) > options.most:
+        fullest = max(found, key=lambda channel: len(found[channel]))
+        if len(found[fullest]) == 1:
+            break
+        found[fullest] = find_voices(heard[fullest].windows, len(found[fullest]) - 1)
+    turns: list[SpeakerTurn] = []
+    for channel, diarizer in heard.items():
+        voices, names = name_voices(found[channel], options)
+        labels = [name or f"{UNNAMED}{channel}.{voice}" for voice, name in enumerate(names)]
+        turns += [
+            SpeakerTurn(labels[turn.voice], turn.start, turn.end, channel)
+            for turn in voice_turns(diarizer.windows, voices, diarizer.received)
+        ]
+    return sorted(turns, key=lambda turn: turn.start)
+
+
+def name_voices(found: Array, options: SpeakerOptions) -> tuple[Array, list[str | None]]:
+    """Return the voices of known people who speak, then the others, one a row, and a name or None for each.
+
+    Where there may be nobody but known people, every voice is that of the person it is most like.
+    """
+    if not len(found) or not options.known:
+        return found, [None] * len(found)
+    likeness = found @ np.array(list(options.known.values())).T
+    room = options.most - len(options.known)
+    person = np.where((likeness.max(axis=1) >= KNOWN) | (room == 0), likeness.argmax(axis=1), -1)
+    present = [(index, name) for index, name in enumerate(options.known) if index in person]
+    known = [unit(found[person == index].sum(axis=0)) for index, _ in present]
+    others = list(found[person == -1][:room])
+    return np.array([*known, *others]), [*(name for _, name in present), *[None] * len(others)]

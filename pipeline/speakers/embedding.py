@@ -1,0 +1,110 @@
+"""Finds what a voice sounds like: a vector of 256 numbers of length 1 for some seconds of speech, its embedding.
+
+The encoder is an LSTM over mel spectra of 10 ms. It was trained to bring embeddings of one voice close to each other
+and those of others apart, which the cosine between them measures.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnxruntime
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from pipeline.audio import RATE, Samples
+from pipeline.speakers.frames import SIZE, unit
+from pipeline.speakers.lstm import lstm_model
+from pipeline.speakers.weights import ENCODER, read_tensors
+
+Array = NDArray[np.float32]
+
+HOP = 160
+"""Samples from one mel frame to the next, 10 ms."""
+
+PIECE = 160
+"""Mel frames that the encoder takes at once, 1.6 s: what it was trained with."""
+
+_FFT = 400
+_MELS = 40
+_LAYERS = 3
+_HANN = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_FFT) / _FFT)).astype(np.float32)
+_BLOCK = 1000  # frames transformed at once: an hour at once would take a gigabyte
+_LOUDEST = 0.37  # the power in a frame of speech at -30 dBFS, to which quieter speech is raised as in training
+_ROWS = 32  # pieces in one call
+
+
+def mel_frames(samples: Samples) -> Array:
+    """Return the power in 40 mel bands, of shape (frames, 40): a frame for every HOP samples, centred on its first."""
+    count = len(samples) // HOP
+    padded = np.zeros(count * HOP + _FFT, np.float32)
+    padded[_FFT // 2 : _FFT // 2 + min(len(samples), len(padded) - _FFT // 2)] = samples[: len(padded) - _FFT // 2]
+    framed = sliding_window_view(padded, _FFT)[: count * HOP : HOP]
+    mels = np.empty((count, _MELS), np.float32)
+    for start in range(0, count, _BLOCK):
+        spectrum = np.fft.rfft(framed[start : start + _BLOCK] * _HANN)
+        power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
+        mels[start : start + _BLOCK] = np.einsum("fk,mk->fm", power, _FILTERS)
+    return mels
+
+
+class VoiceEncoder:
+    """The loaded encoder. It may be used by several threads."""
+
+    def __init__(self) -> None:
+        """Load the weights, which takes 0.1 s. Raises ModelUnavailable."""
+        tensors = read_tensors(ENCODER.read(), "model_state")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        model = lstm_model(tensors, _LAYERS)
+        self._session = onnxruntime.InferenceSession(model, sess_options=options, providers=["CPUExecutionProvider"])
+        self._weight = tensors["linear.weight"].T.copy()
+        self._bias = tensors["linear.bias"].copy()
+
+    def __call__(self, voices: Sequence[Array]) -> Array:
+        """Return the embedding of each of some mel spectra, of shape (voices, SIZE). Each has at least one frame.
+
+        A spectrum is cut into pieces of about PIECE frames, and their embeddings are averaged.
+        """
+        pieces: list[Array] = []
+        owners: list[int] = []
+        for owner, mels in enumerate(voices):
+            cut = np.array_split(_raise(mels), max(1, round(len(mels) / PIECE)))
+            pieces += cut
+            owners += [owner] * len(cut)
+        found = np.zeros((len(voices), SIZE), np.float32)
+        order = sorted(range(len(pieces)), key=lambda piece: len(pieces[piece]))
+        for start in range(0, len(order), _ROWS):
+            rows = order[start : start + _ROWS]
+            for row, embedding in zip(rows, self._embed([pieces[row] for row in rows]), strict=True):
+                found[owners[row]] += embedding * len(pieces[row])
+        return unit(found)
+
+    def _embed(self, pieces: Sequence[Array]) -> Array:
+        lengths = np.array([len(piece) for piece in pieces], np.int32)
+        frames = np.zeros((lengths.max(), len(pieces), _MELS), np.float32)
+        for row, piece in enumerate(pieces):
+            frames[: len(piece), row] = piece
+        (hidden,) = self._session.run(("hidden",), {"frames": frames, "lengths": lengths})
+        return unit(np.maximum(np.einsum("bi,io->bo", hidden[0], self._weight) + self._bias, 0))
+
+
+def _raise(mels: Array) -> Array:
+    """Return the spectrum as if it were at least as loud as what the encoder was trained with."""
+    power = float(mels.sum()) / len(mels)
+    return mels * max(1.0, _LOUDEST / max(power, 1e-9))
+
+
+def _mel_filters() -> Array:
+    """Return Slaney's filter bank, of shape (40, 201): linear up to 1 kHz, mel 15, then logarithmic; each of area 1."""
+    straight = 15
+    highest = straight + 27 * np.log(RATE / 2000) / np.log(6.4)
+    points = np.linspace(0, highest, _MELS + 2)
+    edges = np.where(points < straight, points * 200 / 3, 1000 * 6.4 ** ((points - straight) / 27))
+    bins = np.fft.rfftfreq(_FFT, 1 / RATE)
+    low, centre, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+    triangles = np.maximum(0, np.minimum((bins - low) / (centre - low), (high - bins) / (high - centre)))
+    filters: Array = (triangles * 2 / (high - low)).astype(np.float32)
+    return filters
+
+
+_FILTERS = _mel_filters()

@@ -1,0 +1,63 @@
+"""The frames in which voices are told apart, and what is found in a window of them, as values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.audio import RATE
+
+Array = NDArray[np.float32]
+
+STEP = 270
+"""Samples from one frame to the next."""
+
+LENGTH = 10 * RATE
+"""Samples in a window."""
+
+FRAMES = 589
+"""Frames of a window."""
+
+OFFSET = 360
+"""Frame *n* of a window stands for the STEP samples after its sample n * STEP + OFFSET: the middle of what it hears."""
+
+VOICES = 3
+"""Voices that a window can have."""
+
+SIZE = 256
+"""Numbers in an embedding."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTurn:
+    """A stretch of a window in which one local voice speaks alone, but for short pauses."""
+
+    voice: int  # of the window: 0, 1 or 2
+    first: int  # frame of the window
+    after: int
+    seconds: float  # of speech in it
+    embedding: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What was found in up to ten seconds from frame *start* of the recording."""
+
+    start: int
+    speech: NDArray[np.float16]  # (frames, VOICES): the probability that a local voice speaks
+    turns: tuple[LocalTurn, ...]
+
+    def of_voice(self, voice: int) -> list[LocalTurn]:
+        return [turn for turn in self.turns if turn.voice == voice]
+
+
+def average(turns: Sequence[LocalTurn]) -> Array:
+    """Return what a voice sounds like in several turns together."""
+    return unit(np.sum([turn.embedding * turn.seconds for turn in turns], axis=0, dtype=np.float32))
+
+
+def unit(vectors: Array) -> Array:
+    """Return the vectors, one a row, with length 1. A vector of zeros stays one."""
+    scaled: Array = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-9)
+    return scaled

@@ -1,0 +1,52 @@
+"""Learns what known people sound like from short recordings of each, and refuses recordings that would mislead."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.audio import RATE, Samples, seconds
+from pipeline.errors import UnusableReference
+from pipeline.speakers.diarizer import Diarizer, SpeakerOptions, speaker_turns
+from pipeline.speakers.frames import average
+from pipeline.speakers.windows import SpeakerModels
+
+LONGEST = 30 * RATE
+"""The most samples of a reference."""
+
+LEAST_S, MOST_S = 2.0, 10.0
+"""The seconds of speech that a reference has."""
+
+SAME = 0.85
+"""The cosine from which the voices of two references are one person's."""
+
+_ANOTHER_S = 1.0  # speech of a second voice that is no mistake
+
+
+def known_voices(models: SpeakerModels, samples: Mapping[str, Samples]) -> dict[str, NDArray[np.float32]]:
+    """Return what each person sounds like, by name. Raises UnusableReference, which names the person."""
+    voices: dict[str, NDArray[np.float32]] = {}
+    for name, reference in samples.items():
+        voice = _voice(models, name, reference)
+        for other, earlier in voices.items():
+            if float(voice @ earlier) >= SAME:
+                raise UnusableReference(name, f"it has the same voice as the reference of {other}")
+        voices[name] = voice
+    return voices
+
+
+def _voice(models: SpeakerModels, name: str, samples: Samples) -> NDArray[np.float32]:
+    if len(samples) > LONGEST:
+        raise UnusableReference(name, f"it lasts {seconds(len(samples))} s, at most {LONGEST // RATE} s are taken")
+    diarizer = Diarizer(models)
+    diarizer.receive(samples)
+    diarizer.end()
+    spoken: dict[str, float] = {}
+    for turn in speaker_turns({None: diarizer}, SpeakerOptions()):
+        spoken[turn.speaker] = spoken.get(turn.speaker, 0.0) + seconds(turn.end - turn.start)
+    total = sum(spoken.values())
+    if not LEAST_S <= total <= MOST_S:
+        raise UnusableReference(name, f"it has {total:.1f} s of speech, {LEAST_S:g} to {MOST_S:g} s are needed")
+    if total - max(spoken.values()) >= _ANOTHER_S:
+        raise UnusableReference(name, "it has more than one voice")
+    return average([turn for window in diarizer.windows for turn in window.turns])

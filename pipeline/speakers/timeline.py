@@ -1,0 +1,114 @@
+"""Says who speaks when in a whole recording: the local voices of all windows under the names of its voices."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.audio import RATE
+from pipeline.speakers.frames import OFFSET, STEP, VOICES, Window, average
+
+Array = NDArray[np.float32]
+
+SPEAKS = 0.4
+"""The mean probability, over all windows that hear a frame, from which a voice speaks in it."""
+
+ALIKE_BY = 0.04
+"""A turn is another voice's than its local voice where it sounds so much more like that one."""
+
+SOUNDS_S = 0.6
+"""Turns shorter than this do not decide by themselves whose they are."""
+
+_MARGIN = 6  # frames around a turn that are its voice's too
+_LEAST = 0.05  # the probability below which nobody is taken for a second voice
+_PAUSE = RATE // 5  # shorter pauses are no end of a turn
+_SHORTEST = RATE // 10  # shorter turns are left out
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceTurn:
+    """A stretch in which one voice speaks. Turns of two voices may overlap."""
+
+    voice: int  # 0, 1, ...: which of the voices of the recording
+    start: int
+    end: int
+
+
+def voice_turns(windows: Sequence[Window], voices: Array, duration: int) -> list[VoiceTurn]:
+    """Return the turns of *voices*, embeddings one a row, in a recording of *duration* samples, by their starts."""
+    if not len(voices):
+        return []
+    frames = max(window.start + len(window.speech) for window in windows)
+    speech = np.zeros((frames, len(voices)), np.float32)
+    heard = np.zeros((frames, 1), np.float32)
+    people = np.zeros(frames, np.float32)  # who speak at once
+    for window in windows:
+        span = slice(window.start, window.start + len(window.speech))
+        heard[span] += 1
+        people[span] += window.speech.sum(axis=1, dtype=np.float32)
+        for local, owners in _owners(window, voices).items():
+            own = np.arange(span.start, span.stop), owners
+            speech[own] += window.speech[:, local]
+    heard = np.maximum(heard, 1)
+    return _turns(_speaking(speech / heard, people / heard[:, 0]), duration)
+
+
+def match(likeness: Array) -> list[int]:
+    """Return the voice of each local voice, by likeness (local voices, voices): as alike as can be, none twice.
+
+    Where there are more local voices than voices, those that are left get the voice that is most like them.
+    """
+    local, voices = likeness.shape
+    if local <= voices:
+        best = _best_pairs(likeness)
+    else:
+        found = _best_pairs(likeness.T)
+        best = [found.index(one) if one in found else int(likeness[one].argmax()) for one in range(local)]
+    return best
+
+
+def _best_pairs(likeness: Array) -> list[int]:
+    """Return a column for each of at most VOICES rows. Only the rows' best columns can be in the best pairing."""
+    rows = len(likeness)
+    columns = np.unique(np.argsort(-likeness, axis=1)[:, :rows])
+    chosen = max(permutations(columns, rows), key=lambda pick: float(likeness[np.arange(rows), list(pick)].sum()))
+    return [int(column) for column in chosen]
+
+
+def _owners(window: Window, voices: Array) -> dict[int, NDArray[np.intp]]:
+    """Return the voice of every frame of each local voice that has turns."""
+    own = {local: turns for local in range(VOICES) if (turns := window.of_voice(local))}
+    if not own:
+        return {}
+    likeness = np.array([average(turns) for turns in own.values()]) @ voices.T
+    owners: dict[int, NDArray[np.intp]] = {}
+    for (local, turns), voice in zip(own.items(), match(likeness), strict=True):
+        owners[local] = np.full(len(window.speech), voice)
+        for turn in turns:
+            alike = voices @ turn.embedding
+            other = int(alike.argmax())
+            if turn.seconds >= SOUNDS_S and alike[other] - alike[voice] > ALIKE_BY:
+                owners[local][max(0, turn.first - _MARGIN) : turn.after + _MARGIN] = other
+    return owners
+
+
+def _speaking(speech: Array, people: Array) -> NDArray[np.bool_]:
+    """Return who speaks in each frame: as many voices as people, those with the highest probabilities."""
+    count = np.floor(people + 1 - SPEAKS)[:, None]
+    rank = np.argsort(np.argsort(-speech, axis=1, kind="stable"), axis=1, kind="stable")
+    speaking: NDArray[np.bool_] = (rank < count) & (speech > _LEAST)
+    return speaking
+
+
+def _turns(speaking: NDArray[np.bool_], duration: int) -> list[VoiceTurn]:
+    turns: list[VoiceTurn] = []
+    for voice, frames in enumerate(speaking.T):
+        changes = np.flatnonzero(np.diff(frames.astype(np.int8), prepend=0, append=0)) * STEP + OFFSET
+        spans: list[tuple[int, int]] = []
+        for start, end in changes.reshape(-1, 2).tolist():
+            joined = spans.pop()[0] if spans and start - spans[-1][1] <= _PAUSE else start
+            spans.append((0 if joined == OFFSET else joined, min(end, duration)))
+        turns += [VoiceTurn(voice, start, end) for start, end in spans if end - start >= _SHORTEST]
+    return sorted(turns, key=lambda turn: (turn.start, turn.voice))

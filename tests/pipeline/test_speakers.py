@@ -1,0 +1,182 @@
+"""Tests of pipeline/speakers: the weights, the clustering, and who speaks when in conversations with known turns."""
+
+import hashlib
+import io
+import pickle
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import pdist, squareform
+
+from pipeline.audio import RATE
+from pipeline.errors import ModelUnavailable, UnusableReference
+from pipeline.speakers import weights
+from pipeline.speakers.clustering import average_linkage, cut
+from pipeline.speakers.diarizer import SpeakerOptions
+from pipeline.speakers.embedding import PIECE, VoiceEncoder, mel_frames
+from pipeline.speakers.known import known_voices
+from pipeline.speakers.timeline import match
+from pipeline.speakers.weights import ENCODER, Weights, read_tensors
+from tests.pipeline.conversing import clip, conversation, error_rate, hear, meeting, models
+
+TWO = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac")
+
+
+def test_the_installed_weights_are_the_ones_we_know() -> None:
+    assert weights.installed()
+    assert weights.damaged() == []
+
+
+def test_missing_weights_are_named_with_the_way_to_install_them() -> None:
+    for missing in (Weights("no-such-package", "x.onnx", ""), Weights("numpy", "x.onnx", "")):
+        with pytest.raises(ModelUnavailable, match=r"x\.onnx .*scripts/setup speakers"):
+            missing.find()
+
+
+def test_weights_with_other_bytes_are_refused() -> None:
+    known = Weights("Resemblyzer", "pretrained.pt", hashlib.sha256(b"other").hexdigest())
+    with pytest.raises(ModelUnavailable, match="damaged"):
+        known.read()
+
+
+def test_a_checkpoint_with_anything_but_tensors_is_refused() -> None:
+    data = io.BytesIO()
+    for value in (1, 2, {}, {"model_state": Fraction(1, 2)}):
+        pickle.dump(value, data)
+    with pytest.raises(pickle.UnpicklingError, match=r"Fraction is no part"):
+        read_tensors(data.getvalue(), "model_state")
+
+
+def logistic(values: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-values))
+
+
+def test_the_encoder_is_the_network_of_its_weights() -> None:
+    """Compare it with the equations of an LSTM, written out."""
+    tensors = read_tensors(ENCODER.read(), "model_state")
+    mels = mel_frames(clip("flite/rms_0.flac"))[:PIECE]
+    state = mels
+    for layer in range(3):
+        into, back, bias, more = (
+            tensors[f"lstm.{name}_l{layer}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        hidden = cell = np.zeros(256, np.float32)
+        states = []
+        for frame in state:
+            gates = into @ frame + bias + back @ hidden + more
+            enter, forget, new, output = np.split(gates, 4)
+            cell = logistic(forget) * cell + logistic(enter) * np.tanh(new)
+            hidden = logistic(output) * np.tanh(cell)
+            states.append(hidden)
+        state = np.array(states)
+    expected = np.maximum(tensors["linear.weight"] @ state[-1] + tensors["linear.bias"], 0)
+    (found,) = VoiceEncoder()([mels])
+    np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-5)
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 40), st.integers(0, 1000), st.floats(0.2, 3), st.integers(1, 8))
+def test_clusters_are_those_of_scipy(count: int, seed: int, apart: float, most: int) -> None:
+    distances = pdist(np.random.default_rng(seed).normal(size=(count, 3)))
+    tree = linkage(distances, "average")
+    expected = fcluster(tree, apart, "distance")
+    if expected.max() > most:
+        expected = fcluster(tree, most, "maxclust")
+    found = cut(average_linkage(squareform(distances)), count, apart, most)
+    assert len(set(zip(found.tolist(), expected.tolist(), strict=True))) == len(set(found)) == len(set(expected))
+
+
+@given(st.integers(1, 3), st.integers(1, 10), st.integers(0, 1000))
+def test_local_voices_get_the_voices_that_are_most_alike(local: int, voices: int, seed: int) -> None:
+    likeness = np.random.default_rng(seed).random((local, voices))
+    found = match(likeness)
+    rows, columns = linear_sum_assignment(-likeness)
+    if local <= voices:
+        assert len(set(found)) == local
+    assert [found[row] for row in rows] == columns.tolist()
+
+
+def test_two_voices_in_turns_are_two_and_every_turn_has_its_own() -> None:
+    samples, true = conversation(*TWO, *TWO)
+    turns = hear(samples)
+    assert len({turn.speaker for turn in turns}) == 2
+    assert error_rate(true, turns) < 0.12
+    assert all(a.start <= b.start for a, b in pairwise(turns))
+    assert all(0 <= turn.start < turn.end <= len(samples) for turn in turns)
+
+
+def test_three_people_are_three() -> None:
+    samples, true = conversation(
+        "human/austen_0870.flac", "human/LJ001-0004.flac", "human/jfk.flac", "human/austen_0920.flac"
+    )
+    turns = hear(samples)
+    assert len({turn.speaker for turn in turns}) == 3
+    assert error_rate(true, turns) < 0.15
+
+
+@pytest.mark.parametrize("name", ["human/two_cities.flac", "human/jfk.flac", "espeak/en_05.flac", "flite/rms_4.flac"])
+def test_one_voice_is_one(name: str) -> None:
+    turns = hear(clip(name))
+    assert len({turn.speaker for turn in turns}) == 1
+
+
+@pytest.mark.parametrize("name", ["music", "noise", "silence"])
+def test_nobody_speaks_where_there_is_no_voice(name: str) -> None:
+    samples = np.tile(clip(f"other/{name}.flac") if name != "silence" else np.zeros(RATE, np.float32), 2)
+    assert hear(samples) == []
+
+
+def test_meetings_are_not_heard_worse_than_before() -> None:
+    assert error_rate(meeting("trn06.flac")[1], hear(meeting("trn06.flac")[0])) < 0.25
+    assert error_rate(meeting("trn04.flac")[1], hear(meeting("trn04.flac")[0])) < 0.50
+
+
+def test_no_more_voices_are_found_than_there_may_be() -> None:
+    samples, _ = conversation(*TWO)
+    assert len({turn.speaker for turn in hear(samples, SpeakerOptions(most=1))}) == 1
+
+
+def test_the_end_of_a_recording_is_heard_whatever_its_length() -> None:
+    samples, _ = conversation(*TWO)
+    for length in (RATE // 10, RATE, 10 * RATE, 10 * RATE + 1, len(samples) - RATE):
+        turns = hear(samples[:length])
+        assert all(turn.end <= length for turn in turns)
+        assert max((turn.end for turn in turns), default=0) > length - RATE or length < RATE
+
+
+def test_people_who_are_known_have_their_names() -> None:
+    samples, true = conversation("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_0.flac", "flite/slt_1.flac")
+    known = known_voices(models(), {"Robert": clip("flite/rms_4.flac"), "Cindy": clip("flite/slt_5.flac")})
+    for names in (["Robert", "Cindy"], ["Cindy"]):
+        turns = hear(samples, SpeakerOptions(known={name: known[name] for name in names}))
+        assert error_rate(true, turns) < 0.15
+        assert {turn.speaker for turn in turns if turn.start < 4 * RATE} & set(names) == set(names) & {"Robert"}
+        assert {turn.speaker for turn in turns} >= set(names)
+        assert len({turn.speaker for turn in turns}) == 2
+
+
+@pytest.mark.parametrize(
+    ("samples", "reason"),
+    [
+        (np.zeros(5 * RATE, np.float32), "0.0 s of speech"),
+        (clip("flite/rms_0.flac")[:RATE], "s of speech, 2 to 10 s are needed"),
+        (clip("human/two_cities.flac")[: 29 * RATE], "s of speech, 2 to 10 s are needed"),
+        (np.zeros(31 * RATE, np.float32), "lasts 31.0 s"),
+        (conversation("flite/rms_0.flac", "flite/slt_1.flac")[0], "more than one voice"),
+    ],
+)
+def test_a_reference_that_would_mislead_is_refused(samples: np.ndarray, reason: str) -> None:
+    with pytest.raises(UnusableReference, match=f"the reference of Ann: .*{reason}") as refused:
+        known_voices(models(), {"Ann": samples})
+    assert refused.value.name == "Ann"
+
+
+def test_two_references_of_one_voice_are_refused() -> None:
+    with pytest.raises(UnusableReference, match="the reference of Bob: it has the same voice as the reference of Ann"):
+        known_voices(models(), {"Ann": clip("flite/rms_0.flac"), "Bob": clip("flite/rms_4.flac")})
