@@ -1,8 +1,9 @@
 """Gives words their speakers: whoever speaks most while a word is spoken. batch.py and assemble.py call it."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 
 from pipeline.words import UNNAMED, Segment, SpeakerTurn, Word
@@ -34,20 +35,63 @@ class SpeakerTimes:
             yield min(self._turns[: after + 1], key=lambda turn: max(turn.start - end, start - turn.end))
 
 
+class _TimesOfChannels:
+    def __init__(self, turns: Sequence[SpeakerTurn]) -> None:
+        channels = {turn.channel for turn in turns}
+        self._times = {one: SpeakerTimes([turn for turn in turns if turn.channel == one]) for one in channels}
+        self._everybody = SpeakerTimes(turns)
+
+    def of(self, channel: int | None) -> SpeakerTimes:
+        return self._times.get(channel, self._everybody)
+
+
 def by_speaker(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> list[Segment]:
     """Return the segments cut where the speaker changes, each part with its speaker, by the starts of the parts.
 
     A channel on which there are words but no turns takes the turns of all channels.
     """
-    channels = {turn.channel for turn in turns}
-    times = {channel: SpeakerTimes([turn for turn in turns if turn.channel == channel]) for channel in channels}
-    everybody = SpeakerTimes(turns)
+    times = _TimesOfChannels(turns)
     parts = [
         replace(segment, words=tuple(words), voice=speaker)
         for segment in segments
-        for speaker, words in groupby(segment.words, times.get(segment.channel, everybody).speaker_of)
+        for speaker, words in groupby(segment.words, times.of(segment.channel).speaker_of)
     ]
     return sorted(parts, key=lambda part: part.start)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerRun:
+    """Words in a row of one speaker, by their numbers in the recording, from 0; both are included."""
+
+    first: int
+    last: int
+    speaker: str
+
+
+def speaker_runs(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> list[SpeakerRun]:
+    """Return the speakers of all words, in the order in which the words came; nothing where there are no turns."""
+    times = _TimesOfChannels(turns)
+    runs: list[SpeakerRun] = []
+    spoken = ((segment.channel, word) for segment in segments for word in segment.words)
+    for number, (channel, word) in enumerate(spoken):
+        speaker = times.of(channel).speaker_of(word)
+        if speaker is None:
+            return []
+        first = runs.pop().first if runs and runs[-1].speaker == speaker else number
+        runs.append(SpeakerRun(first, number, speaker))
+    return runs
+
+
+def scripted_turns(segments: Iterable[Segment]) -> list[SpeakerTurn]:
+    """Return turns of two speakers who change after each sentence, for audio in which nobody is listened to."""
+    turns: list[SpeakerTurn] = []
+    sentences: Counter[int | None] = Counter()
+    for segment in segments:
+        for word in segment.words:
+            speaker = f"{UNNAMED}{segment.channel}.{sentences[segment.channel] % 2}"
+            turns.append(SpeakerTurn(speaker, word.start, max(word.end, word.start + 1), segment.channel))
+            sentences[segment.channel] += word.text.endswith((".", "?", "!"))
+    return sorted(turns, key=lambda turn: turn.start)
 
 
 def numbered(turns: Sequence[SpeakerTurn], segments: Iterable[Segment]) -> tuple[SpeakerTurn, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from pipeline.attribution import numbered
+from pipeline.attribution import numbered, scripted_turns
 from pipeline.audio import LONGEST_JOB, RATE, Samples
 from pipeline.channels import in_time
 from pipeline.ingest.containers import DecodeLimits
@@ -26,11 +26,12 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, DecodeRequest, Engine, Heard
 from pipeline.recognition.phrases import phrases
 from pipeline.recognition.scheduler import Urgency
+from pipeline.speakers.diarizer import Diarizer, speaker_turns
+from pipeline.speakers.options import SpeakerOptions
 from pipeline.text.options import NO_CHANGES, TextOptions
 from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import SegmentRewriter
 from pipeline.text.stage import TextStage
-from pipeline.speakers.diarizer import Diarizer, SpeakerOptions, speaker_turns
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import Chunk, Segment
 
@@ -82,7 +83,7 @@ class Batch:
         voice: VoiceDetector | None,  # None: all of a file counts as speech
         isolation: Isolation,
         threads: Executor,  # at least as many as files at the same time
-        voices: SpeakerModels | None = None,  # what BatchOptions.speakers needs
+        voices: SpeakerModels | None = None,  # for BatchOptions.speakers; None: speakers take turns by sentences
     ) -> None:
         self._engine = engine
         self._recognition = recognition
@@ -143,8 +144,11 @@ class Batch:
             last = chunk
         assert last is not None
         assert options.speakers is not None
-        loop = asyncio.get_running_loop()
-        turns = await loop.run_in_executor(self._threads, speaker_turns, diarizers, options.speakers)
+        if self._voices is None:
+            turns = scripted_turns(segments)
+        else:
+            loop = asyncio.get_running_loop()
+            turns = await loop.run_in_executor(self._threads, speaker_turns, diarizers, options.speakers)
         yield replace(last, turns=numbered(turns, segments))
 
     async def _count_channels(self, path: Path, options: BatchOptions) -> int:

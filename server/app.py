@@ -386,6 +386,7 @@ def _describe(offer: Offer) -> Mapping[str, Any]:
         "engine": offer.engine,
         "model": offer.model,
         "languages": sorted(offer.languages),
+        "speakers": offer.speakers,
         "bundled": offer.bundled,
         "warnings": [dict(warning) for warning in offer.warnings],
     }

@@ -7,12 +7,15 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 
 from pipeline.batch import Batch
+from pipeline.errors import ModelUnavailable
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, Loaded, choose
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
+from pipeline.speakers.weights import installed
+from pipeline.speakers.windows import SpeakerModels
 from server.capacity import sessions_of
 from server.config import Config
 from server.jobs.running import Transcriber
@@ -54,8 +57,10 @@ def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
         stack.enter_context(closing(loaded.engine))
         voice = VoiceDetector() if loaded.engine.name != "scripted" else None
         measured = sessions_of(loaded.engine, config.data_dir)
-        production = _served(stack, loaded, voice, isolation, threads, max_sessions=measured)
-        sandbox = _served(stack, Loaded(ScriptedEngine()), None, isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS)
+        speakers = load_speaker_models() if voice is not None else None
+        production = _served(stack, loaded, (voice, speakers), isolation, threads, max_sessions=measured)
+        scripted = Loaded(ScriptedEngine())
+        sandbox = _served(stack, scripted, (None, None), isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS)
         served = {"production": production, "sandbox": sandbox}
         named = {name: replace(engine, offer=with_aliases(engine.offer, config)) for name, engine in served.items()}
         yield named, isolation
@@ -68,7 +73,7 @@ def with_aliases(offer: Offer, config: Config) -> Offer:
 
 def sandbox_offer() -> Offer:
     """What every node's sandbox offers."""
-    return _offer(Loaded(ScriptedEngine()))
+    return _offer(Loaded(ScriptedEngine()), None)
 
 
 def settings(config: Config) -> EngineSettings:
@@ -85,7 +90,7 @@ def settings(config: Config) -> EngineSettings:
 def _served(
     stack: ExitStack,
     loaded: Loaded,
-    voice: VoiceDetector | None,
+    voices: tuple[VoiceDetector | None, SpeakerModels | None],
     isolation: Isolation,
     threads: Executor,
     *,
@@ -93,7 +98,10 @@ def _served(
 ) -> ServedEngine:
     engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
-    batch = Batch(engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads)
+    voice, speakers = voices
+    batch = Batch(
+        engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads, voices=speakers
+    )
     live = LiveEngine(
         engine=engine.name,
         model=engine.model,
@@ -102,10 +110,21 @@ def _served(
         voice=voice,
         max_sessions=max_sessions,
     )
-    return ServedEngine(batch=batch, live=live, offer=_offer(loaded), statistics=scheduler.statistics)
+    return ServedEngine(batch=batch, live=live, offer=_offer(loaded, speakers), statistics=scheduler.statistics)
 
 
-def _offer(loaded: Loaded) -> Offer:
+def load_speaker_models() -> SpeakerModels | None:
+    """Load the models that tell speakers apart, or return None where they are not installed."""
+    if not installed():
+        return None
+    try:
+        return SpeakerModels()
+    except ModelUnavailable as unavailable:
+        log.warning("speakers cannot be told apart: %s", unavailable)
+        return None
+
+
+def _offer(loaded: Loaded, speakers: SpeakerModels | None) -> Offer:
     """The engine as clients see it. If another model had to be used than the one named, its jobs get a warning."""
     engine = loaded.engine
     offer = Offer(
@@ -113,6 +132,7 @@ def _offer(loaded: Loaded) -> Offer:
         model=engine.model,
         languages=frozenset(engine.languages),
         translates=engine.translates,
+        speakers=speakers is not None or engine.name == "scripted",
         bundled=loaded.bundled,
     )
     if loaded.instead_of is None:

@@ -107,12 +107,9 @@ PURE = (
     "pipeline/recognition/engines/alignment.py", "pipeline/recognition/engines/gates.py",
     "pipeline/recognition/engines/hypotheses.py", "pipeline/recognition/engines/mel.py",
     "pipeline/recognition/engines/prompts.py", "pipeline/recognition/engines/scripted.py",
-<<<<<<< HEAD
     "pipeline/recognition/engines/windows.py",
-=======
     "pipeline/speakers/clustering.py", "pipeline/speakers/frames.py", "pipeline/speakers/lstm.py",
-    "pipeline/speakers/timeline.py",
->>>>>>> 4d87bc0 (Tell voices apart in files: who speaks when, by weights that come in packages)
+    "pipeline/speakers/options.py", "pipeline/speakers/timeline.py",
     "server/config.py",
     *(f"server/model/{path.name}" for path in sorted((ROOT / "server" / "model").glob("*.py"))),
     "server/accounts/addresses.py", "server/accounts/keys.py", "server/accounts/limits.py",

@@ -8,7 +8,6 @@ turns = speaker_turns({None: diarizer}, SpeakerOptions())
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,28 +15,18 @@ from numpy.typing import NDArray
 from pipeline.audio import Samples
 from pipeline.speakers.clustering import find_voices
 from pipeline.speakers.frames import LENGTH, STEP, Window, unit
+from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.timeline import voice_turns
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import UNNAMED, SpeakerTurn
 
 Array = NDArray[np.float32]
 
-MOST_VOICES = 10
-"""The most voices that are told apart."""
-
 FILE_STEP = 148
 """Frames, 2.5 s, from one window of a file to the next."""
 
 KNOWN = 0.7
 """The cosine from which a voice is that of a known person."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeakerOptions:
-    """The options for one recording or session."""
-
-    most: int = MOST_VOICES  # voices in all, with known people who are absent
-    known: Mapping[str, Array] = field(default_factory=dict)  # what the voice of each known person sounds like
 
 
 class Diarizer:

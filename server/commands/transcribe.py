@@ -27,6 +27,7 @@ from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
 from pipeline.recognition.hints import hint_of
+from pipeline.speakers.options import INSTALL, MOST_VOICES, SpeakerOptions
 from pipeline.text.options import TextOptions
 from pipeline.words import Chunk, Transcript
 from server.client import Client, ServiceError
@@ -39,7 +40,7 @@ from server.jobs.members import members_of
 from server.jobs.orders import subtitle_shape
 from server.jobs.text_members import text_options
 from server.logs import configure
-from server.model.bounds import CHANNEL_MODES
+from server.model.bounds import CHANNEL_MODES, MAX_SPEAKERS
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
 
@@ -61,6 +62,10 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--channels", choices=CHANNEL_MODES, default="mixed", help="separate: each channel has its own speakers"
     )
+    parser.add_argument("--diarize", action="store_true", help="tell speakers apart by their voices")
+    parser.add_argument(
+        "--max-speakers", type=int, metavar="N", help="with --diarize: as many at most, 1 to 10 (default: 10)"
+    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -80,6 +85,8 @@ def run(given: argparse.Namespace, config: Config) -> int:
     given.keywords = speech.keywords_of(given)
     given.text = speech.text_fields(given)
     targets = _targets(given, formats)
+    if given.max_speakers not in (None, *MAX_SPEAKERS):
+        raise ConfigError(f"--max-speakers must be from 1 to {MAX_SPEAKERS[-1]}, got {given.max_speakers}")
     if given.server is None:
         files = _here(given, formats, subtitles, config)
     else:
@@ -189,6 +196,8 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
             raise ConfigError(f"--language cannot be used: {engine.offer.refusal(given.language)}")
         if given.task == TRANSLATE and (refusal := engine.offer.translation_refusal) is not None:
             raise ConfigError(f"--task cannot be translate: {refusal}")
+        if given.diarize and not engine.offer.speakers:
+            raise ConfigError(f"--diarize needs models that are not installed: {INSTALL}")
         probe = await asyncio.to_thread(isolation.probe, path, DecodeLimits())
         chunks: list[Chunk] = []
         with _progress(probe.duration_s) as show:
@@ -199,6 +208,7 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
                 hint=hint_of(given.keywords, ""),
                 text=_text(given),
                 separate=given.channels == "separate",
+                speakers=SpeakerOptions(most=given.max_speakers or MOST_VOICES) if given.diarize else None,
             )
             async for chunk in engine.batch.transcribe(path, options):
                 chunks.append(chunk)
@@ -216,14 +226,10 @@ async def _there(
 ) -> dict[str, bytes]:
     """Transcribe on a server, which fetches an address itself. Returns every format's content. Raises ServiceError."""
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
-    if given.channels != "mixed":
-        fields["channels"] = given.channels
-    if given.task != TRANSCRIBE:
-        fields["task"] = given.task
-    if given.language is not None:
-        fields["language"] = given.language
-    if given.keywords:
-        fields["keywords"] = given.keywords
+    usual = {"channels": "mixed", "task": TRANSCRIBE, "diarize": False, "keywords": ()}
+    for name in ("channels", "diarize", "max_speakers", "task", "language", "keywords"):
+        if (value := getattr(given, name)) not in (None, usual.get(name)):
+            fields[name] = value
     async with Client(given.server, key) as client:
         if _is_address(given.file):
             job = await client.submit(given.file, **fields)

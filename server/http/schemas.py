@@ -79,6 +79,15 @@ SPEAKER = {
     "channel": {**WHOLE, "description": "Where channels are separate: which one, from 0"},
     "speaker": {"type": "string", "description": "Who speaks, where that is known: S1, S2, ..."},
 }
+DIARIZE: Mapping[str, Any] = {
+    "diarize": {"description": "Tell speakers apart by their voices, if the server can (GET /v1/models)", **SWITCH},
+    "max_speakers": {
+        "type": "integer",
+        "minimum": bounds.MAX_SPEAKERS[0],
+        "maximum": bounds.MAX_SPEAKERS[-1],
+        "description": "With diarize: as many speakers at most, on all channels together",
+    },
+}
 CHANNELS_MEMBER = {
     "enum": [*bounds.CHANNEL_MODES],
     "default": "mixed",
@@ -167,6 +176,7 @@ _ORDER_MEMBERS: Mapping[str, Any] = {
         "description": "none: the results are handed over once, then erased. Left out: what the key or the plan says",
     },
     **SUBTITLES,
+    **DIARIZE,
 }
 _FORM_LIST = {"type": "string", "description": "Comma list; the part may also be repeated"}
 _FORM_TERMS = {"type": "string", "description": "The part may be repeated, or have a JSON array"}
@@ -185,6 +195,7 @@ _FORM_ORDER: Mapping[str, Any] = {
     "keywords": {**_FORM_LIST, "examples": ["Siobhan,metoprolol"], "description": KEYWORDS_MEAN},
     "output_formats": {**_FORM_LIST, "examples": ["json,srt,vtt"], "default": "json"},
     "word_timestamps": {"enum": ["true", "false", "1", "0"], "default": "false"},
+    "diarize": {"enum": ["true", "false", "1", "0"], "default": "false"},
     "webhook_events": {**_FORM_LIST, "examples": [",".join(bounds.WEBHOOK_EVENTS)]},
     "metadata": {"type": "string", "contentMediaType": "application/json", "contentSchema": METADATA},
     "task": TASK,
@@ -292,6 +303,11 @@ SCHEMAS: Mapping[str, Any] = {
             "text_options": TEXT_OPTIONS,
             "paragraphs": {**PARAGRAPHS, "description": "Present once completed, when paragraphs was true"},
             "search": {**HITS, "description": "Present once completed, when search was given"},
+            "speakers": {
+                "type": "array",
+                "items": _object({"speaker": TEXT, "seconds": NUMBER}),
+                "description": "Who speaks for how long: present once completed, when diarize was true",
+            },
             "outputs": {
                 "type": "object",
                 "propertyNames": {"enum": [*bounds.FORMATS]},
@@ -642,6 +658,7 @@ SCHEMAS: Mapping[str, Any] = {
             "created": WHOLE,
             "owned_by": TEXT,
             "languages": TEXTS,
+            "speakers": {**SWITCH, "description": "Whether speakers can be told apart by their voices: `diarize`"},
             "translates": {**SWITCH, "description": "Whether it writes English where another language is spoken"},
         }
     ),
@@ -653,6 +670,7 @@ SCHEMAS: Mapping[str, Any] = {
             "engine": MAYBE_TEXT,
             "model": MAYBE_TEXT,
             "languages": {**TEXTS, "description": "What the model hears"},
+            "speakers": {**SWITCH, "description": "Whether speakers can be told apart by their voices"},
             "bundled": {**SWITCH, "description": "The small model that comes with the installation"},
             "warnings": {"type": "array", "items": WARNING},
         },

@@ -11,6 +11,7 @@ import orjson
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
+from pipeline.speakers.options import INSTALL
 from server.jobs.members import (
     Fields,
     Members,
@@ -47,6 +48,8 @@ COMMON = SUBTITLES | {
     "webhook_events",
     "metadata",
     "retention",
+    "diarize",
+    "max_speakers",
 }
 LIVE_ONLY = frozenset({*LiveOptions.__slots__, "channel_count", "word_timestamps"})
 FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema", "channels"})
@@ -115,6 +118,8 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
     members.take("task", _live_task, TRANSCRIBE)
     timed = members.take("word_timestamps", boolean, True)  # live words always have their times
     order = common_order(members, offer=offer, word_timestamps=timed)
+    if order.diarize:
+        members.errors.append(FieldError("diarize", "not_offered", "live sessions do not tell speakers apart yet"))
     members.check()
     return replace(order, live=live, separate=separate), unknown_members(fields, COMMON | LIVE_ONLY)
 
@@ -151,6 +156,8 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         retention=members.take("retention", one_of(bounds.RETENTIONS), None),
         subtitles=subtitle_shape(members),
         text=text_options(members, language=language),
+        diarize=members.take("diarize", _diarize(offer), False),
+        max_speakers=members.take("max_speakers", from_text(whole_in(bounds.MAX_SPEAKERS)), None),
     )
 
 
@@ -231,6 +238,15 @@ def _language(offer: Offer) -> Callable[[Sequence[object]], str]:
         if value not in offer.languages:
             raise Wrong("unknown_value", offer.refusal(value))
         return value
+
+    return parse
+
+
+def _diarize(offer: Offer) -> Callable[[Sequence[object]], bool]:
+    def parse(values: Sequence[object]) -> bool:
+        if (wanted := boolean(values)) and not offer.speakers:
+            raise Wrong("not_offered", f"the models that tell speakers apart are not installed: {INSTALL}")
+        return wanted
 
     return parse
 

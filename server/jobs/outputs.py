@@ -9,6 +9,7 @@ from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.words import Transcript
 from server.logs import log
 from server.model.errors import StorageError
+from server.model.events import NewEvent
 from server.model.instants import iso
 from server.model.jobs import Job, State
 from server.model.outcomes import Artifact, Outcome
@@ -57,6 +58,7 @@ def completed_outcome(
     *,
     warnings: Sequence[Mapping[str, str]] = (),
     heard_s: float | None = None,
+    events: Sequence[NewEvent] = (),
 ) -> Outcome:
     return Outcome(
         state=State.COMPLETED,
@@ -66,7 +68,9 @@ def completed_outcome(
         engine=transcript.engine,
         model=transcript.model,
         text=transcript.text,
+        speakers=None if transcript.turns is None else {who: seconds(s) for who, s in transcript.speakers.items()},
         artifacts=tuple(artifacts),
         warnings=tuple(warnings),
         heard_s=heard_s,
+        events=tuple(events),
     )

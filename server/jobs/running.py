@@ -3,17 +3,19 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
 import orjson
 
+from pipeline.attribution import speaker_runs
 from pipeline.audio import seconds
 from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_event
 from pipeline.documents.stored import restored
+from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
 from pipeline.words import Chunk, Transcript
 from server.egress.fetch import Fetcher
 from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
@@ -22,6 +24,7 @@ from server.jobs.probing import Prober
 from server.jobs.sandbox import rehearse
 from server.model.accounts import Plan
 from server.model.events import NewEvent
+from server.model.orders import Order
 from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import BlobStore, JobStore
 
@@ -79,7 +82,11 @@ class Running:
         warnings = [dict(zip(("code", "message"), note.split(": ", 1), strict=False)) for note in transcript.notes]
         channels = len({chunk.channel for chunk in chunks})
         return completed_outcome(
-            transcript, artifacts, warnings=warnings, heard_s=seconds(duration) * channels if order.separate else None
+            transcript,
+            artifacts,
+            warnings=warnings,
+            heard_s=seconds(duration) * channels if order.separate else None,
+            events=final_speakers(chunks) if order.diarize and order.word_timestamps else (),
         )
 
     async def _transcribe_chunks(self, key: str) -> list[Chunk]:
@@ -94,6 +101,7 @@ class Running:
             tenant=self._job.account,
             longest_s=self._plan.audio_s_per_file,
             separate=order.separate,
+            speakers=speaker_options(order),
         )
         async with self._tools.blobs.local(key) as path:
             made = rehearse(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
@@ -127,6 +135,19 @@ class Stopped(Exception):
 def source_key(job_id: str) -> str:
     """The blob of a job's uploaded audio; the blobs of fetched audio lie below it."""
     return f"{job_id}/source"
+
+
+def speaker_options(order: Order) -> SpeakerOptions | None:
+    """How the speakers of an order's audio are told apart by their voices; None where they are not."""
+    return SpeakerOptions(most=order.max_speakers or MOST_VOICES) if order.diarize else None
+
+
+def final_speakers(chunks: Sequence[Chunk]) -> list[NewEvent]:
+    """The event that tells the speaker of every word for good, by the turns of the last chunk."""
+    turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), ())
+    segments = [segment for chunk in chunks for segment in chunk.segments]
+    runs = speaker_runs(segments, turns)
+    return [NewEvent("speakers.revised", orjson.dumps({"words": [asdict(run) for run in runs], "final": True}))]
 
 
 def chunk_events(chunk: Chunk, before: Sequence[Chunk], *, words: bool) -> list[NewEvent]:

@@ -47,4 +47,5 @@ async def rehearse(scenario: str | None, chunks: AsyncGenerator[Chunk]) -> Async
         raise Canceled
     async with aclosing(chunks):
         async for chunk in chunks:
-            yield replace(chunk, segments=()) if scenario == "empty" else chunk
+            silent = replace(chunk, segments=(), turns=None if chunk.turns is None else ())
+            yield silent if scenario == "empty" else chunk

@@ -11,6 +11,7 @@ FORMATS = tuple(OUTPUT_FORMATS)
 """The names of the output files."""
 WEBHOOK_EVENTS = ("job.completed", "job.failed")
 CHANNEL_MODES = ("mixed", "separate")
+MAX_SPEAKERS = range(1, 11)
 """What to do with the channels of a file: hear them together, or each by itself."""
 SCENARIOS = ("fail", "slow", "empty", "quota_exceeded", "rate_limited", "canceled")
 RETENTIONS = (NOTHING,)

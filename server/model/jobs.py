@@ -103,6 +103,7 @@ class Result:
     engine: str | None = None
     model: str | None = None
     text: str | None = None
+    speakers: Mapping[str, float] | None = None  # seconds by speaker, where speakers are told apart by their voices
     error: JobError | None = None
     warnings: tuple[Mapping[str, str], ...] = ()  # {"code": ..., "param"?: ..., "message"?: ...}
 

@@ -37,6 +37,7 @@ class Offer:
     model: str
     languages: frozenset[str]  # BCP 47 primary subtags
     translates: bool = False  # it can write English where another language is spoken
+    speakers: bool = False  # voices can be told apart
     bundled: bool = False  # it is the small model that comes with the installation
     warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of
     aliases: tuple[str, ...] = OPENAI_MODELS  # other names of the model, for clients of other services

@@ -69,6 +69,8 @@ class Order:
     live: LiveOptions | None = None
     retention: str | None = None  # NOTHING, or None: as long as the plan says
     separate: bool = False  # the channels are separate speakers, each heard by itself
+    diarize: bool = False  # tell speakers apart by their voices
+    max_speakers: int | None = None  # as many at most; None: as many as can be told apart
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
     text: TextOptions = NO_CHANGES  # what is done with the words after recognition
     callback: DeepgramShape | None = None  # the webhook's body is Deepgram's answer, in this shape; None: ours

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from pipeline.attribution import by_speaker
 from pipeline.documents.formats import SCHEMA, found_objects, word_object
 from pipeline.documents.stored import restored
 from pipeline.words import words_in_time
@@ -61,6 +62,7 @@ class Records:
             shown["outputs"] = await self._outputs(job)
         elif not visible:
             shown["text"] = None
+            shown.pop("speakers", None)
         if job.order.live is not None:
             shown["live"] |= (await self.live.progress(job)).to_json()
             if await self.jobs.artifact(job.id, AUDIO) is not None:
@@ -119,9 +121,11 @@ class Records:
 
 def _found_in(bodies: Sequence[bytes], order: Order) -> dict[str, orjson.Fragment]:
     """The members that are made of the stored chunks, as JSON that only needs to be copied into an answer."""
-    segments = sorted(
-        (segment for body in bodies for segment in restored(body).segments), key=lambda segment: segment.start
-    )
+    chunks = [restored(body) for body in bodies]
+    segments = sorted((segment for chunk in chunks for segment in chunk.segments), key=lambda segment: segment.start)
+    turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)
+    if turns is not None:
+        segments = by_speaker(segments, turns)
     found: dict[str, Any] = found_objects(segments, paragraphs=order.text.paragraphs, terms=order.text.search)
     if order.word_timestamps:
         found["words"] = [word_object(*pair) for pair in words_in_time(segments)]
@@ -168,6 +172,8 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
         shown["schema"] = SCHEMA
     if order.live is not None:
         shown["live"] = _live(job, order.live, separate=order.separate)
+    if job.speakers is not None:
+        shown["speakers"] = [{"speaker": name, "seconds": spoken} for name, spoken in job.speakers.items()]
     shown["text"] = job.text
     return shown
 

@@ -11,7 +11,8 @@ import soundfile
 from simpleder import DER
 
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.diarizer import Diarizer, SpeakerOptions, speaker_turns
+from pipeline.speakers.diarizer import Diarizer, speaker_turns
+from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import SpeakerTurn
 

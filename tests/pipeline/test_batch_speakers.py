@@ -16,7 +16,7 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
-from pipeline.speakers.diarizer import SpeakerOptions
+from pipeline.speakers.options import SpeakerOptions
 from pipeline.words import Chunk
 from tests.pipeline.conversing import conversation, models
 

@@ -196,11 +196,7 @@ def test_the_schema_is_one_and_carries_the_address_it_is_served_at():
     schema = service_v1_schema("https://example.org")
     Draft202012Validator.check_schema(schema)
     assert schema["$id"] == "https://example.org/schemas/service_v1.json"
-<<<<<<< HEAD
-    assert schema["$defs"].keys() == {"word", "segment", "paragraph", "sentence", "found", "hit"}
-=======
-    assert schema["$defs"].keys() == {"speaker", "turn", "word", "segment"}
->>>>>>> 4d87bc0 (Tell voices apart in files: who speaks when, by weights that come in packages)
+    assert schema["$defs"].keys() == {"found", "hit", "paragraph", "segment", "sentence", "speaker", "turn", "word"}
 
 
 @pytest.mark.parametrize(

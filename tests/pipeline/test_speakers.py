@@ -18,9 +18,9 @@ from pipeline.audio import RATE
 from pipeline.errors import ModelUnavailable, UnusableReference
 from pipeline.speakers import weights
 from pipeline.speakers.clustering import average_linkage, cut
-from pipeline.speakers.diarizer import SpeakerOptions
 from pipeline.speakers.embedding import PIECE, VoiceEncoder, mel_frames
 from pipeline.speakers.known import known_voices
+from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.timeline import match
 from pipeline.speakers.weights import ENCODER, Weights, read_tensors
 from tests.pipeline.conversing import clip, conversation, error_rate, hear, meeting, models

@@ -73,4 +73,5 @@ def _model(name: str, offer: Offer) -> Mapping[str, Any]:
         "owned_by": "scribewire",
         "languages": sorted(offer.languages),
         "translates": offer.translates,
+        "speakers": offer.speakers,
     }

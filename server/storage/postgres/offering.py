@@ -44,6 +44,7 @@ def offer_of(text: str) -> Offer:
         model=told["model"],
         languages=frozenset(told["languages"]),
         translates=told.get("translates", False),
+        speakers=told.get("speakers", False),
         bundled=told["bundled"],
         warnings=tuple(told["warnings"]),
         aliases=tuple(told["aliases"]),

@@ -272,10 +272,16 @@ SANDBOX_SECRETS = """
     ALTER TABLE accounts ADD COLUMN sandbox_webhook_secret TEXT;
 """
 
+SPEAKERS = """
+    -- Who speaks for how long in a job whose speakers are told apart by their voices, as JSON.
+    ALTER TABLE jobs ADD COLUMN speakers TEXT;
+"""
+
 MIGRATIONS = (
     Migration(FIRST),
     Migration(CHANNELS),
     Migration(RATES),
     Migration(OFFERS),
     Migration(SANDBOX_SECRETS),
+    Migration(SPEAKERS),
 )

@@ -33,7 +33,8 @@ def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
         "UPDATE jobs SET state = :state, finished_at = :now, expires_at = :now + retention_ms, lease_id = NULL,"
         " owner = NULL, lease_until = NULL, stage = NULL, progress = CASE WHEN :whole THEN 1 ELSE progress END,"
         " duration_s = :duration_s, language = :language, language_probability = :language_probability,"
-        " engine = :engine, model = :model, text = :text, error = :error, warnings = :warnings WHERE id = :id",
+        " engine = :engine, model = :model, text = :text, speakers = :speakers, error = :error, warnings = :warnings"
+        " WHERE id = :id",
         {
             "id": row["id"],
             "state": state,
@@ -45,6 +46,7 @@ def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
             "engine": outcome.engine,
             "model": outcome.model,
             "text": outcome.text,
+            "speakers": None if outcome.speakers is None else text_of(outcome.speakers),
             "error": None if outcome.error is None else text_of(outcome.error),
             "warnings": text_of(warnings),
         },

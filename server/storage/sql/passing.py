@@ -33,7 +33,7 @@ def erase_outputs(tx: Transaction, job_id: str) -> str | None:
     if row is None:
         return None
     tx.run(
-        "UPDATE jobs SET text = NULL, options = ?, erased_at = ? WHERE id = ?",
+        "UPDATE jobs SET text = NULL, speakers = NULL, options = ?, erased_at = ? WHERE id = ?",
         (text_of(replace(order_of(row["options"]), prompt="", keywords=())), tx.now, job_id),
     )
     tx.run("DELETE FROM chunks WHERE job = ?", (job_id,))

@@ -62,6 +62,7 @@ def job_of(row: Row) -> Job:
         source=_made(Source, orjson.loads(row["source"])),
         error=error_of(row["error"]),
         warnings=tuple(orjson.loads(row["warnings"])),
+        speakers=None if row["speakers"] is None else orjson.loads(row["speakers"]),
         **{name: row[name] for name in PLAIN},
     )
 

@@ -254,4 +254,8 @@ MIGRATIONS = (
     -- Signs the sandbox's webhooks. Accounts that are older have none here: theirs is derived from the other one.
     ALTER TABLE accounts ADD COLUMN sandbox_webhook_secret TEXT;
     """,
+    """
+    -- Who speaks for how long in a job whose speakers are told apart by their voices, as JSON.
+    ALTER TABLE jobs ADD COLUMN speakers TEXT;
+    """,
 )
