@@ -28,11 +28,11 @@ from pipeline.recognition.phrases import phrases
 from pipeline.recognition.scheduler import Urgency
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.options import SpeakerOptions
+from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import NO_CHANGES, TextOptions
 from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import SegmentRewriter
 from pipeline.text.stage import TextStage
-from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import Chunk, Segment
 
 T = TypeVar("T")

@@ -274,7 +274,7 @@ async def _serving(
                 "sandbox": ServedEngine(
                     batch=rehearsal,
                     live=live_engine,
-                    offer=Offer(engine="scripted", model=engine.model, languages=engine.languages),
+                    offer=Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True),
                     statistics=scheduler.statistics,
                 ),
             },

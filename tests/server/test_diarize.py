@@ -1,0 +1,106 @@
+"""Tests of jobs whose speakers are told apart by their voices, with the sandbox's two who take turns by sentences."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server.serving import Served, served, until, wav
+
+
+@pytest.fixture(scope="module")
+def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("speakers")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def sandbox(hearing: Served) -> Iterator[httpx.Client]:
+    with hearing.new_client(sandbox=True) as client:
+        yield client
+
+
+def ask(client: httpx.Client, **members: str) -> httpx.Response:
+    form = {"diarize": "true", "word_timestamps": "true", "output_formats": "json,srt,vtt,txt", **members}
+    return client.post("/v1/transcribe", files={"file": wav(40)}, data=form)
+
+
+def events(client: httpx.Client, job_id: str) -> list[tuple[str, dict[str, Any]]]:
+    text = client.get(f"/v1/jobs/{job_id}/events").text
+    blocks = [dict(line.split(": ", 1) for line in block.splitlines() if ": " in line) for block in text.split("\n\n")]
+    return [(block["event"], json.loads(block["data"])) for block in blocks if "event" in block]
+
+
+def test_the_record_the_documents_and_the_events_agree_on_every_speaker(sandbox: httpx.Client) -> None:
+    record = ask(sandbox).json()
+    assert [one["speaker"] for one in record["speakers"]] == ["S1", "S2"]
+    document = httpx.get(record["formats"]["json"]).json()
+    assert document["speakers"] == record["speakers"]
+    assert document["words"] == record["words"]
+    assert {turn["speaker"] for turn in document["turns"]} == {"S1", "S2"}
+    for before, after in zip(record["words"], record["words"][1:], strict=False):
+        assert (before["speaker"] != after["speaker"]) == before["word"].endswith((".", "?", "!"))
+    told = events(sandbox, record["job_id"])
+    (revision,) = [data for name, data in told if name == "speakers.revised"]
+    assert revision["final"] is True
+    labels = {n: run["speaker"] for run in revision["words"] for n in range(run["first"], run["last"] + 1)}
+    heard = {data["index"]: (data["start"], data["word"]) for name, data in told if name == "word"}
+    assert labels.keys() == heard.keys()
+    shown = [(word["start"], word["word"], word["speaker"]) for word in record["words"]]
+    assert sorted((*heard[index], labels[index]) for index in heard) == sorted(shown)
+    assert httpx.get(record["formats"]["srt"]).text.count("\nS2: ") > 0
+    assert "<v S2>" in httpx.get(record["formats"]["vtt"]).text
+    assert "\nS2: " in httpx.get(record["formats"]["txt"]).text
+    assert sandbox.get(f"/v1/jobs/{record['job_id']}").json()["speakers"] == record["speakers"]
+
+
+def test_without_word_times_the_segments_alone_have_speakers(sandbox: httpx.Client) -> None:
+    record = ask(sandbox, word_timestamps="false").json()
+    assert "words" not in record
+    document = httpx.get(record["formats"]["json"]).json()
+    assert {segment["speaker"] for segment in document["segments"]} == {"S1", "S2"}
+    assert "speakers.revised" not in [name for name, _ in events(sandbox, record["job_id"])]
+
+
+def test_a_job_in_which_nobody_speaks_has_nobody(sandbox: httpx.Client) -> None:
+    record = ask(sandbox, sandbox_scenario="empty").json()
+    assert record["speakers"] == []
+    assert httpx.get(record["formats"]["json"]).json()["turns"] == []
+    assert [data["words"] for name, data in events(sandbox, record["job_id"]) if name == "speakers.revised"] == [[]]
+
+
+def test_a_job_that_does_not_ask_for_speakers_has_none(sandbox: httpx.Client) -> None:
+    record = ask(sandbox, diarize="false").json()
+    assert "speakers" not in record
+    assert "turns" not in httpx.get(record["formats"]["json"]).json()
+
+
+def test_speakers_are_erased_with_the_words(sandbox: httpx.Client) -> None:
+    answer = ask(sandbox, retention="none").json()
+    assert [one["speaker"] for one in answer["speakers"]] == ["S1", "S2"]
+    erased = until(lambda: (r := sandbox.get(f"/v1/jobs/{answer['job_id']}").json())["erased_at"] and r)
+    assert "speakers" not in erased
+
+
+@pytest.mark.parametrize(
+    ("members", "param"),
+    [
+        ({"diarize": "perhaps"}, "diarize"),
+        ({"max_speakers": "0"}, "max_speakers"),
+        ({"max_speakers": "11"}, "max_speakers"),
+    ],
+)
+def test_members_are_checked(sandbox: httpx.Client, members: dict[str, str], param: str) -> None:
+    answer = ask(sandbox, **members)
+    assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
+
+
+def test_a_server_without_the_models_says_what_to_install(hearing: Served) -> None:
+    with hearing.new_client() as client:
+        answer = ask(client)
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["param"] == "diarize"
+        assert "scripts/setup speakers" in answer.json()["errors"][0]["message"]
+        assert client.get("/v1/models").json()["data"][0]["speakers"] is False
