@@ -1,17 +1,15 @@
 """The entry point of the package: turns a request into the whole answer."""
 
 import threading
-from collections.abc import Callable
 from datetime import datetime
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from estimator.families import FAMILIES, TextCount
-from estimator.request import EstimateRequest
-from estimator.result import Json, check_priced, document, listing
-from estimator.row import Note, Row, row_of, unknown_row
+from estimator.request import EstimateRequest, Fault, UnknownModels
+from estimator.result import document, listing
+from estimator.row import Json, Row, known_row, note, unknown_row
 from estimator.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -70,51 +68,46 @@ def estimate(
 ) -> Json:
     """Return the answer to *request* by *catalog* and *counter*. Raises UnknownModels, BadRankFile."""
     moment = request.priced_at or now
-    warnings = list(_warnings(request))
-
-    @cache
-    def count(encoding: str) -> TextCount:
-        return counter.count(request.prompt, encoding)
-
+    warnings = [
+        note("unknown_parameter", f"{name} is not known and was ignored.", name) for name in request.unknown_members
+    ]
+    if not request.prompt:
+        warnings.append(note("empty_prompt", "The prompt is empty: only framing is sent.", "prompt"))
+    counts: dict[str, TextCount] = {}
     rows: dict[str, Row] = {}
     for asked in request.models or [model.name for model in catalog.defaults]:
-        row = _row(asked, request, catalog, count, moment)
-        name = row.model.name if row.model else f"?{asked.strip().lower()}"
+        if (model := catalog.find(asked)) is None:
+            row = unknown_row(asked, catalog.suggest(asked))
+        else:
+            encoding = FAMILIES[model.family].encoding
+            if encoding not in counts:
+                counts[encoding] = counter.count(request.prompt, encoding)
+            row = known_row(asked, model, request, counts[encoding], moment)
+        name = row.name or f"?{asked.strip().lower()}"
         if name in rows:
             message = f"{asked!a} names the same model as {rows[name].requested!a}: one row for both."
-            warnings.append(Note("duplicate_model", message, "models"))
+            warnings.append(note("duplicate_model", message, "models"))
         else:
             rows[name] = row
-    check_priced(list(rows.values()))
-    if any(row.prompt and row.prompt.method == "heuristic" for row in rows.values()):
-        warnings.append(Note("heuristic_tokens", "No rank file on this machine: tokens are guessed from characters."))
+    found = list(rows.values())
+    if all(row.problem for row in found):
+        raise UnknownModels(
+            [
+                Fault("models", f"/models/{index}", row.status, f"models: {row.problem}")
+                for index, row in enumerate(found)
+            ]
+        )
+    if any(not count.exact for count in counts.values()):
+        warnings.append(note("heuristic_tokens", "No rank file on this machine: tokens are guessed from characters."))
     return document(
         request,
-        list(rows.values()),
+        found,
         warnings,
         catalog.source,
         estimate_id=estimate_id,
         created_at=now,
         priced_at=moment,
     )
-
-
-def _row(
-    asked: str, request: EstimateRequest, catalog: "Catalog", count: Callable[[str], TextCount], moment: datetime
-) -> Row:
-    model = catalog.find(asked)
-    if model is None:
-        return unknown_row(asked, tuple(catalog.suggest(asked)))
-    return row_of(asked, model, request, count(FAMILIES[model.family].encoding), moment)
-
-
-def _warnings(request: EstimateRequest) -> list[Note]:
-    warnings = [
-        Note("unknown_parameter", f"{name} is not known and was ignored.", name) for name in request.unknown_members
-    ]
-    if not request.prompt:
-        warnings.append(Note("empty_prompt", "The prompt is empty: only framing is sent.", "prompt"))
-    return warnings
 
 
 def _overlay() -> str:

@@ -1,4 +1,4 @@
-"""One model's part of an estimate: its tokens, costs, possible savings, and notes for the reader."""
+"""One model's row of an estimate, as JSON values: its tokens, costs, possible savings, and notes for the reader."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -6,207 +6,235 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from estimator.families import FAMILIES, PromptTokens, TextCount, prompt_tokens
-from estimator.rates import RateCard
+from estimator.rates import RateCard, usd, usd_text
 from estimator.request import MAX_TURNS, EstimateRequest
-from estimator.turns import CACHE_HIT, Calls, Run, Spread, plan_calls, scenarios
+from estimator.turns import CACHE_HIT, Run, Spread, plan_calls, scenarios
 
 if TYPE_CHECKING:
     from estimator.catalog import PricedModel, PriceHistory  # importing them at run time takes a second
 
+Json = dict[str, object]
+
 PRICED, PARTIAL, UNPRICED, UNKNOWN = "priced", "partial", "unpriced", "unknown_model"
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A note for the reader. Clients switch on *code*."""
-
-    code: str
-    message: str
-    param: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Saving:
-    """A change that would make the expected run cheaper by *units* UNITS, with details of the change."""
-
-    change: str
-    units: int
-    details: tuple[tuple[str, int | str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
-    """The cost of a run in UNITS; low <= expected <= high."""
-
-    run: Spread[int]
-    multiplied: Spread[int]  # the number of turns times the cost of one turn
-    batch: int | None  # the expected run at the batch API's rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The answer for one model. Fields that do not apply to its status are None."""
+    """The answer for one model. *cost* is that of the run in UNITS, None if not one call fits or no price is known."""
 
     requested: str
+    name: str | None  # of the model; None: unknown
     status: str
-    model: "PricedModel | None" = None
-    did_you_mean: tuple[str, ...] = ()
-    prompt: PromptTokens | None = None
-    runs: Spread[Run] | None = None  # as many turns as the expected run, or fewer where they do not fit
-    costs: Costs | None = None  # None if not one call fits, or no price is known
-    price_changes_on: date | None = None
-    turns_within_budget: Spread[int] | None = None
-    savings: tuple[Saving, ...] = ()
-    notes: tuple[Note, ...] = ()
+    answer: Json  # rank and times_cheapest are None until all models are compared
+    cost: Spread[int] | None = None
+    problem: str = ""  # why no price is known
 
 
-def row_of(requested: str, model: "PricedModel", request: EstimateRequest, count: TextCount, moment: datetime) -> Row:
-    """Return the row of a known model. *count* is the count of request.prompt in the encoding of the model's family."""
-    family = FAMILIES[model.family]
-    prompt = prompt_tokens(family, count)
-    card = model.prices.at(moment) if model.prices else None
-    if model.prices is None or card is None:
-        reason = Note("unpriced", "The price table has no price for its input and output tokens.")
-        return Row(requested=requested, status=UNPRICED, model=model, prompt=prompt, notes=(reason,))
-    longest = request.agent_turns if request.budget_usd is None else MAX_TURNS
-    ways = scenarios(request, prompt, family, model.limits, reasons=model.reasons).map(
-        lambda way: plan_calls(way, model.limits, longest)
-    )
-    expected = ways.expected.price(card, request.agent_turns)
-    pricing = _Pricing(
-        request=request,
-        model=model,
-        history=model.prices,
-        moment=moment,
-        card=card,
-        batch=model.prices.batch_at(moment),
-        prompt=prompt,
-        ways=ways,
-        runs=Spread(
-            ways.low.price(card, request.agent_turns, most=expected.turns),
-            expected,
-            ways.high.price(card, request.agent_turns, most=expected.turns),
-        ),
-    )
-    return Row(
-        requested=requested,
-        status=PRICED if expected.overflow_at is None else PARTIAL,
-        model=model,
-        prompt=prompt,
-        runs=pricing.runs,
-        costs=pricing.costs() if expected.turns else None,
-        price_changes_on=model.prices.next_change(moment),
-        turns_within_budget=pricing.turns_within_budget(),
-        savings=tuple(pricing.savings()) if expected.turns else (),
-        notes=(*pricing.notes_on_fit(), *pricing.notes_on_tokens(), *pricing.notes_on_price()),
-    )
+def unknown_row(requested: str, did_you_mean: list[str]) -> Row:
+    """Return the row of a name that stands for no model."""
+    problem = f"{requested!a} is unknown" + (f"; did you mean {' or '.join(did_you_mean)}?" if did_you_mean else "")
+    answer = {**_row_json(requested, UNKNOWN), "did_you_mean": did_you_mean}
+    return Row(requested=requested, name=None, status=UNKNOWN, answer=answer, problem=problem)
 
 
-def unknown_row(requested: str, did_you_mean: tuple[str, ...]) -> Row:
-    return Row(requested=requested, status=UNKNOWN, did_you_mean=did_you_mean)
+def known_row(
+    requested: str, model: "PricedModel", request: EstimateRequest, count: TextCount, moment: datetime
+) -> Row:
+    """Return the row of *model*. *count* is the count of request.prompt in the encoding of the model's family."""
+    prompt = prompt_tokens(FAMILIES[model.family], count)
+    prices = model.prices
+    card = prices.at(moment) if prices else None
+    if prices is None or card is None:
+        answer = _row_json(requested, UNPRICED, model) | {
+            "tokens": _tokens(prompt),
+            "notes": [note("unpriced", "The price table has no price for its input and output tokens.")],
+        }
+        problem = f"{requested!a} has no known price for input and output tokens"
+        return Row(requested=requested, name=model.name, status=UNPRICED, answer=answer, problem=problem)
+    pricing = _Pricing(request, model, prices=prices, card=card, prompt=prompt, moment=moment)
+    status = PRICED if pricing.runs.expected.overflow_at is None else PARTIAL
+    answer = _row_json(requested, status, model) | pricing.counted()
+    cost = None
+    if pricing.runs.expected.turns:
+        cost = envelope(pricing.runs)
+        answer |= pricing.costs(cost)
+    return Row(requested=requested, name=model.name, status=status, answer=answer, cost=cost)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _row_json(requested: str, status: str, model: "PricedModel | None" = None) -> Json:
+    """Return a row with all its members, as it is where nothing has been priced."""
+    return {
+        "requested_id": requested,
+        "model": model.name if model else None,
+        "provider": model.provider if model else None,
+        "cluster": model.cluster if model else None,
+        "status": status,
+        "tokens": None,
+        "cost_usd": None,
+        "multiplied_usd": None,
+        "cost_split_usd": None,
+        "batch_cost_usd": None,
+        "context_window": model.limits.context_window if model else None,
+        "max_input_tokens": model.limits.max_input if model else None,
+        "max_output_tokens": model.limits.max_output if model else None,
+        "turns_priced": None,
+        "context_overflow": False,
+        "overflow_at_turn": None,
+        "higher_tier_at_turn": None,
+        "price_changes_on": None,
+        "turns_within_budget": None,
+        "rank": None,
+        "times_cheapest": None,
+        "cheaper_by": [],
+        "notes": [],
+    }
+
+
 class _Pricing:
-    """Everything that is known about one request on one priced model."""
+    """One request on one priced model, from which the members of its row are made."""
 
-    request: EstimateRequest
-    model: "PricedModel"
-    history: "PriceHistory"
-    moment: datetime
-    card: RateCard
-    batch: RateCard | None
-    prompt: PromptTokens
-    ways: Spread[Calls]
-    runs: Spread[Run]
+    def __init__(
+        self,
+        request: EstimateRequest,
+        model: "PricedModel",
+        *,
+        prices: "PriceHistory",
+        card: RateCard,
+        prompt: PromptTokens,
+        moment: datetime,
+    ) -> None:
+        self.request, self.model, self.prices = request, model, prices
+        self.card, self.prompt, self.moment = card, prompt, moment
+        turns = request.agent_turns
+        longest = turns if request.budget_usd is None else MAX_TURNS
+        ways = scenarios(request, prompt, FAMILIES[model.family], model.limits, reasons=model.reasons)
+        self.calls = ways.map(lambda way: plan_calls(way, model.limits, longest))
+        expected = self.calls.expected.price(card, turns)
+        low, high = (calls.price(card, turns, most=expected.turns) for calls in (self.calls.low, self.calls.high))
+        self.runs = Spread(low, expected, high)
+        batch = prices.batch_at(moment)
+        self.batch_run = self.calls.expected.price(batch, turns) if batch else None
 
-    def _run(self, way: Calls, *, card: RateCard | None = None, turns: int | None = None) -> Run:
-        return way.price(card or self.card, turns or self.request.agent_turns)
+    def counted(self) -> Json:
+        """Return the members that a run has even if not one of its calls fits the model."""
+        run, budget = self.runs.expected, self.request.budget_usd
+        within = None if budget is None else self.calls.map(lambda calls: calls.turns_within(budget, self.card))
+        return {
+            "tokens": _tokens(self.prompt)
+            | {
+                "input": self.runs.map(lambda run: run.usage.input)._asdict(),
+                "cached_input": self.runs.map(lambda run: run.usage.cached)._asdict(),
+                "cache_write": self.runs.map(lambda run: run.usage.written)._asdict(),
+                "output": self.runs.map(lambda run: run.usage.output)._asdict(),
+                "reasoning": self.runs.map(lambda run: run.reasoning)._asdict(),
+            },
+            "turns_priced": run.turns,
+            "context_overflow": run.overflow_at is not None,
+            "overflow_at_turn": run.overflow_at,
+            "higher_tier_at_turn": run.higher_tier_at,
+            "price_changes_on": day_text(self.prices.next_change(self.moment)),
+            "turns_within_budget": within._asdict() if within else None,
+            "notes": [*self.notes_on_fit(), *self.notes_on_tokens(), *self.notes_on_price()],
+        }
 
-    def costs(self) -> Costs:
-        once = _envelope(self.ways.map(lambda way: self._run(way, turns=1)))
-        return Costs(
-            run=_envelope(self.runs),
-            multiplied=once.map(lambda units: self.request.agent_turns * units),
-            batch=self._run(self.ways.expected, card=self.batch).units if self.batch else None,
-        )
+    def costs(self, cost: Spread[int]) -> Json:
+        """Return the members of a run that costs something: *cost*, in UNITS."""
+        once = envelope(self.calls.map(lambda calls: calls.price(self.card, 1)))
+        split = {part: money(units) for part, units in self.runs.expected.split._asdict().items()}
+        if not self.runs.expected.split.requests:
+            del split["requests"]
+        return {
+            "cost_usd": cost.map(money)._asdict(),
+            "multiplied_usd": once.map(lambda units: money(self.request.agent_turns * units))._asdict(),
+            "cost_split_usd": split,
+            "batch_cost_usd": money(self.batch_run.units) if self.batch_run else None,
+            "cheaper_by": self.savings(),
+        }
 
-    def turns_within_budget(self) -> Spread[int] | None:
-        budget = self.request.budget_usd
-        if budget is None:
-            return None
-        return self.ways.map(lambda way: way.turns_within(budget, self.card))
-
-    def savings(self) -> list[Saving]:
+    def savings(self) -> list[Json]:
         """Return the changes that would make the expected run cheaper, the largest saving first."""
-        way, spent, turns = self.ways.expected, self.runs.expected, self.request.agent_turns
-        cached = CACHE_HIT.expected if self.request.cache == "off" else 0
-
-        def saving(change: str, other: Run, *details: tuple[str, int | str]) -> Saving:
-            return Saving(change, spent.units - other.units, details)
-
-        found = [
-            saving(
-                "cache" if cached else "cache_off",
-                self._run(
-                    plan_calls(replace(way.scenario, hit_percent=cached), self.model.limits, self.request.agent_turns)
-                ),
-            )
-        ]
-        if self.batch is not None:
-            found.append(saving("batch", self._run(way, card=self.batch)))
+        calls, spent, turns = self.calls.expected, self.runs.expected, self.request.agent_turns
+        off = self.request.cache == "off"
+        other = replace(calls.scenario, hit_percent=CACHE_HIT.expected if off else 0)
+        other_cache = plan_calls(other, self.model.limits, turns).price(self.card, turns)
+        found: list[tuple[str, Run, Json]] = [("cache" if off else "cache_off", other_cache, {})]
+        if self.batch_run is not None:
+            found.append(("batch", self.batch_run, {}))
         if spent.higher_tier_at is not None:
             # Keeping the context short saves at least the difference in rates for the tokens that remain.
-            details = ("input_tokens", self.card.thresholds[0]), ("from_turn", spent.higher_tier_at)
-            found.append(saving("stay_under_tier", self._run(way, card=self.card.below_tiers()), *details))
+            details: Json = {"input_tokens": self.card.thresholds[0], "from_turn": spent.higher_tier_at}
+            found.append(("stay_under_tier", calls.price(self.card.below_tiers(), turns), details))
         if spent.turns == turns > 1:
-            found.append(saving("fewer_turns", self._run(way, turns=turns - 1), ("agent_turns", turns - 1)))
-        if (off_peak := self.history.off_peak(self.moment)) is not None:
+            found.append(("fewer_turns", calls.price(self.card, turns - 1), {"agent_turns": turns - 1}))
+        if (off_peak := self.prices.off_peak(self.moment)) is not None:
             start, card = off_peak
-            found.append(saving("off_peak", self._run(way, card=card), ("from", f"{start:%H:%M}Z")))
-        return sorted((one for one in found if one.units > 0), key=lambda one: (-one.units, one.change))
+            found.append(("off_peak", calls.price(card, turns), {"from": f"{start:%H:%M}Z"}))
+        found.sort(key=lambda one: (one[1].units, one[0]))
+        return [
+            {"change": change, "saves_usd": money(spent.units - run.units), **details}
+            for change, run, details in found
+            if run.units < spent.units
+        ]
 
-    def notes_on_fit(self) -> Iterator[Note]:
+    def notes_on_fit(self) -> Iterator[Json]:
         runs, longest = self.runs, self.model.limits.max_output
         if runs.expected.overflow_at is not None:
             message = f"Only {runs.expected.turns} of {self.request.agent_turns} turns fit; the costs are theirs alone."
-            yield Note("context_overflow", message)
+            yield note("context_overflow", message)
         elif runs.high.overflow_at is not None:
-            yield Note("high_overflows", f"In the high scenario turn {runs.high.overflow_at} no longer fits.")
-        if longest is not None and self.ways.high.scenario.output >= longest:
-            yield Note("answer_cut", f"Answers end at this model's {longest} output tokens.")
+            yield note("high_overflows", f"In the high scenario turn {runs.high.overflow_at} no longer fits.")
+        if longest is not None and self.calls.high.scenario.output >= longest:
+            yield note("answer_cut", f"Answers end at this model's {longest} output tokens.")
 
-    def notes_on_tokens(self) -> Iterator[Note]:
+    def notes_on_tokens(self) -> Iterator[Json]:
         if self.prompt.widened:
-            yield Note("non_ascii_text", "Over 20 % of the characters are not ASCII: the token bounds are widened.")
+            yield note("non_ascii_text", "Over 20 % of the characters are not ASCII: the token bounds are widened.")
         if self.prompt.method in {"weak", "unmeasured"}:
-            yield Note("token_count_weak", "How this provider counts tokens was seen too rarely for tight bounds.")
+            yield note("token_count_weak", "How this provider counts tokens was seen too rarely for tight bounds.")
         if not self.model.default:
-            yield Note(
-                "outside_catalogue", "Outside the default catalogue: its output limit and reasoning are unknown."
-            )
+            message = "Outside the default catalogue: its output limit and reasoning are unknown."
+            yield note("outside_catalogue", message)
         elif self.request.reasoning == "high" and not self.model.reasons:
-            yield Note("no_reasoning", "This model does not reason; reasoning is not counted.")
+            yield note("no_reasoning", "This model does not reason; reasoning is not counted.")
 
-    def notes_on_price(self) -> Iterator[Note]:
+    def notes_on_price(self) -> Iterator[Json]:
         if self.request.agent_turns > 1 and self.request.cache == "auto" and not self.card.reads_cache:
-            yield Note("no_cache_price", "No price for cached input is known: every turn is billed in full.")
-        if self.history.depends_on_hour():
+            yield note("no_cache_price", "No price for cached input is known: every turn is billed in full.")
+        if self.prices.depends_on_hour():
             at = f"{self.moment:%H:%M} UTC"
-            yield Note("time_of_day_price", f"The price depends on the time of day; this is the one of {at}.")
-        if self.batch is None:
-            yield Note("no_batch_price", "No batch price is known.")
-        elif self.card.reads_cache and not self.history.batch_covers_cache(self.moment):
-            yield Note("batch_cache_at_standard_price", "In batch, cached input is billed at its standard price.")
+            yield note("time_of_day_price", f"The price depends on the time of day; this is the one of {at}.")
+        if self.batch_run is None:
+            yield note("no_batch_price", "No batch price is known.")
+        elif self.card.reads_cache and not self.prices.batch_covers_cache(self.moment):
+            yield note("batch_cache_at_standard_price", "In batch, cached input is billed at its standard price.")
         if self.model.deprecated:
-            yield Note("deprecated", "The provider has deprecated this model.")
+            yield note("deprecated", "The provider has deprecated this model.")
 
 
-def _envelope(runs: Spread[Run]) -> Spread[int]:
-    """Return the costs of *runs*, with low and high widened to include the expected run.
+def _tokens(prompt: PromptTokens) -> Json:
+    bounds = {"low": prompt.low, "expected": prompt.expected, "high": prompt.high}
+    return {"prompt": {**bounds, "method": prompt.method, "encoding": prompt.encoding}}
+
+
+def envelope(runs: Spread[Run]) -> Spread[int]:
+    """Return the costs of *runs* in UNITS, with low and high widened to include the expected run.
 
     A run with fewer tokens can cost more, because it is too short to be cached. A run with more tokens can cost less,
     because it fills the context window earlier.
     """
-    units = runs.map(lambda one: one.units)
-    return Spread(min(units.low, units.expected), units.expected, max(units.expected, units.high))
+    low, expected, high = (run.units for run in runs)
+    return Spread(min(low, expected), expected, max(expected, high))
+
+
+def note(code: str, message: str, param: str | None = None) -> Json:
+    """Return a note for the reader. Clients switch on *code*; *param* is the member that it is about."""
+    about: Json = {"param": param} if param else {}
+    return {"code": code, "message": message, **about}
+
+
+def money(units: int) -> str:
+    return usd_text(usd(units))
+
+
+def day_text(day: date | None) -> str | None:
+    return day.isoformat() if day else None

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import accumulate
 from math import inf
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from estimator.families import Family, PromptTokens
 from estimator.rates import RateCard, Split, Usage, usd
@@ -29,8 +29,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@dataclass(frozen=True, slots=True)
-class Spread(Generic[T]):
+class Spread(NamedTuple, Generic[T]):
     """One value in each of the three scenarios. low and high are an envelope of scenarios, not percentiles."""
 
     low: T
@@ -38,7 +37,7 @@ class Spread(Generic[T]):
     high: T
 
     def map(self, change: Callable[[T], U]) -> "Spread[U]":
-        return Spread(change(self.low), change(self.expected), change(self.high))
+        return Spread(*map(change, self))
 
 
 VISIBLE = {"low": Spread(80, 200, 600), "medium": Spread(200, 500, 1500), "high": Spread(500, 1200, 4000)}
