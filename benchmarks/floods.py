@@ -1,10 +1,11 @@
-"""Small things in great numbers, and those who wait meanwhile: python -m benchmarks.floods [--seconds 5] [--only pings]
+"""Small things in great numbers, and those who wait meanwhile: python -m benchmarks.floods [--seconds 5] [--cluster]
 
 Starts a server (scripted engine). Strangers in a process of their own send it what costs work by the piece: frames,
 pings, empty appends, chunks of one byte, headers, fields of a query, escapes in a path. Meanwhile a bystander asks
 /healthz over its own connection every 20 ms, and a customer speaks into a live session. Both are measured undisturbed
 first. Writes benchmarks/results/floods.json: for each flood, how long the bystander waited, how late the customer's
-words were and how many it lost, and by how much the log grew.
+words were and how many it lost, and by how much the log grew. With --cluster two nodes share a PostgreSQL and a
+bucket: strangers flood the one, those who wait are at the other, and nothing is written.
 """
 
 import argparse
@@ -13,11 +14,13 @@ import http.client
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +30,8 @@ from websockets.sync.client import connect
 
 from benchmarks.measure import ROOT, spread, write
 from benchmarks.serving import Serving, serving
+from tests.server.buckets import bucket_service
+from tests.server.clustering import clustered
 
 ASK_EVERY_S = 0.02
 PIECE_S = 0.1
@@ -315,14 +320,16 @@ def floods(server: Serving) -> list[Flood]:
     key = new_key(server)
     job = own_session(server, key)
     refused = (("WS", f"/v1/jobs/{job}/stream{BAD}"), ("WS", f"/v1/jobs/{job}/audio{BAD}"))
-    reader, writer = ("WS", f"/sandbox/v1/jobs/{job}/stream"), ("WS", f"/sandbox/v1/jobs/{job}/audio")
+    writer = ("WS", f"/sandbox/v1/jobs/{job}/audio")
+    pinging, other = new_key(server), new_key(server)  # an account that is cut often may open no more for a while
+    own, others = (("WS", f"/sandbox/v1/jobs/{own_session(server, key)}/stream") for key in (pinging, other))
     realtime, listen = ("WS", "/sandbox/v1/realtime"), ("WS", "/sandbox/v1/listen")
     upload, events, health = ("POST", "/sandbox/v1/transcribe"), ("GET", "/v1/jobs/x/events"), ("GET", "/healthz")
     return [
         Flood(kind="pings", doors=refused, connections=50, bytes_s=0, at_once=120_000),
         Flood(kind="pings", doors=refused, connections=50, bytes_s=2e6),
-        Flood(kind="pings", doors=(reader,), connections=400, bytes_s=0, at_once=120_000, key=key),
-        Flood(kind="pings", doors=(reader, writer, realtime, listen), connections=10, bytes_s=2e6, key=key),
+        Flood(kind="pings", doors=(own,), connections=400, bytes_s=0, at_once=120_000, key=pinging),
+        Flood(kind="pings", doors=(others, realtime, listen), connections=10, bytes_s=2e6, key=other),
         Flood(kind="empty frames", doors=(listen,), connections=1, bytes_s=2e6, key=key),
         Flood(kind="empty frames", doors=(writer, listen), connections=10, bytes_s=2e6, key=key),
         Flood(kind="empty appends", doors=(realtime,), connections=1, bytes_s=5e6, key=key),
@@ -341,13 +348,32 @@ def floods(server: Serving) -> list[Flood]:
     ]
 
 
-def measure(server: Serving, flood: Flood, seconds: float, key: str) -> dict[str, Any]:
-    """What those who wait see during *flood*."""
+@contextmanager
+def two_nodes() -> Iterator[tuple[Serving, Serving]]:
+    """Two nodes of one service; the operator's key is in both."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        bucket_service(Path(name)) as bucket,
+        clustered(Path(name), bucket, ENGINE="scripted") as cluster,
+    ):
+        made = []
+        for node in cluster.nodes:
+            assert node.process is not None
+            (node.data_dir / "log").touch()
+            key = (cluster.nodes[0].data_dir / "operator-key").read_text().strip()
+            made.append(Serving(node.base, key, node.process.pid, node.data_dir))
+        yield made[0], made[1]
+
+
+def measure(
+    server: Serving, flood: Flood, seconds: float, key: str, *, waiting_at: Serving | None = None
+) -> dict[str, Any]:
+    """What those who wait see during *flood*, at the same server or at another node."""
     sent: dict[str, Any] = {}
     log_bytes = server.log.stat().st_size
     with strangers(server.base, [flood], seconds, sent):
         time.sleep(SETTLE_S)
-        seen = watch(server, seconds - SETTLE_S, key=key)
+        seen = watch(waiting_at or server, seconds - SETTLE_S, key=key)
     return {
         **seen,
         "sent": {name: sent[name] for name in ("connections", "bytes")},
@@ -368,10 +394,20 @@ def run(seconds: float, only: str) -> dict[str, Any]:
     return result
 
 
+def run_cluster(seconds: float, only: str) -> None:
+    with two_nodes() as (flooded, other):
+        print(json.dumps({"undisturbed": watch(other, seconds, key=other.key)}), flush=True)
+        for flood in floods(flooded):
+            if only in flood.name:
+                row = measure(flooded, flood, seconds, other.key, waiting_at=other)
+                print(json.dumps({flood.name: row}), flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--only", default="", help="floods whose names contain this")
+    parser.add_argument("--cluster", action="store_true", help="flood one of two nodes")
     parser.add_argument("--no-write", action="store_true")
     parser.add_argument("--flood", help=argparse.SUPPRESS)
     parser.add_argument("--base", help=argparse.SUPPRESS)
@@ -379,6 +415,9 @@ def main() -> int:
     if given.flood is not None:
         told = [Flood(**{**flood, "doors": tuple(map(tuple, flood["doors"]))}) for flood in json.loads(given.flood)]
         print(json.dumps(asdict(asyncio.run(send(given.base, told, given.seconds)))))
+        return 0
+    if given.cluster:
+        run_cluster(given.seconds, given.only)
         return 0
     result = run(given.seconds, given.only)
     if not given.no_write and not given.only:

@@ -141,7 +141,7 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         self._heard_at = self.loop.time()
         if self._cut:
             return
-        waits = self.conn.held or self._connecting or self.place.turns.busy
+        waits = self.conn.held or not self.handshake_complete or self.place.turns.busy
         self.conn.hold(data)
         if not waits:
             self._parse()
