@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from benchmarks.conditions import CONDITIONS
+
 Result = Mapping[str, Any]
 Figures = Iterator[tuple[str, str]]
 
@@ -18,6 +20,9 @@ def rows(results: Mapping[str, Result]) -> Iterator[tuple[str, str, str]]:
     """
     for _, row in _told(results):
         yield row
+
+
+BESIDE = ("scribewire", "faster-whisper transcribe()")
 
 
 def front(results: Mapping[str, Result]) -> Iterator[tuple[str, str, str]]:
@@ -100,6 +105,12 @@ def _page(result: Result) -> Figures:
 
 
 def _accuracy(result: Result) -> Figures:
+    rows = [row for group, row in result["word errors"].items() if group in CONDITIONS]
+    words = sum(row["words"] for row in rows)
+    ours, theirs = (sum(row[name] * row["words"] for row in rows) / words for name in BESIDE) if words else (0, 0)
+    if words:
+        what = f"word errors of files, {len(rows)} conditions together, {words} words of development clips"
+        yield what, f"{ours:.1%}; faster-whisper's transcribe() {theirs:.1%}"
     for group, row in result["word errors"].items():
         if group in TOLD_CONDITIONS:
             theirs = f"faster-whisper's transcribe() {row['faster-whisper transcribe()']:.1%}"
