@@ -40,14 +40,18 @@ T = TypeVar("T")
 CHUNK = 15 * RATE  # a chunk ends with the first decode job that brings it to this length
 JOB_ENDS = RATE  # a job is long enough when it has no more than this left
 ENGLISH = "en"  # of translations
+TURN = 2 * RATE  # of speech, in which a language can be told from others
 BATCHES_AHEAD = 2  # jobs for each call of the engine that one file may have waiting: one waits while one is heard
 
 
-def packing_options(engine: Engine) -> PackingOptions:
+def packing_options(engine: Engine, *, multilingual: bool = False) -> PackingOptions:
     """How speech is cut into jobs for an engine: at the first pause in the last second that a job may have, or before.
 
-    Fuller jobs cost less for each second of audio, and what follows is heard with what came before.
+    Fuller jobs cost less for each second of audio, and what follows is heard with what came before. Where people change
+    the language, a job ends at the first pause after TURN.
     """
+    if multilingual:
+        return PackingOptions(target=TURN, longest=engine.longest_job)
     return PackingOptions(target=engine.longest_job - JOB_ENDS, longest=engine.longest_job)
 
 
@@ -64,6 +68,7 @@ class BatchOptions:
 
     tenant: str  # the account that the scheduler is fair to
     language: str | None = None  # None: heard in the first 30 s of speech
+    multilingual: bool = False  # it is detected in each job, and jobs are short
     task: str = TRANSCRIBE  # one of TASKS of engine.py
     hint: str = ""  # vocabulary
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
@@ -211,7 +216,8 @@ class Batch:
             with self._isolation.decoding(path, limits, channel) as audio:
                 voice = self._voice.stream() if self._voice else None
                 listened = audio if diarizer is None else _listened(audio, diarizer)
-                yield from speech_jobs(listened, voice, packing_options(self._engine), level)
+                packing = packing_options(self._engine, multilingual=options.multilingual)
+                yield from speech_jobs(listened, voice, packing, level)
                 notes.extend(audio.notes)
             if level.quiet_speech:
                 notes.append(f"{QUIET_INPUT}: {level.quiet_speech}")
@@ -253,13 +259,20 @@ class _Line:
     async def add(self, item: Packed) -> None:
         entry = _Entry(item)
         self._entries.append(entry)
-        if self.language is not None:
+        if self._options.multilingual:
+            self._start_next()
+        elif self.language is not None:
             self._start(entry)
         elif sum(len(job.samples) for job in self._unheard()) >= LONGEST_JOB:
             await self.start_all()
 
     async def start_all(self) -> None:
-        """Give every job to the scheduler, after detecting the language if it is not known."""
+        """Give every job to the scheduler, after detecting the language if it is not known.
+
+        Where it may change, jobs wait for each other, because the language of one tells about that of the next.
+        """
+        if self._options.multilingual:
+            return
         if self.language is None and (jobs := list(self._unheard())):
             windows = [job.samples for job in jobs]
             self.language = await self._recognition.detect_language(windows, tenant=self._options.tenant)
@@ -279,6 +292,8 @@ class _Line:
 
     @property
     def full(self) -> bool:
+        if self._options.multilingual:
+            return sum(isinstance(entry.item, DecodeJob) for entry in self._entries) >= BATCHES_AHEAD
         return sum(entry.heard is not None for entry in self._entries) >= self._most
 
     @property
@@ -293,6 +308,11 @@ class _Line:
         entry = self._entries[0]
         heard = await entry.heard if entry.heard is not None else None
         self._entries.popleft()
+        if self._options.multilingual and heard is not None:
+            heard = replace(heard, words=tuple(replace(word, language=heard.language) for word in heard.words))
+            if heard.words and heard.language is not None:
+                self.language = heard.language, heard.language_probability
+            self._start_next()
         return entry.item, heard
 
     async def close(self) -> None:
@@ -306,12 +326,20 @@ class _Line:
     def _unheard(self) -> Iterator[DecodeJob]:
         return (entry.item for entry in self._entries if isinstance(entry.item, DecodeJob) and entry.heard is None)
 
+    def _start_next(self) -> None:
+        """Start the oldest job if nothing is heard before it."""
+        oldest = next((entry for entry in self._entries if isinstance(entry.item, DecodeJob)), None)
+        if oldest is not None:
+            self._start(oldest)
+
     def _start(self, entry: _Entry) -> None:
-        if isinstance(entry.item, DecodeJob) and entry.heard is None and self.language is not None:
+        known, multilingual = self.language and self.language[0], self._options.multilingual
+        if isinstance(entry.item, DecodeJob) and entry.heard is None and (known is not None or multilingual):
             request = DecodeRequest(
                 samples=entry.item.samples,
                 start=entry.item.start,
-                language=self.language[0],
+                language=None if multilingual else known,
+                before=known if multilingual else None,
                 task=self._options.task,
                 hint=self._options.hint,
                 voiced=entry.item.voiced,

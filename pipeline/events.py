@@ -69,7 +69,7 @@ class Finalized:
 
 @dataclass(frozen=True, slots=True)
 class LanguageDetected:
-    """The language of the stream is known and will not change."""
+    """The language of the stream is known. It changes only where that was ordered, with another event."""
 
     language: str
     probability: float

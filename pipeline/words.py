@@ -15,6 +15,7 @@ class Word:
     spaced: bool = True  # False where the script writes it without a space before it (Chinese, Japanese, Thai)
     heard: str | None = None  # what was said, where the text stage wrote something else that hides nothing
     redacted: bool = False  # a label in place of what was said
+    language: str | None = None  # in which it was said, where people may change it
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,11 @@ class Segment:
     def speaker(self) -> str | None:
         """The name of whoever speaks, the same in the whole recording; None where that is not known."""
         return self.voice or speaker_on(self.channel)
+
+    @property
+    def language(self) -> str | None:
+        """The language of its words, where people may change it."""
+        return self.words[0].language
 
     @property
     def start(self) -> int:

@@ -1,5 +1,6 @@
 """Joins the chunks of one recording to its Transcript. Batch jobs and live sessions call it at their end."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -32,7 +33,8 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
 
     Where a chunk has turns, segments are cut where the speaker changes, and each part has its speaker.
 
-    The language is that of the last chunk that has one. Each note is kept once, in order of appearance.
+    The language is that of the last chunk that has one. Where people change it, it is the one that most words are in,
+    and its probability their share. Each note is kept once, in order of appearance.
 
     Raises BrokenSequence if the chunks or words are out of order, or a word starts more than GRID after the end.
     """
@@ -49,6 +51,9 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
         ((chunk.language, chunk.language_probability) for chunk in reversed(ordered) if chunk.language is not None),
         (None, None),
     )
+    if spoken := Counter(word.language for segment in segments for word in segment.words if word.language is not None):
+        [(language, count)] = spoken.most_common(1)
+        probability = count / spoken.total()
     return Transcript(
         segments=tuple(segments),
         duration=duration,

@@ -81,6 +81,7 @@ def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
         "probability": _round(word.probability),
         **({} if word.heard is None else {"heard": word.heard}),
         **({"redacted": True} if word.redacted else {}),
+        **({} if word.language is None else {"language": word.language}),
         **({} if segment is None else speaker_members(segment.channel, segment.voice)),
     }
 
@@ -100,6 +101,7 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
         "text": segment.text,
         "avg_logprob": _round(segment.avg_logprob),
         "no_speech_prob": _round(segment.no_speech_prob),
+        **({} if segment.language is None else {"language": segment.language}),
         **speaker_members(segment.channel, segment.voice),
     }
 

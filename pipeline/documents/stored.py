@@ -50,9 +50,10 @@ def stored(chunk: Chunk) -> bytes:
 
 
 def _array(word: Word) -> tuple[object, ...]:
-    """Return a word as an array, whose last two members are left out where it is as it was heard."""
+    """Return a word as an array, whose last members are left out where it is as it was heard."""
     usual = (word.text, word.start, word.end, _finite(word.probability), word.spaced)
-    return (*usual, word.heard, word.redacted) if word.heard is not None or word.redacted else usual
+    more = (word.heard, word.redacted, word.language)
+    return usual if more == (None, False, None) else (*usual, *more)
 
 
 def restored(data: bytes) -> Chunk:
@@ -111,11 +112,12 @@ def _word(  # noqa: PLR0917  arrays have no names
     spaced: object,
     heard: object = None,
     redacted: object = False,  # noqa: FBT002
+    language: object = None,
 ) -> Word:
     if not isinstance(spaced, bool) or not isinstance(redacted, bool):
         raise TypeError("something else instead of a boolean")
-    said = None if heard is None else _text(heard)
-    return Word(_text(text), _whole(start), _whole(end), _real(probability), spaced, said, redacted)
+    said, spoken = (None if one is None else _text(one) for one in (heard, language))
+    return Word(_text(text), _whole(start), _whole(end), _real(probability), spaced, said, redacted, spoken)
 
 
 def _each(value: object) -> Iterable[Any]:

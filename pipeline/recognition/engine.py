@@ -22,6 +22,7 @@ class DecodeRequest:
     samples: Samples  # 1..LONGEST_JOB samples
     start: int  # position of samples[0]
     language: str | None = None  # the one that is spoken; None: detect it in this window
+    before: str | None = None  # the one that was spoken before, where it may change; None: it does not
     task: str = TRANSCRIBE  # one of TASKS; English speech is transcribed for both
     hint: str = ""  # vocabulary that the user expects
     final: bool = True  # False: a partial, whose words are recognised again in a later request

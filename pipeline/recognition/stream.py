@@ -55,6 +55,7 @@ class StreamOptions:
     """What a session may set, and measured numbers. Lengths are in samples."""
 
     language: str | None = None  # None: detected once
+    multilingual: bool = False  # it is detected in each turn, and *language* is that of the turn before
     hint: str = ""  # vocabulary the user expects
     longest: int = position(15)  # of one segment; longer speech is cut and continues in the next segment
     turns: TurnOptions = field(default_factory=TurnOptions)
@@ -126,7 +127,8 @@ class StreamCore:
         self._agreement = Agreement(options.agreement)
         self._events: list[Event] = []
         self._step = options.step
-        self._language = options.language
+        self._language = None if options.multilingual else options.language
+        self._before = options.language if options.multilingual else None  # the language of the turn before
         self._in_flight: _Ask | None = None
         self._answered: _Ask | None = None  # the last request about the first turn that was answered
         self._last_words: Heard | None = None  # the answer to it, if it was a final
@@ -233,6 +235,7 @@ class StreamCore:
             samples=self._window.samples(start, ask.end),
             start=start,
             language=self._language,
+            before=self._before,
             hint=self._options.hint,
             said=written(self._decided_words(start)) if ask.aim is _Aim.PARTIAL else "",
             final=ask.aim is not _Aim.PARTIAL,
@@ -265,6 +268,8 @@ class StreamCore:
             self.counts.rejected += 1
             heard = replace(heard, words=())
         heard = replace(heard, words=self._select_spoken(ask, heard))
+        if self._options.multilingual:
+            heard = replace(heard, words=tuple(replace(word, language=heard.language) for word in heard.words))
         if self._misses_speech(ask, heard) and self._reach_less_far(ask):
             return  # the next request has the same audio, with less of what came before the turn
         self._learn_language(heard, ask)
@@ -370,7 +375,9 @@ class StreamCore:
     def _begin(self, turn: Turn) -> None:
         """Start to decide *turn*, which is the first one now."""
         self._answered = self._last_words = None
-        self._near = self._alone = False
+        self._near = self._alone = self._options.multilingual  # what was said before may be in another language
+        if self._options.multilingual:
+            self._language = None
         self._segment_start = max(turn.start, self._agreement.end)
         self._agreement.settle(turn.start - self._options.lead)
 
@@ -426,7 +433,9 @@ class StreamCore:
         enough = ask.aim is not _Aim.PARTIAL or ask.voiced - self._segment_start >= self._options.known_after
         if enough and probability >= self._options.known:
             self._language = heard.language
-            self._events.append(LanguageDetected(heard.language, probability))
+            if heard.language != self._before:
+                self._events.append(LanguageDetected(heard.language, probability))
+            self._before = heard.language if self._options.multilingual else None
 
     def _decided_words(self, start: int) -> Sequence[Word]:
         """Return the committed words in the audio from *start* on."""

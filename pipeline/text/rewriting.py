@@ -34,8 +34,7 @@ class TextRewriter:
     def _take(self, event: Event) -> Iterator[Event]:
         match event:
             case WordsCommitted():
-                decided = [placed for word in event.words for placed in self.stage.add(word, event.segment)]
-                yield from self._tell(decided)
+                yield from self._tell(placed for word in event.words for placed in self._add(word, event.segment))
             case SegmentClosed():
                 self._closing.append(event)
                 yield from self._tell(self.stage.end_segment())
@@ -52,6 +51,11 @@ class TextRewriter:
                 yield event
             case _:
                 yield event
+
+    def _add(self, word: Word, segment: int) -> list[Placed]:
+        if word.language is not None and word.language != self.stage.language:
+            self.stage.language = word.language
+        return self.stage.add(word, segment)
 
     def _tell(self, decided: Iterable[Placed]) -> Iterator[Event]:
         """Yield the decided words by segment, and the end of each segment that is complete."""

@@ -5,11 +5,12 @@ import argparse
 from pipeline.text.options import REDACTIONS
 from server.config import ConfigError
 from server.jobs.members import Members, keywords, members_of
+from server.jobs.orders import MULTI
 from server.jobs.text_members import TEXT_MEMBERS, text_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--language", help="what is spoken, such as en; left out, it is heard")
+    parser.add_argument("--language", help="what is spoken, such as en; left out, it is heard; multi: people change it")
     parser.add_argument("--keywords", metavar="LIST", help="comma list of names and terms that are likely to be said")
 
     parser.add_argument("--numerals", action="store_true", default=None, help="write numbers in figures")
@@ -34,7 +35,7 @@ def text_fields(given: argparse.Namespace) -> dict[str, object]:
     """
     fields = {name: value for name in TEXT_MEMBERS if (value := getattr(given, name)) is not None}
     members = Members({name: value if isinstance(value, list) else [value] for name, value in fields.items()})
-    text_options(members, language=given.language)
+    text_options(members, language=None if given.language == MULTI else given.language)
     for fault in members.errors:
         raise ConfigError(f"--{fault.param.replace('_', '-')} {fault.message}, got {fields[fault.param]!r}")
     return fields

@@ -37,7 +37,7 @@ from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 from server.engines import open_engines
 from server.jobs.members import members_of
-from server.jobs.orders import subtitle_shape
+from server.jobs.orders import MULTI, subtitle_shape
 from server.jobs.text_members import text_options
 from server.logs import configure
 from server.model.bounds import CHANNEL_MODES, MAX_SPEAKERS
@@ -186,13 +186,14 @@ def _here(
 
 
 def _text(given: argparse.Namespace) -> TextOptions:
-    return text_options(members_of(given.text), language=given.language)
+    return text_options(members_of(given.text), language=None if given.language == MULTI else given.language)
 
 
 async def _transcribed(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
     with ThreadPoolExecutor(4) as threads, open_engines(config, threads) as (engines, isolation):
         engine = engines["production"]
-        if given.language is not None and given.language not in engine.offer.languages:
+        multilingual = given.language == MULTI and len(engine.offer.languages) > 1
+        if given.language is not None and given.language not in engine.offer.languages and not multilingual:
             raise ConfigError(f"--language cannot be used: {engine.offer.refusal(given.language)}")
         if given.task == TRANSLATE and (refusal := engine.offer.translation_refusal) is not None:
             raise ConfigError(f"--task cannot be translate: {refusal}")
@@ -203,7 +204,8 @@ async def _transcribed(path: Path, given: argparse.Namespace, config: Config) ->
         with _progress(probe.duration_s) as show:
             options = BatchOptions(
                 tenant="command line",
-                language=given.language,
+                language=None if multilingual else given.language,
+                multilingual=multilingual,
                 task=given.task,
                 hint=hint_of(given.keywords, ""),
                 text=_text(given),

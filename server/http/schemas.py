@@ -163,7 +163,10 @@ HITS = {
     ),
 }
 _ORDER_MEMBERS: Mapping[str, Any] = {
-    "language": {"type": "string", "description": "What is spoken: BCP 47 primary subtag; left out: detected"},
+    "language": {
+        "type": "string",
+        "description": "What is spoken: BCP 47 primary subtag. Left out: detected; multi: detected in each turn",
+    },
     "model": {"type": "string", "description": "An id of GET /v1/models"},
     "prompt": {
         "type": "string",
@@ -248,6 +251,7 @@ SCHEMAS: Mapping[str, Any] = {
         {
             "heard": {"type": "string", "description": "What was said, where numerals or replace wrote something else"},
             "redacted": {"const": True, "description": "The word is a label in place of what was said"},
+            "language": {"type": "string", "description": "In which it was said, where language was multi"},
             **SPEAKER,
         },
     ),

@@ -54,6 +54,7 @@ COMMON = SUBTITLES | {
 LIVE_ONLY = frozenset({*LiveOptions.__slots__, "channel_count", "word_timestamps"})
 FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema", "channels"})
 MIXED, SEPARATE = bounds.CHANNEL_MODES
+MULTI = "multi"  # the language of recordings in which people change it
 MAX_WARNINGS = 8  # of unknown members; they are stored with the job
 PROMISES = ("sounds_like",)
 """Members that nobody may take without doing what they say."""
@@ -139,13 +140,15 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
     webhook_url = members.take("webhook_url", url_text, None)
     events = members.take("webhook_events", subset(bounds.WEBHOOK_EVENTS), ())
     refuse_promises(members)
-    language = members.take("language", _language(offer), None)
+    spoken = members.take("language", _language(offer), None)
+    language = None if spoken == MULTI else spoken
     if events and not members.has("webhook_url"):
         members.errors.append(FieldError("webhook_events", "missing_companion", "needs webhook_url"))
     return Order(
         output_formats=members.take("output_formats", subset(bounds.FORMATS), ("json",)),
         word_timestamps=word_timestamps,
         language=language,
+        multilingual=spoken == MULTI,
         model=members.take("model", one_of((offer.model,)), None),
         prompt=members.take("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), ""),
         keywords=members.take("keywords", keywords, ()),
@@ -235,7 +238,7 @@ def channel_name(values: Sequence[object]) -> str:
 def _language(offer: Offer) -> Callable[[Sequence[object]], str]:
     def parse(values: Sequence[object]) -> str:
         value = string(values).strip().lower()
-        if value not in offer.languages:
+        if value not in offer.languages and not (value == MULTI and len(offer.languages) > 1):
             raise Wrong("unknown_value", offer.refusal(value))
         return value
 

@@ -95,6 +95,7 @@ class Running:
         chunks = await asyncio.to_thread(lambda: [restored(body) for body in self.held.lease.chunks])
         options = BatchOptions(
             language=order.language,
+            multilingual=order.multilingual,
             task=order.task,
             hint=order.hint,
             text=order.text,

@@ -72,6 +72,7 @@ class LiveEngine:
         origin, settled = past.origin.positions[channel], past.settled(channel)
         options = StreamOptions(
             language=order.language or past.language(channel)[0],
+            multilingual=order.multilingual,
             hint=order.hint,
             longest=position(order.live.max_utterance_s),
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),

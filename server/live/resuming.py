@@ -136,4 +136,4 @@ def _word(body: Mapping[str, Any], least: int) -> Word:
     """A word from the log. Its times are rounded to milliseconds, possibly to before the end of the last segment."""
     start, end = (max(position(body[name]), least) for name in ("start", "end"))
     spaced, heard, redacted = body.get("spaced", True), body.get("heard"), body.get("redacted", False)
-    return Word(body["word"], start, end, body["probability"], spaced, heard, redacted)
+    return Word(body["word"], start, end, body["probability"], spaced, heard, redacted, body.get("language"))

@@ -58,6 +58,7 @@ class Order:
     output_formats: tuple[str, ...] = ("json",)  # of json, srt, vtt, txt; at least one, none twice
     word_timestamps: bool = False
     language: str | None = None  # the one that is spoken
+    multilingual: bool = False  # people change it: it is detected in each turn
     task: str = TRANSCRIBE  # one of TASKS of pipeline/recognition/engine.py
     model: str | None = None
     prompt: str = ""

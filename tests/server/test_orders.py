@@ -6,6 +6,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.datastructures import QueryParams
 
 from pipeline.documents.cues import SubtitleShape
 from pipeline.recognition.engine import TASKS
@@ -14,6 +15,7 @@ from server.jobs.orders import Asked, parse_live_order, parse_order
 from server.model.errors import Refused
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order, without_defaults
+from server.routes.deepgram.parameters import live_listening
 
 OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de"}))
 URL = "https://x.test/a.mp3"
@@ -185,6 +187,19 @@ def test_metadata_is_an_object_in_json_and_its_text_in_a_form():
 def test_names_that_mean_nothing_are_warned_of():
     warnings = asked(file=True, output_format="srt").warnings
     assert warnings == ({"code": "unknown_parameter", "param": "output_format"},)
+
+
+def test_several_languages_are_heard_by_a_model_that_hears_them_alone():
+    several = asked(file=True, language="multi").order
+    assert (several.language, several.multilingual) == (None, True)
+    english = replace(OFFER, languages=frozenset({"en"}))
+    with pytest.raises(Refused) as refusal:
+        parse_order({"language": ["multi"]}, offer=english, sandbox=False, has_file=True)
+    assert faults(refusal.value) == {"language": "unknown_value"}
+    assert (
+        live_listening(QueryParams("language=multi"), english).order == live_listening(QueryParams(""), english).order
+    )
+    assert live_listening(QueryParams("language=multi"), OFFER).order.multilingual
 
 
 def test_scenarios_are_the_sandboxs_alone():

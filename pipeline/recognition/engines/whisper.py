@@ -39,6 +39,7 @@ from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.primer import primed, primer_length, primer_text, repeats_primer
 from pipeline.recognition.engines.prompts import HINT_TOKENS, PAD_S, Shape, max_length, window_for
 from pipeline.recognition.engines.windows import FULL, Fit
+from pipeline.recognition.languages import likeliest
 from pipeline.recognition.merging import merge
 from pipeline.recognition.spoken_form import plain
 from pipeline.words import Word
@@ -374,7 +375,11 @@ class WhisperEngine:
             return [(request.language or "", 1.0) for request in requests]
         heard = self._languages(encoded)
         return [
-            (request.language, 1.0) if request.language is not None else _likeliest(probabilities)
+            (request.language, 1.0)
+            if request.language is not None
+            else likeliest(
+                probabilities, before=request.before, speech_s=request.voiced_s or len(request.samples) / RATE
+            )
             for request, probabilities in zip(requests, heard, strict=True)
         ]
 
@@ -425,11 +430,6 @@ class WhisperEngine:
 def _raised(request: DecodeRequest) -> Samples:
     """Return the audio of the request, loud enough where somebody speaks."""
     return raised(request.samples, [(start - request.start, end - request.start) for start, end in request.voiced])
-
-
-def _likeliest(probabilities: dict[str, float]) -> tuple[str, float]:
-    language = max(probabilities, key=lambda code: (probabilities[code], code))
-    return language, round(probabilities[language], 3)
 
 
 def _suppressed_tokens(tokenizer: Tokenizer) -> list[int]:

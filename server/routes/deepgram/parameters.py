@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.text.options import REDACTIONS
 from server.jobs.members import Members, Wrong, boolean, keywords, url_text
-from server.jobs.orders import language_among, unknown_members
+from server.jobs.orders import MULTI, language_among, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS, text_options
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
@@ -56,7 +56,6 @@ FILE = COMMON | {
 }
 HARMLESS = frozenset(("version", "mip_opt_out", "no_delay"))
 """Members that change nothing about the text: the model is the one that is here, and nobody learns from the audio."""
-ANY_LANGUAGE = "multi"
 REDACT_NAMES: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in REDACTIONS},
     "true": ("pci", "ssn", "numbers"),
@@ -150,14 +149,19 @@ def _warnings(members: Members, known: frozenset[str]) -> tuple[Mapping[str, str
 
 def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order:
     """The order. Every model is the one that is here, because the names that clients must give are Deepgram's."""
-    if members.has("language") and members.fields["language"][0] != ANY_LANGUAGE:
-        language = members.take("language", language_among(offer), None)
-    else:
-        language = None
+    multi = members.has("language") and members.fields["language"][0] == MULTI
+    language = None if multi else members.take("language", language_among(offer), None)
     hints = members.take("keyterm", _terms, ()) + members.take("keywords", _boosted, ())
     text = replace(text_options(members, language=language, redact=_redactions), paragraphs=False)  # of the answer
     members.check()
-    return Order(language=language, keywords=hints, word_timestamps=True, live=live, text=text)
+    return Order(
+        language=language,
+        multilingual=multi and len(offer.languages) > 1,
+        keywords=hints,
+        word_timestamps=True,
+        live=live,
+        text=text,
+    )
 
 
 def _channels(members: Members) -> tuple[bool, int]:

@@ -1,0 +1,24 @@
+"""Chooses the language of a turn where people may change it. Pure."""
+
+from collections.abc import Mapping
+
+MIN_SPEECH_S = 1.5
+"""Speech in which a language can be told from others. In less they sound alike."""
+
+MIN_PROBABILITY = 0.8
+"""A language that is as probable as this is believed after any speech."""
+
+PRIOR = 2.0
+"""How much more probable the language of the turn before is: most turns go on in it."""
+
+
+def likeliest(
+    probabilities: Mapping[str, float], *, before: str | None = None, speech_s: float = 0.0
+) -> tuple[str, float]:
+    """Return the language and its probability. *before* is that of the turn before, where it may change."""
+    weights = {code: share * (PRIOR if code == before else 1.0) for code, share in probabilities.items()}
+    language = max(weights, key=lambda code: (weights[code], code))
+    sure = speech_s >= MIN_SPEECH_S or probabilities[language] >= MIN_PROBABILITY
+    if before is not None and before in probabilities and not sure:
+        language = before
+    return language, round(probabilities[language], 3)

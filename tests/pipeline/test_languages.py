@@ -1,0 +1,128 @@
+"""Tests of recordings in which people change the language: with rules alone, a scripted engine and a real one."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from pipeline.audio import RATE, position
+from pipeline.batch import Batch, BatchOptions
+from pipeline.documents.assemble import assemble
+from pipeline.documents.formats import segment_object, word_object
+from pipeline.events import LanguageDetected, SegmentClosed
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engines.whisper import WhisperEngine
+from pipeline.recognition.languages import likeliest
+from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.session import Session
+from pipeline.words import Chunk, Word
+from tests.pipeline.sessions import Voice, committed, heard, virtually
+from tests.server.serving import isolation
+
+SPEECH = Path(__file__).parents[1] / "speech"
+TURNS = ("espeak/en_00.flac", "espeak/es_09.flac", "espeak/es_10.flac", "espeak/en_01.flac")
+LANGUAGES = ["en", "es", "es", "en"]
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "before", "speech_s", "language"),
+    [
+        ({"en": 0.6, "es": 0.4}, None, 0.5, "en"),
+        ({"en": 0.6, "es": 0.4}, "es", 3.0, "es"),  # the one before is preferred ...
+        ({"en": 0.7, "es": 0.3}, "es", 3.0, "en"),  # ... unless another is clearly more probable
+        ({"en": 0.7, "es": 0.3}, "es", 1.4, "es"),  # in short phrases languages sound alike
+        ({"en": 0.8, "es": 0.2}, "es", 0.3, "en"),
+        ({"en": 0.5, "de": 0.5}, "es", 0.3, "en"),
+    ],
+)
+def test_a_language_changes_only_after_enough_speech_or_if_it_is_sure(probabilities, before, speech_s, language):
+    assert likeliest(probabilities, before=before, speech_s=speech_s) == (language, probabilities[language])
+
+
+def test_each_turn_of_a_stream_has_its_language_and_readers_are_told_of_each_change():
+    words = tuple(Word(f"w{n}", position(at), position(at + 0.4), 0.9) for n, at in enumerate((1, 1.5, 5, 5.5, 9, 9.5)))
+    requests: list[DecodeRequest] = []
+
+    class Listener:
+        async def hear(self, request: DecodeRequest, **_: object) -> Heard:
+            requests.append(request)
+            await asyncio.sleep(0.05)
+            end = request.start + len(request.samples)
+            inside = tuple(word for word in words if request.start <= word.start and word.end <= end)
+            language = "es" if inside and position(4) < inside[0].start < position(8) else "en"
+            return Heard(inside, request.language or language, 0.9, -0.2, 0.05)
+
+    async def feed(session: Session) -> None:
+        await session.feed(np.zeros(position(12), np.float32))
+
+    async def main() -> None:
+        core = StreamCore(StreamOptions(multilingual=True))
+        session = Session(core, vad=Voice(words), listener=Listener(), tenant="acct")
+        happened = await heard(session, feed)
+        events = [one.event for one in happened]
+        assert [event.language for event in events if isinstance(event, LanguageDetected)] == ["en", "es", "en"]
+        closed = [event.segment for event in events if isinstance(event, SegmentClosed)]
+        assert [(segment.text, segment.language) for segment in closed] == [
+            ("w0 w1", "en"),
+            ("w2 w3", "es"),
+            ("w4 w5", "en"),
+        ]
+        assert [word.language for word in committed(happened)] == ["en", "en", "es", "es", "en", "en"]
+        assert {request.before for request in requests if request.start > position(8)} <= {"es", "en"}
+        starts = [request.start for request in requests if request.start > position(4)]
+        assert min(starts) >= position(4.5), "what was said before a turn may be in another language"
+
+    virtually(main())
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[WhisperEngine]:
+    with closing(WhisperEngine(SPEECH / "tiny-whisper", model="tiny-whisper")) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a conversation in English and Spanish, with a second between the turns."""
+    pieces = [np.concatenate([soundfile.read(SPEECH / name, dtype="float32")[0], np.zeros(RATE)]) for name in TURNS]
+    path = tmp_path_factory.mktemp("languages") / "both.wav"
+    soundfile.write(path, np.concatenate(pieces), RATE)
+    return path
+
+
+def transcribed(engine: WhisperEngine, path: Path, *, done: Sequence[Chunk] = ()) -> list[Chunk]:
+    async def main() -> list[Chunk]:
+        with ThreadPoolExecutor(2) as threads, closing(Scheduler(engine)) as scheduler:
+            batch = Batch(
+                engine=engine, recognition=scheduler, voice=VoiceDetector(), isolation=isolation(), threads=threads
+            )
+            options = BatchOptions(tenant="acct", multilingual=True)
+            return [chunk async for chunk in batch.transcribe(path, options, done=done)]
+
+    return asyncio.run(main())
+
+
+def test_a_real_model_hears_each_turn_of_a_file_in_its_language(engine, recording):
+    chunks = transcribed(engine, recording)
+    segments = [segment for chunk in chunks for segment in chunk.segments]
+    spoken = [segment.language for segment in segments]
+    assert [language for at, language in enumerate(spoken) if at == 0 or language != spoken[at - 1]] == [
+        "en",
+        "es",
+        "en",
+    ]
+    assert word_object(segments[0].words[0])["language"] == "en"
+    assert segment_object(0, segments[0])["language"] == "en"
+    whole = assemble(chunks, duration=chunks[-1].end, engine="e", model="m")
+    assert (whole.language in LANGUAGES, 0.4 < (whole.language_probability or 0) < 1) == (True, True)
+    assert transcribed(engine, recording, done=chunks[:1]) == chunks[1:], "a file that is continued has the same text"
+    one_language = replace(segments[0].words[0], language=None)
+    assert "language" not in word_object(one_language)
