@@ -93,7 +93,6 @@ async def test_a_live_session_tells_nobody_and_keeps_nothing(server, folder, cap
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
     assert [frame["word"] for frame in talk.frames if frame["type"] == "word"] == SHOWN.split()
-    assert [frame for frame in talk.frames if frame["type"] == "partial"]
     job, events = await me.job(record["job_id"]), await me.events(record["job_id"])
     assert job["text"] == SHOWN
     assert_nowhere(json.dumps(talk.frames), json.dumps(job), json.dumps(events), caplog.text)
