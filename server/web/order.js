@@ -1,4 +1,4 @@
-// The form fields for a transcription that speech and files share: the language and the expected words.
+// The form fields for a transcription that speech and files share: language, expected words, and what becomes of the text.
 
 import { find } from "./dom.js";
 
@@ -6,6 +6,18 @@ for (const place of document.querySelectorAll(".order")) place.append(find("#ord
 
 /** Return the request members for the fields in *place*, without the empty ones. */
 export function orderFrom(place) {
-  const fields = [...place.querySelectorAll("input")].map(({ name, value }) => [name, value.trim()]);
-  return Object.fromEntries(fields.filter(([, value]) => value));
+  const lines = [...place.querySelectorAll("textarea")].map(({ name, value }) => [name, listOf(value)]);
+  const boxes = [...place.querySelectorAll("input:checked")];
+  const checked = [...new Set(boxes.map(({ name }) => name))].map((name) => [
+    name,
+    boxes.filter((box) => box.name === name).map(({ value }) => value).join(","),
+  ]);
+  const written = [...place.querySelectorAll("input:not([type=checkbox])")].map(({ name, value }) => [name, value.trim()]);
+  return Object.fromEntries([...written, ...checked, ...lines].filter(([, value]) => value));
+}
+
+/** Return the lines of a field as the text of a JSON array, which may have commas in it; nothing without lines. */
+function listOf(text) {
+  const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
+  return lines.length ? JSON.stringify(lines) : "";
 }

@@ -40,6 +40,30 @@ def test_an_upload_becomes_a_transcript_whose_words_play(page: Page, key: str) -
     page.until_text(".caption", "One simple engine")
 
 
+def test_what_becomes_of_the_text_is_chosen_in_a_folded_group(page: Page, key: str) -> None:
+    page.open("#files", key=key)
+    page.script("""
+      const place = document.querySelector("#files-order");
+      for (const details of [place.parentElement, place.querySelector("details")]) details.open = true;
+      const check = (name, value) => place.querySelector(`[name=${name}][value=${value}]`).click();
+      check("numerals", "true");
+      check("redact", "pci");
+      check("redact", "email");
+      place.querySelector("[name=replace]").value = "engine:motor, old\\n\\n simple: plain";
+      place.querySelector("[name=search]").value = "motor";
+    """)
+    upload(page, CLIP)
+    page.until_text("#job-view .transcript", "One plain motor, old across my black orange", max_s=40)
+    address = str(page.all("#job-downloads a")[0].get_attribute("href"))
+    record = httpx.get(address.partition("/outputs/")[0], headers={"Authorization": f"Bearer {key}"}).json()
+    assert record["text_options"] == {
+        "numerals": True,
+        "redact": ["pci", "email"],
+        "replace": ["engine:motor, old", "simple: plain"],
+        "search": ["motor"],
+    }
+
+
 def test_every_download_is_what_it_says(page: Page, key: str) -> None:
     page.open("#files", key=key)
     upload(page, CLIP)
