@@ -20,6 +20,7 @@ from pipeline.channels import in_time
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.memory import MemoryPart
 from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
@@ -119,11 +120,15 @@ class Batch:
             if not options.separate:
                 chunks = self._transcribe(path, options, done, None, diarizers)
             else:
+                count = await self._count_channels(path, options)
+                # All at once: two files that wait for each other's last part would wait for ever.
+                part = await self._isolation.memory.claim_soon(count)
+                stack.callback(part.release)
                 channels = {
                     channel: await stack.enter_async_context(
-                        aclosing(self._transcribe(path, options, _of_channel(done, channel), channel, diarizers))
+                        aclosing(self._transcribe(path, options, _of_channel(done, channel), channel, diarizers, part))
                     )
-                    for channel in range(await self._count_channels(path, options))
+                    for channel in range(count)
                 }
                 chunks = in_time(channels, done)
             if options.speakers is not None:
@@ -168,6 +173,7 @@ class Batch:
         done: Sequence[Chunk],
         channel: int | None,
         diarizers: dict[int | None, Diarizer],
+        part: MemoryPart | None = None,
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks of one channel, or with None of all channels together."""
         stretch = _Stretch(done, options.text)
@@ -176,7 +182,7 @@ class Batch:
         try:
             if options.speakers is not None and self._voices is not None:
                 diarizers[channel] = Diarizer(self._voices)
-            packing = self._pack(path, options, channel, notes, diarizers.get(channel))
+            packing = self._pack(path, options, channel, notes, diarizers.get(channel), part)
             async with aclosing(packing) as packed:
                 jobs_left = done[-1].jobs_done if done else 0
                 async for item in packed:
@@ -204,6 +210,7 @@ class Batch:
         channel: int | None,
         notes: list[str],
         diarizer: Diarizer | None,
+        part: MemoryPart | None,
     ) -> AsyncGenerator[Packed]:
         """Yield the decode jobs of the file, made on a thread, and add the decoder's notes to *notes*.
 
@@ -213,7 +220,7 @@ class Batch:
 
         def found() -> Iterator[Packed]:
             level = InputLevel()
-            with self._isolation.decoding(path, limits, channel) as audio:
+            with self._isolation.decoding(path, limits, channel, part) as audio:
                 voice = self._voice.stream() if self._voice else None
                 listened = audio if diarizer is None else _listened(audio, diarizer)
                 packing = packing_options(self._engine, multilingual=options.multilingual)

@@ -1,6 +1,7 @@
 """Uses a server for hours while it is killed and its disk fills up, and looks for growth and broken promises.
 
-Clients (scripts/soak_clients.py) send files, addresses, live audio and more without a pause. In the first part of the
+Clients (scripts/soak_clients.py) send files, addresses, live audio and more without a pause, and attackers
+(scripts/soak_attackers.py) do what they can against it. In the first part of the
 time the server is killed (SIGKILL), stopped (SIGTERM) and restarted; in the rest it lives on, so that what grows with
 time is seen. Its disk runs full now and then in both parts, where this user may mount one. Each minute gives a row of
 memory, descriptors, threads, processes, rows of each table, bytes on disk, CPU time, and how long requests and words
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ import httpx
 
 from benchmarks.measure import cpu_s, machine
 from scripts.chaos import unfinished, wait_until
+from scripts.soak_attackers import Attackers, erase_all, new_account
 from scripts.soak_clients import END_S, Account, Clients, account
 from scripts.soak_growth import growths
 from scripts.soak_record import Record, receive
@@ -95,15 +97,17 @@ class Soak:
         self.rows: list[dict[str, Any]] = []
         self._stopped_at: float | None = None  # while the server is restarted
 
-    async def run(self, clients: Clients, chance: random.Random) -> None:
-        """Let the clients loose for the planned time, and wait until all that they began has ended."""
+    async def run(self, clients: Clients, attackers: Attackers, chance: random.Random) -> None:
+        """Let clients and attackers loose for the planned time, and wait until all that they began has ended."""
         self.began = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(clients.run(chance))
+            tasks.create_task(attackers.run(random.Random(chance.random())))
             tasks.create_task(self._restart())
             tasks.create_task(self._fill())
             await self._watch()
             clients.stop.set()
+            attackers.stop.set()
             self.over.set()
 
     async def _restart(self) -> None:
@@ -164,8 +168,8 @@ class Soak:
         return self.over.is_set()
 
 
-async def soak(folder: Path, plan: Plan, chance: random.Random) -> dict[str, Any]:
-    """Run *plan* with a server below *folder* and return the result."""
+async def soak(folder: Path, plan: Plan, chance: random.Random, *, attackers: int) -> dict[str, Any]:
+    """Run *plan* with a server below *folder* and so many *attackers*, and return the result."""
     record, recordings = Record(), folder / "recordings"
     task = asyncio.current_task()
     assert task is not None
@@ -177,7 +181,10 @@ async def soak(folder: Path, plan: Plan, chance: random.Random) -> dict[str, Any
         server.start()
         try:
             keys = [(folder / "disk" / "data" / "operator-key").read_text().strip(), sandbox_key(server.base)]
-            async with account(server.base, keys[0]) as production, account(f"{server.base}/sandbox", keys[1]) as own:
+            async with AsyncExitStack() as stack:
+                production = await stack.enter_async_context(account(server.base, keys[0]))
+                own = await stack.enter_async_context(account(f"{server.base}/sandbox", keys[1]))
+                hostile = [await stack.enter_async_context(await new_account(server.base)) for _ in range(attackers)]
                 hooks = f"http://127.0.0.1:{receiver.server_port}"
                 clients = Clients(
                     production=production,
@@ -189,8 +196,10 @@ async def soak(folder: Path, plan: Plan, chance: random.Random) -> dict[str, Any
                 )
                 await clients.prepare()
                 run = Soak(server, record, plan, may_fill)
-                await run.run(clients, chance)
+                await run.run(clients, Attackers(accounts=hostile, record=record), chance)
                 await asyncio.to_thread(wait_until, lambda: unfinished(server.data) == 0, END_S, must=False)
+                for http in hostile:
+                    await erase_all(http)
                 after = [*unkept(server, record), *await left_over(server, (production, own))]
         finally:
             await asyncio.to_thread(server.stop)
@@ -256,11 +265,12 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--out", type=Path, default=Path("soak.json"), help="where the result is written")
+    parser.add_argument("--attackers", type=int, default=2, help="how many attack it all the time")
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     chance = random.Random(given.seed)
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(soak(Path(folder), Plan.make(given.hours, chance), chance))
+        found = asyncio.run(soak(Path(folder), Plan.make(given.hours, chance), chance, attackers=given.attackers))
     given.out.write_text(json.dumps({"seed": given.seed, **found}, indent=1) + "\n")
     print(json.dumps({name: found[name] for name in ("done", "excused", "growth", "faults")}, indent=1))
     return 1 if found["faults"] else 0

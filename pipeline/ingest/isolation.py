@@ -105,15 +105,20 @@ class Isolation:
             return audio.probe
 
     @contextmanager
-    def decoding(self, path: Path, limits: DecodeLimits, channel: int | None = None) -> "Iterator[Decoding]":
+    def decoding(
+        self, path: Path, limits: DecodeLimits, channel: int | None = None, part: MemoryPart | None = None
+    ) -> "Iterator[Decoding]":
         """Decode a file: one of its channels, or with None the sound of all. Entering waits for its first frame.
+
+        *part* has the memory of this decoder and stays the caller's; with None it is claimed here.
 
         Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, DecodeTimeout, DecodersBusy,
         DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and AudioTooLong.
         """
         with ExitStack() as stack:
             source = stack.enter_context(path.open("rb", buffering=0))
-            stack.callback(self.memory.claim().release)
+            if part is None:
+                stack.callback(self.memory.claim().release)
             cpu_s = None if limits.longest_s is None else self._spare_cpu_s + math.ceil(limits.longest_s)
             order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s, cpu_s=cpu_s, channel=channel)
             process = stack.enter_context(self._started(order, source.fileno()))

@@ -7,6 +7,7 @@ part = memory.claim()      # waits for room
 part.release()
 """
 
+import asyncio
 import os
 import threading
 import time
@@ -27,6 +28,8 @@ REHEARSAL_SHARE = 0.5
 
 WAIT_S = 20.0
 """How long a file waits for room. Files end, and what lasts has a share of its own."""
+
+LOOK_S = 0.1
 
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -53,40 +56,56 @@ class DecoderMemory:
         """Return a part once there is room. It blocks; raises DecodersBusy after *wait_s* seconds."""
         until = time.monotonic() + wait_s
         with self._freed:
-            while (part := self._claim(1.0)) is None:
+            while (part := self._claim(1.0, 1)) is None:
                 if not self._freed.wait(until - time.monotonic()):
                     raise DecodersBusy("there is no room for another decoder")
         return part
 
-    def try_claim(self, share: float = 1.0) -> "MemoryPart | None":
-        """Return a part if there is room at once, without exceeding this *share* of all memory."""
+    async def claim_soon(self, count: int = 1, *, share: float = 1.0, wait_s: float = WAIT_S) -> "MemoryPart":
+        """Return what try_claim() does once there is room. Raises DecodersBusy after *wait_s* seconds."""
+        until = time.monotonic() + wait_s
+        while (part := self.try_claim(count, share=share)) is None:
+            if time.monotonic() >= until:
+                raise DecodersBusy("there is no room for another decoder")
+            await asyncio.sleep(LOOK_S)
+        return part
+
+    def try_claim(self, count: int = 1, *, share: float = 1.0) -> "MemoryPart | None":
+        """Return the parts of *count* decoders that run side by side, if there is room in this *share* of all memory.
+
+        More decoders than there is memory for at all get all of it, so that they can run while no other does.
+        """
         with self._freed:
-            return self._claim(share)
+            return self._claim(share, count)
 
-    def _claim(self, share: float) -> "MemoryPart | None":
-        if self._total_bytes is not None and self._used_bytes + PART_BYTES > share * self._total_bytes:
-            return None
-        self._used_bytes += PART_BYTES
-        return MemoryPart(self)
+    def _claim(self, share: float, count: int) -> "MemoryPart | None":
+        wanted = count * PART_BYTES
+        if self._total_bytes is not None:
+            wanted = min(wanted, max(PART_BYTES, self._total_bytes))
+            if self._used_bytes + wanted > share * self._total_bytes:
+                return None
+        self._used_bytes += wanted
+        return MemoryPart(self, wanted)
 
-    def give_back(self) -> None:
+    def give_back(self, part_bytes: int) -> None:
         """Called by a part, once."""
         with self._freed:
-            self._used_bytes -= PART_BYTES
+            self._used_bytes -= part_bytes
             self._freed.notify_all()
 
 
 class MemoryPart:
-    """The part of one decoder."""
+    """The part of one decoder, or of several that run side by side."""
 
-    def __init__(self, memory: DecoderMemory) -> None:
+    def __init__(self, memory: DecoderMemory, part_bytes: int) -> None:
         self._memory: DecoderMemory | None = memory
+        self._bytes = part_bytes
 
     def release(self) -> None:
         """Give the part back. Calling it again does nothing."""
         memory, self._memory = self._memory, None
         if memory is not None:
-            memory.give_back()
+            memory.give_back(self._bytes)
 
 
 def usable_bytes() -> int:

@@ -166,6 +166,8 @@ class Workers:
     async def _end(self, held: HeldLease, ending: Outcome | HandBack) -> None:
         if isinstance(ending, HandBack):
             log.info("job handed back", extra={"job": held.job.id, "reason": ending.reason})
+            if ending.reason == "internal":
+                self.metrics.faults.labels("job").inc()
             await held.release(delay_s=ending.delay_s, error=ending.error)
         else:
             await held.finish(ending)

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.errors import PipelineError
+from pipeline.errors import DecodersBusy, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import LIVE_SHARE, REHEARSAL_SHARE, MemoryPart
 from server.accounts.plans import Plans
@@ -40,7 +40,6 @@ STALE_AT_ONCE = 20
 RETRY_AFTER_S = 10
 GIVING_UP_S = 3.0  # how long a writer waits for another node to give its session up
 MEMORY_WAIT_S = 3.0  # how long a writer of a container waits for the memory of its decoder
-MEMORY_LOOK_S = 0.1
 WEIGHED_S = 5.0  # after this time a session's load shows in the model's own figures
 
 
@@ -194,12 +193,10 @@ class Desk:
         if job.order.live.encoding != CONTAINER:
             return None
         share = LIVE_SHARE if job.environment == "production" else REHEARSAL_SHARE
-        until = time.monotonic() + MEMORY_WAIT_S
-        while (part := self._parts.isolation.memory.try_claim(share)) is None:
-            if time.monotonic() >= until:
-                raise self._full("there is no room for another decoder")
-            await asyncio.sleep(MEMORY_LOOK_S)
-        return part
+        try:
+            return await self._parts.isolation.memory.claim_soon(share=share, wait_s=MEMORY_WAIT_S)
+        except DecodersBusy as error:
+            raise self._full(str(error)) from None
 
     async def _begin(self, job: Job, part: MemoryPart | None) -> LiveSession:
         held = await self._claim(job) or await self._claim_from_elsewhere(job)

@@ -59,10 +59,11 @@ def test_a_seed_gives_the_same_plan():
 @pytest.mark.timeout(300)
 def test_a_short_soak_finds_no_fault(tmp_path: Path):
     out = tmp_path / "soak.json"
-    command = ["scripts/soak", "--hours", "0.0125", "--seed", "3", "--out", str(out)]
+    command = ["scripts/soak", "--hours", "0.0125", "--seed", "3", "--attackers", "1", "--out", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     found = json.loads(out.read_text())
     assert found["faults"] == []
     assert found["done"]["kill"] == 1
+    assert any(name.startswith("attack:") for name in found["done"])
     assert {"file", "address", "live", "live container", "real file", "requests", "estimate"} <= found["done"].keys()

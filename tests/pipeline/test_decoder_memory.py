@@ -1,5 +1,6 @@
 """Tests of memory.py, and of what one decoder may take and say."""
 
+import asyncio
 import logging
 import os
 import re
@@ -35,7 +36,7 @@ def isolation() -> Iterator[Isolation]:
 
 def test_parts_are_given_while_there_is_room_and_again_when_one_came_back() -> None:
     memory = DecoderMemory(4 * PART_BYTES)
-    first = [memory.try_claim(0.5) for _ in range(3)]
+    first = [memory.try_claim(share=0.5) for _ in range(3)]
     assert [part is not None for part in first] == [True, True, False]
     parts = [memory.claim(wait_s=0), memory.claim(wait_s=0)]
     assert memory.used_bytes == 4 * PART_BYTES
@@ -46,6 +47,20 @@ def test_parts_are_given_while_there_is_room_and_again_when_one_came_back() -> N
     for _ in range(2):
         parts[1].release()  # the second time does nothing
     assert memory.used_bytes == 3 * PART_BYTES
+
+
+def test_decoders_side_by_side_get_their_parts_at_once_and_never_more_than_there_is() -> None:
+    memory = DecoderMemory(4 * PART_BYTES)
+    pair = memory.try_claim(2)
+    assert pair is not None
+    with pytest.raises(DecodersBusy):
+        asyncio.run(memory.claim_soon(3, wait_s=0.01))
+    assert memory.used_bytes == 2 * PART_BYTES
+    pair.release()
+    everything = asyncio.run(memory.claim_soon(8, wait_s=0))
+    assert memory.try_claim() is None
+    everything.release()
+    assert memory.used_bytes == 0
 
 
 def test_a_decoder_gives_its_part_back_however_it_ends(isolation: Isolation, tmp_path: Path) -> None:
