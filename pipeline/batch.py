@@ -126,7 +126,9 @@ class Batch:
                 stack.callback(part.release)
                 channels = {
                     channel: await stack.enter_async_context(
-                        aclosing(self._transcribe(path, options, _of_channel(done, channel), channel, diarizers, part))
+                        aclosing(
+                            self._transcribe(path, options, _of_channel(done, channel), channel, diarizers, part=part)
+                        )
                     )
                     for channel in range(count)
                 }
@@ -173,6 +175,7 @@ class Batch:
         done: Sequence[Chunk],
         channel: int | None,
         diarizers: dict[int | None, Diarizer],
+        *,
         part: MemoryPart | None = None,
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks of one channel, or with None of all channels together."""
@@ -182,7 +185,7 @@ class Batch:
         try:
             if options.speakers is not None and self._voices is not None:
                 diarizers[channel] = Diarizer(self._voices)
-            packing = self._pack(path, options, channel, notes, diarizers.get(channel), part)
+            packing = self._pack(path, options, channel, notes, diarizers.get(channel), part=part)
             async with aclosing(packing) as packed:
                 jobs_left = done[-1].jobs_done if done else 0
                 async for item in packed:
@@ -210,6 +213,7 @@ class Batch:
         channel: int | None,
         notes: list[str],
         diarizer: Diarizer | None,
+        *,
         part: MemoryPart | None,
     ) -> AsyncGenerator[Packed]:
         """Yield the decode jobs of the file, made on a thread, and add the decoder's notes to *notes*.
