@@ -107,6 +107,7 @@ class Socket:
         self._code: int | None = None
         self.may_rest = False
         """Whether it is only read, so that it may be closed while there is nothing to read."""
+        self._quiet = False
         self._orders_paid = 0.0  # until when the orders so far use up their time
 
     async def serve(self, work: Awaitable[None]) -> None:
@@ -156,8 +157,11 @@ class Socket:
 
     def rest_while(self, quiet: bool) -> None:  # noqa: FBT001  it is the only thing that this tells
         """Note whether there is nothing to send at present."""
+        if quiet is self._quiet or not self.may_rest:
+            return
+        self._quiet = quiet
         used: ConnectionUse | None = self.websocket.scope["state"].get("connection")
-        if self.may_rest and used is not None:
+        if used is not None:
             if quiet:
                 used.idle()
             else:

@@ -90,11 +90,14 @@ class Seated(Streamed):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         used: ConnectionUse | None = scope["state"].get("connection")
+        quiet = False
 
         async def watched(message: Message) -> None:
             """Send *message*, and tell the connection whether there was anything to say."""
-            if used is not None:
-                if message.get("body") == KEEP_ALIVE:
+            nonlocal quiet
+            if used is not None and quiet is not (message.get("body") == KEEP_ALIVE):
+                quiet = not quiet
+                if quiet:
                     used.idle()
                 else:
                     used.work()
