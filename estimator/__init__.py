@@ -5,7 +5,7 @@ request = parse_request({"prompt": "...", "models": ["gpt-5-mini"], "agent_turns
 answer = estimator.estimate(request, now=now, estimate_id=estimate_id(now, entropy))
 """
 
-from estimator.estimates import Estimator, estimate
+from estimator.estimates import Estimator
 from estimator.request import (
     EstimateError,
     EstimateRequest,
@@ -26,7 +26,6 @@ __all__ = [
     "InvalidRequest",
     "PromptTooLong",
     "UnknownModels",
-    "estimate",
     "estimate_id",
     "parse_query",
     "parse_request",

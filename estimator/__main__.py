@@ -7,7 +7,7 @@ import argparse
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from estimator.estimates import Estimator
-from estimator.request import CACHES, COMPLEXITIES, MAX_TURNS, REASONINGS, EstimateError, parse_query
+from estimator.request import CACHES, COMPLEXITIES, MAX_TURNS, MEMBERS, REASONINGS, EstimateError, parse_query
 from estimator.result import estimate_id
 
 _NOT_IN_TABLE = {"no_batch_price", "batch_cache_at_standard_price"}  # notes on a price the table does not show
@@ -37,14 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `estimate` to *parser*, which may be a subparser."""
     parser.add_argument("prompt", nargs="?", help="the prompt; @FILE reads a file, - or nothing reads standard input")
     parser.add_argument("--models", metavar="A,B", help="model ids, or provider/id (default: the whole catalogue)")
-    parser.add_argument("--turns", metavar="N", help=f"calls of the run, 1 to {MAX_TURNS} (default 1)")
+    parser.add_argument(
+        "--turns", dest="agent_turns", metavar="N", help=f"calls of the run, 1 to {MAX_TURNS} (default 1)"
+    )
     parser.add_argument("--complexity", choices=COMPLEXITIES, help="how long answers get (default medium)")
     parser.add_argument("--cache", choices=CACHES, help="whether the run uses prompt caching (default auto)")
     parser.add_argument("--reasoning", choices=REASONINGS, help="how much reasoning models reason (default auto)")
     parser.add_argument("--output-tokens", metavar="N", help="visible tokens of each answer, instead of the guess")
-    parser.add_argument("--system-tokens", metavar="N", help="tokens sent with every call beside the prompt")
+    parser.add_argument("--system-tokens", metavar="N", help="tokens sent with every call in addition to the prompt")
     parser.add_argument("--priced-at", metavar="TIME", help="use the prices of this time, such as 2026-12-01T00:00:00Z")
-    parser.add_argument("--budget", metavar="USD", help="say how many turns fit into this budget")
+    parser.add_argument("--budget", dest="budget_usd", metavar="USD", help="say how many turns fit into this budget")
     parser.add_argument("--list", action="store_true", help="show the catalogue and its prices; estimate nothing")
     parser.add_argument("--json", action="store_true", help="print what the HTTP interface answers")
 
@@ -63,8 +65,10 @@ def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
         return FAILED
     if args.json:
         sys.stdout.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
+    elif args.list:
+        _print_table(_price_table(answer))
     else:
-        _show(_prices(answer) if args.list else _ranking(answer), [] if args.list else list(_footer(answer)))
+        _print_table(_ranking_table(answer), _footer(answer))
     return 0
 
 
@@ -81,18 +85,7 @@ def estimator_from(environ: Mapping[str, str], *, now: datetime) -> Estimator:
 
 
 def _estimate(args: argparse.Namespace, estimator: Estimator, now: datetime) -> dict[str, Any]:
-    members = {
-        "models": args.models,
-        "complexity": args.complexity,
-        "agent_turns": args.turns,
-        "cache": args.cache,
-        "reasoning": args.reasoning,
-        "output_tokens": args.output_tokens,
-        "system_tokens": args.system_tokens,
-        "priced_at": args.priced_at,
-        "budget_usd": args.budget,
-    }
-    query = {name: value for name, value in members.items() if value is not None}
+    query = {name: value for name, value in vars(args).items() if name in MEMBERS and value is not None}
     request = parse_query(query, _prompt(args.prompt))
     return estimator.estimate(request, now=now, estimate_id=estimate_id(now, secrets.token_bytes(10)))
 
@@ -103,7 +96,7 @@ def _prompt(given: str | None) -> str:
     return Path(given[1:]).read_text(encoding="utf-8") if given.startswith("@") else given
 
 
-def _show(table: Table, footer: Sequence[str]) -> None:
+def _print_table(table: Table, footer: Iterable[str] = ()) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 140  # a file or pipe has no width; this one holds every column
@@ -112,18 +105,23 @@ def _show(table: Table, footer: Sequence[str]) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _ranking(answer: Mapping[str, Any]) -> Table:
-    inputs = answer["inputs"]
-    turns = inputs["agent_turns"]
-    table = Table(title=f"{turns} turn{'s' * (turns > 1)}, {inputs['complexity']} complexity", title_justify="left")
-    for heading in ("#", "model", "cluster"):
-        table.add_column(heading, justify="right" if heading == "#" else "left", no_wrap=True)
-    for heading in ("input", "output", "low", "expected", "high", "times"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("notes", overflow="fold")
-    for row in sorted(answer["models"], key=lambda row: row["rank"] or len(answer["models"]) + 1):
-        table.add_row(*_cells(row))
+def _table(title: str, headings: Sequence[str], rows: Iterable[Iterable[str]]) -> Table:
+    """Return a table whose last column alone may be broken into lines."""
+    table = Table(title=title, title_justify="left")
+    for heading in headings[:-1]:
+        table.add_column(heading, justify="left" if heading in {"model", "cluster"} else "right", no_wrap=True)
+    table.add_column(headings[-1], overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     return table
+
+
+def _ranking_table(answer: Mapping[str, Any]) -> Table:
+    inputs, models = answer["inputs"], answer["models"]
+    turns = inputs["agent_turns"]
+    title = f"{turns} turn{'s' * (turns > 1)}, {inputs['complexity']} complexity"
+    headings = ("#", "model", "cluster", "input", "output", "low", "expected", "high", "times", "notes")
+    return _table(title, headings, map(_cells, sorted(models, key=lambda row: row["rank"] or len(models) + 1)))
 
 
 def _cells(row: Mapping[str, Any]) -> Iterator[str]:
@@ -156,16 +154,9 @@ def _footer(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"warning: {warning['message']}"
 
 
-def _prices(listing: Mapping[str, Any]) -> Table:
-    table = Table(title="USD per million tokens", title_justify="left")
-    for heading in ("model", "cluster"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("input", "cached", "output", "window", "above", "input above"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("also called")
-    for model in listing["data"]:
-        table.add_row(*_price_cells(model))
-    return table
+def _price_table(listing: Mapping[str, Any]) -> Table:
+    headings = ("model", "cluster", "input", "cached", "output", "window", "above", "input above", "also called")
+    return _table("USD per million tokens", headings, map(_price_cells, listing["data"]))
 
 
 def _price_cells(model: Mapping[str, Any]) -> Iterator[str]:

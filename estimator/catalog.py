@@ -9,9 +9,9 @@ import json
 import re
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -21,20 +21,15 @@ import genai_prices
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import (
     ModelInfo,
-    ModelPrice,
     Provider,
-    StartDateConstraint,
-    TieredPrices,
-    TimeOfDateConstraint,
     _providers_from_raw,  # the only reader of the feed's format; genai-prices is pinned below 0.3 for it
 )
 
-from estimator.rates import RateCard, Rates, units_per
+from estimator.prices import PriceHistory
+from estimator.rates import Rates
 from estimator.request import EstimateError
 from estimator.turns import DEFAULT_CACHE_MINIMUM, ModelLimits
 
-BATCH = {"processing": "batch"}
-PER_MILLION, PER_THOUSAND = 1_000_000, 1000
 LARGEST_JUMP = 100
 """The largest factor by which a refresh may change a default model's price. A mistaken unit changes it by 1000."""
 
@@ -43,124 +38,6 @@ class BadPriceFeed(EstimateError):
     """The price file is invalid and is not used; the earlier prices stay in force."""
 
     code = "bad_price_feed"
-
-
-class PriceHistory:
-    """All prices of one model: past, present and announced. Every answer depends on the time that is asked for."""
-
-    def __init__(self, entry: ModelInfo, *, batch: bool = True) -> None:
-        self._entry = entry
-        self._batch = batch  # variants count only at the entry's own provider
-        self._cards: dict[int, RateCard | None] = {}  # by id of the entry's own ModelPrice, which lives as long
-
-    def at(self, moment: datetime) -> RateCard | None:
-        """Return the standard rates, or None if the table has no price for input or output tokens; never a 0."""
-        price = self._entry.get_prices(moment)
-        if id(price) not in self._cards:
-            self._cards[id(price)] = rate_card(price)
-        return self._cards[id(price)]
-
-    def batch_at(self, moment: datetime) -> RateCard | None:
-        """Return the rates of the provider's batch API, or None if the table has none.
-
-        genai-prices itself would return the standard rates in that case.
-        """
-        if not any(price.get("input_mtok") or price.get("output_mtok") for price in self._batch_prices(moment)):
-            return None
-        return rate_card(self._entry.get_prices(moment, BATCH))
-
-    def batch_covers_cache(self, moment: datetime) -> bool:
-        """Return whether the batch API also discounts reading the cache."""
-        return any(price.get("cache_read_mtok") for price in self._batch_prices(moment))
-
-    def next_change(self, moment: datetime) -> date | None:
-        """Return the first announced day after *moment* on which the rates at that time of day differ, or None."""
-        card = self.at(moment)
-        days = sorted({start for start in self.starts() if start > moment.date()})
-        return next((day for day in days if self.at(datetime.combine(day, moment.timetz())) != card), None)
-
-    def off_peak(self, moment: datetime) -> tuple[datetime, RateCard] | None:
-        """Return the time of day when input is cheapest, with its rate card, or None if *moment* is no dearer."""
-        now = self.at(moment)
-        if now is None:
-            return None
-        ends = (
-            datetime.combine(moment.date(), hours.end_time, hours.end_time.tzinfo or UTC) for hours in self._hours()
-        )
-        moments = sorted(end if end > moment else end + timedelta(days=1) for end in ends)
-        cards = [(end, card) for end in moments if (card := self.at(end)) is not None]
-        cheapest = min(cards, key=lambda one: one[1].bands[0].input, default=None)
-        return cheapest if cheapest is not None and cheapest[1].bands[0].input < now.bands[0].input else None
-
-    def depends_on_hour(self) -> bool:
-        return any(True for _ in self._hours())
-
-    def starts(self) -> Iterator[date]:
-        """Yield the days on which a standard price starts."""
-        for _, constraint in self._conditional():
-            if isinstance(constraint, StartDateConstraint):
-                yield constraint.start_date
-
-    def check(self) -> None:
-        """Raise ValueError if any price, past or future, cannot be used."""
-        for price, _ in self._conditional():
-            rate_card(price)
-        for variant in self._entry.price_variants or ():
-            rate_card(variant.prices)
-
-    def _hours(self) -> Iterator[TimeOfDateConstraint]:
-        for _, constraint in self._conditional():
-            if isinstance(constraint, TimeOfDateConstraint):
-                yield constraint
-
-    def _conditional(self) -> list[tuple[ModelPrice, object]]:
-        prices = self._entry.prices
-        return [(prices, None)] if isinstance(prices, ModelPrice) else [(one.prices, one.constraint) for one in prices]
-
-    def _batch_prices(self, moment: datetime) -> list[dict[str, object]]:
-        return [
-            vars(variant.prices)
-            for variant in (self._entry.price_variants or () if self._batch else ())
-            if variant.when == BATCH and (variant.constraint is None or variant.constraint.active(moment))
-        ]
-
-
-def rate_card(price: ModelPrice) -> RateCard | None:
-    """Return the text prices of one table entry, or None unless input and output both cost more than 0.
-
-    Raises ValueError for a price that is negative, infinite, or has too many decimals.
-    """
-    values = vars(price)
-    reads, writes = values.get("cache_read_mtok"), values.get("cache_write_mtok")
-    thresholds = sorted(
-        {tier.start for value in values.values() if isinstance(value, TieredPrices) for tier in value.tiers}
-    )
-    bands = tuple(_band(values, tokens) for tokens in (0, *(start + 1 for start in thresholds)))
-    if not all(band.input and band.output for band in bands):
-        return None
-    # Some hosts list a storage fee as a write price below plain input: input is then the safer rate.
-    bills_writes = writes is not None and all(band.written >= band.input for band in bands)
-    return RateCard(bands=bands, thresholds=tuple(thresholds), reads_cache=reads is not None, bills_writes=bills_writes)
-
-
-def _band(values: Mapping[str, object], tokens: int) -> Rates:
-    """Return the rates of a call with *tokens* of input. A part without a price of its own is billed as plain input."""
-
-    def units(key: str, *, per: int = PER_MILLION) -> int | None:
-        value = values.get(key)
-        if isinstance(value, TieredPrices):
-            value = next((tier.price for tier in reversed(value.tiers) if tokens > tier.start), value.base)
-        return units_per(value, per=per) if isinstance(value, Decimal) else None
-
-    plain = units("input_mtok") or 0
-    read, write = units("cache_read_mtok"), units("cache_write_mtok")
-    return Rates(
-        input=plain,
-        cached=plain if read is None else read,
-        written=plain if write is None else write,
-        output=units("output_mtok") or 0,
-        request=units("requests_kcount", per=PER_THOUSAND) or 0,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +61,10 @@ class PricedModel:
 class PriceSource:
     """Where the prices come from."""
 
-    name: str
     version: str
     starts: tuple[date, ...] = field(repr=False)  # days on which any price of the table starts, ascending
     overlay: date  # when our own rows were checked
+    name: str = "genai-prices"
 
     def newest(self, moment: datetime) -> date | None:
         """Return the latest day up to *moment* on which any price of the table starts, or None."""
@@ -200,22 +77,21 @@ class Catalog:
     def __init__(self, overlay: str, providers: Iterable[Provider], *, version: str) -> None:
         rows = tomllib.loads(overlay)
         self._providers = {provider.id: provider for provider in providers}
-        self._listed: dict[str, dict[str, Any]] = rows["providers"]
-        self._provider_names = {
-            name: provider for provider, facts in self._listed.items() for name in (provider, *facts.get("aliases", ()))
-        } | {provider: provider for provider in self._providers}
         self._entries = {
             (provider.id, entry.id.lower()): entry for provider in self._providers.values() for entry in provider.models
         }
+        self._facts: dict[str, dict[str, Any]] = rows["providers"]
+        self._listed = [self._providers[id_] for id_ in self._facts if id_ in self._providers]
+        self._aliases = {alias: id_ for id_, facts in self._facts.items() for alias in facts.get("aliases", ())}
         self.defaults = tuple(
-            self._from_row(provider, row) for provider, facts in self._listed.items() for row in facts["models"]
+            self._model(provider, self._entries.get((provider, row["id"].lower())), row)
+            for provider, facts in self._facts.items()
+            for row in facts["models"]
         )
         self._default_names = {name.lower(): model for model in self.defaults for name in (model.name, *model.aliases)}
         self._default_entries = {(model.provider, model.name.lower()): model for model in self.defaults}
-        starts = {start for entry in self._entries.values() for start in PriceHistory(entry).starts()}
-        self.source = PriceSource(
-            name="genai-prices", version=version, starts=tuple(sorted(starts)), overlay=rows["checked"]
-        )
+        starts = {start for entry in self._entries.values() for start in PriceHistory(entry).start_dates()}
+        self.source = PriceSource(version=version, starts=tuple(sorted(starts)), overlay=rows["checked"])
 
     def find(self, requested: str) -> PricedModel | None:
         """Return the model that *requested* names, or None.
@@ -226,18 +102,16 @@ class Catalog:
         if (model := self._default_names.get(asked)) is not None:
             return model
         prefix, slash, rest = asked.partition("/")
-        if slash and (provider := self._provider_names.get(prefix)) is not None:
-            return self._at_provider(self._providers[provider], rest) if provider in self._providers else None
-        for provider in self._listed:
-            if provider in self._providers and (model := self._at_provider(self._providers[provider], asked)):
-                return model
-        return None
+        id_ = self._aliases.get(prefix, prefix)
+        if slash and (id_ in self._providers or id_ in self._facts):
+            return self._find_at(self._providers[id_], rest) if id_ in self._providers else None
+        return next((model for provider in self._listed if (model := self._find_at(provider, asked))), None)
 
     def suggest(self, requested: str, limit: int = 3) -> list[str]:
         """Return up to *limit* names that *requested* may be a misspelling of, the likeliest first."""
         asked = requested.strip().lower()
         names = self._full_names if "/" in asked else self._short_names
-        return names.like(asked, limit)
+        return names.find_similar(asked, limit)
 
     def check_against(self, before: "Catalog", moment: datetime) -> None:
         """Raise BadPriceFeed unless every price can be used and every default model has a plausible price at *moment*.
@@ -254,57 +128,45 @@ class Catalog:
             if card is None:
                 raise BadPriceFeed(f"{new.provider}/{new.name} has no price for input and output any more")
             standing = old.prices.at(moment) if old.prices else None
-            if standing is not None and not _comparable(standing.bands[0], card.bands[0]):
+            if standing is not None and not _within_jump(standing.bands[0], card.bands[0]):
                 raise BadPriceFeed(
                     f"{new.provider}/{new.name} would change its price by more than {LARGEST_JUMP} times"
                 )
 
-    def _from_row(self, provider: str, row: Mapping[str, Any]) -> PricedModel:
-        entry = self._entries.get((provider, row["id"].lower()))
-        window = row.get("context_window") or (entry.context_window if entry else None)
-        return PricedModel(
-            name=row["id"],
-            provider=provider,
-            cluster=self._listed[provider]["cluster"],
-            family=row["family"],
-            limits=ModelLimits(
-                context_window=window,
-                max_input=row.get("max_input"),
-                max_output=row.get("max_output"),
-                cache_minimum=row.get("cache_minimum", DEFAULT_CACHE_MINIMUM),
-            ),
-            reasons=row["reasons"],
-            prices=PriceHistory(entry) if entry else None,
-            aliases=tuple(row.get("aliases", ())),
-            url=self._listed[provider]["url"],
-            default=True,
-            deprecated=bool(entry and entry.deprecated),
-        )
-
-    def _at_provider(self, provider: Provider, asked: str) -> PricedModel | None:
+    def _find_at(self, provider: Provider, asked: str) -> PricedModel | None:
         entry = self._entries.get((provider.id, asked)) or provider.find_model(
             asked, all_providers=list(self._providers.values())
         )
         if entry is None:
             return None
-        if (model := self._default_entries.get((provider.id, entry.id.lower()))) is not None:
-            return model
-        listed = self._listed.get(provider.id, {})
+        return self._default_entries.get((provider.id, entry.id.lower())) or self._model(provider.id, entry)
+
+    def _model(self, provider: str, entry: ModelInfo | None, row: Mapping[str, Any] | None = None) -> PricedModel:
+        """Return the model of an *entry* of the price table, or of a *row* of ours, which may have no entry."""
+        facts, row, id_ = self._facts.get(provider, {}), row or {}, entry.id if entry else ""
+        own = (provider, id_.lower()) in self._entries  # and not borrowed from another provider
         return PricedModel(
-            name=f"{provider.id}/{entry.id}",
-            provider=provider.id,
-            cluster=listed.get("cluster", "other"),
-            family=family_of(entry.id),
-            limits=ModelLimits(context_window=entry.context_window),
-            reasons=True if _REASONS.search(entry.id.lower()) else None,
-            prices=PriceHistory(entry, batch=(provider.id, entry.id.lower()) in self._entries),
-            url=listed.get("url"),
-            deprecated=bool(entry.deprecated),
+            name=row.get("id", f"{provider}/{id_}"),
+            provider=provider,
+            cluster=facts.get("cluster", "other"),
+            family=row.get("family") or family_of(id_),
+            limits=ModelLimits(
+                context_window=row.get("context_window") or (entry.context_window if entry else None),
+                max_input=row.get("max_input"),
+                max_output=row.get("max_output"),
+                cache_minimum=row.get("cache_minimum", DEFAULT_CACHE_MINIMUM),
+            ),
+            reasons=row.get("reasons", True if _REASONS.search(id_.lower()) else None),
+            prices=PriceHistory(entry, batch=own) if entry else None,
+            aliases=tuple(row.get("aliases", ())),
+            url=facts.get("url"),
+            default=bool(row),
+            deprecated=bool(entry and entry.deprecated),
         )
 
     @cached_property
     def _short_names(self) -> "_Names":
-        listed = (entry.id for id_ in self._listed if id_ in self._providers for entry in self._providers[id_].models)
+        listed = (entry.id for provider in self._listed for entry in provider.models)
         return _Names([*(model.name for model in self.defaults), *listed])
 
     @cached_property
@@ -335,7 +197,7 @@ def catalog_from_feed(overlay: str, feed: bytes, *, before: Catalog, moment: dat
         version = f"feed {hashlib.sha256(feed).hexdigest()[:12]}"
         catalog = Catalog(overlay, providers, version=version)
     except (ValueError, TypeError, AttributeError, AssertionError) as error:  # pydantic's errors are ValueErrors
-        raise BadPriceFeed(f"the price file is not in genai-prices' data format: {_first_line(error)}") from error
+        raise BadPriceFeed(f"the price file is not in genai-prices' data format: {_one_line(error)}") from error
     catalog.check_against(before, moment)
     return catalog
 
@@ -344,11 +206,11 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a price")
 
 
-def _first_line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def _comparable(before: Rates, after: Rates) -> bool:
+def _within_jump(before: Rates, after: Rates) -> bool:
     return all(
         new * LARGEST_JUMP >= old and old * LARGEST_JUMP >= new
         for old, new in ((before.input, after.input), (before.output, after.output))
@@ -385,13 +247,13 @@ class _Names:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = list(dict.fromkeys(names))
-        self._having: dict[str, list[int]] = defaultdict(list)
+        self._by_triple: dict[str, list[int]] = defaultdict(list)
         for index, name in enumerate(self._names):
             for triple in _triples(name.lower()):
-                self._having[triple].append(index)
+                self._by_triple[triple].append(index)
 
-    def like(self, asked: str, limit: int) -> list[str]:
-        shared = Counter(index for triple in _triples(asked) for index in self._having.get(triple, ()))
+    def find_similar(self, asked: str, limit: int) -> list[str]:
+        shared = Counter(index for triple in _triples(asked) for index in self._by_triple.get(triple, ()))
         candidates = sorted(shared, key=lambda index: (-shared[index] / len(self._names[index]), index))
         scored = [
             (SequenceMatcher(None, asked, self._names[index].lower()).ratio(), -index)

@@ -1,6 +1,7 @@
 """The entry point of the package: turns a request into the whole answer."""
 
 import threading
+from collections.abc import Iterator
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
@@ -8,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from estimator.families import FAMILIES, TextCount
 from estimator.request import EstimateRequest, Fault, UnknownModels
-from estimator.result import document, listing
-from estimator.row import Json, Row, known_row, note, unknown_row
+from estimator.result import document, listing, time_text
+from estimator.row import Json, Row, note, price_row, unknown_row
 from estimator.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ class Estimator:
     about a second. The environment is not read; settings come as arguments.
     """
 
-    def __init__(self, *, ranks_dir: Path | None = None, cache_dir: Path | None = None) -> None:
-        """*ranks_dir* and *cache_dir* are the folders in which TokenCounter looks for rank files first."""
-        self._counter = TokenCounter(ranks_dir=ranks_dir, cache_dir=cache_dir)
+    def __init__(self, *, ranks_dir: Path | None = None, cache_dir: Path | None = None, bundled: bool = True) -> None:
+        """*ranks_dir*, *cache_dir* and *bundled* say where TokenCounter looks for rank files."""
+        self._counter = TokenCounter(ranks_dir=ranks_dir, cache_dir=cache_dir, bundled=bundled)
         self._catalog: Catalog | None = None
         self._loading = threading.Lock()
 
@@ -37,7 +38,42 @@ class Estimator:
 
     def estimate(self, request: EstimateRequest, *, now: datetime, estimate_id: str) -> Json:
         """Return the answer to *request*, as JSON values. Raises UnknownModels, BadRankFile."""
-        return estimate(request, self._prices(), self._counter, now=now, estimate_id=estimate_id)
+        catalog, moment = self._prices(), request.priced_at or now
+        warnings = list(_warnings(request))
+        counts: dict[str, TextCount] = {}
+        rows: dict[str, Row] = {}
+        for asked in request.models or [model.name for model in catalog.defaults]:
+            row = self._row(asked, request, catalog, counts, moment)
+            first = rows.setdefault(row.name or f"?{asked.strip().lower()}", row)
+            if first is not row:
+                message = f"{asked!a} names the same model as {first.requested!a}: one row for both."
+                warnings.append(note("duplicate_model", message, "models"))
+        if all(row.problem for row in rows.values()):
+            raise UnknownModels(
+                Fault("models", f"/models/{index}", row.status, f"models: {row.problem}")
+                for index, row in enumerate(rows.values())
+            )
+        if not all(count.exact for count in counts.values()):
+            message = "No rank file on this machine: tokens are guessed from characters."
+            warnings.append(note("heuristic_tokens", message))
+        return {
+            "object": "estimate",
+            "id": estimate_id,
+            "created_at": time_text(now),
+            **document(request, list(rows.values()), warnings, catalog.source, moment),
+        }
+
+    def _row(
+        self, asked: str, request: EstimateRequest, catalog: "Catalog", counts: dict[str, TextCount], moment: datetime
+    ) -> Row:
+        """Return the row of the model *asked* for. *counts* has the prompt's tokens by encoding, and is added to."""
+        model = catalog.find(asked)
+        if model is None:
+            return unknown_row(asked, catalog.suggest(asked))
+        encoding = FAMILIES[model.family].encoding
+        if encoding not in counts:
+            counts[encoding] = self._counter.count(request.prompt, encoding)
+        return price_row(asked, model, request, counts[encoding], moment)
 
     def models(self, *, now: datetime) -> Json:
         """Return the default catalogue, as JSON values."""
@@ -63,51 +99,11 @@ class Estimator:
             return self._catalog
 
 
-def estimate(
-    request: EstimateRequest, catalog: "Catalog", counter: TokenCounter, *, now: datetime, estimate_id: str
-) -> Json:
-    """Return the answer to *request* by *catalog* and *counter*. Raises UnknownModels, BadRankFile."""
-    moment = request.priced_at or now
-    warnings = [
-        note("unknown_parameter", f"{name} is not known and was ignored.", name) for name in request.unknown_members
-    ]
+def _warnings(request: EstimateRequest) -> Iterator[Json]:
+    for name in request.unknown_members:
+        yield note("unknown_parameter", f"{name} is not known and was ignored.", name)
     if not request.prompt:
-        warnings.append(note("empty_prompt", "The prompt is empty: only framing is sent.", "prompt"))
-    counts: dict[str, TextCount] = {}
-    rows: dict[str, Row] = {}
-    for asked in request.models or [model.name for model in catalog.defaults]:
-        if (model := catalog.find(asked)) is None:
-            row = unknown_row(asked, catalog.suggest(asked))
-        else:
-            encoding = FAMILIES[model.family].encoding
-            if encoding not in counts:
-                counts[encoding] = counter.count(request.prompt, encoding)
-            row = known_row(asked, model, request, counts[encoding], moment)
-        name = row.name or f"?{asked.strip().lower()}"
-        if name in rows:
-            message = f"{asked!a} names the same model as {rows[name].requested!a}: one row for both."
-            warnings.append(note("duplicate_model", message, "models"))
-        else:
-            rows[name] = row
-    found = list(rows.values())
-    if all(row.problem for row in found):
-        raise UnknownModels(
-            [
-                Fault("models", f"/models/{index}", row.status, f"models: {row.problem}")
-                for index, row in enumerate(found)
-            ]
-        )
-    if any(not count.exact for count in counts.values()):
-        warnings.append(note("heuristic_tokens", "No rank file on this machine: tokens are guessed from characters."))
-    return document(
-        request,
-        found,
-        warnings,
-        catalog.source,
-        estimate_id=estimate_id,
-        created_at=now,
-        priced_at=moment,
-    )
+        yield note("empty_prompt", "The prompt is empty: only framing is sent.", "prompt")
 
 
 def _overlay() -> str:

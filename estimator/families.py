@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 O200K = "o200k_base"
 CL100K = "cl100k_base"
+EXACT = "exact_text"
 
 HEURISTIC_LOW, HEURISTIC_HIGH = 60, 160  # counting characters gave this many percent of the truth
 FOREIGN_LOW, FOREIGN_HIGH = 70, 160  # percent of the point, for text unlike the recordings
@@ -25,14 +26,10 @@ class Family:
     framing: int
     encoding: str = O200K
 
-    @property
-    def exact(self) -> bool:
-        return self.method == "exact_text"
-
 
 FAMILIES = {
-    "openai": Family(method="exact_text", point=100, low=100, high=103, framing=7),
-    "openai-cl100k": Family(method="exact_text", point=100, low=100, high=103, framing=7, encoding=CL100K),
+    "openai": Family(method=EXACT, point=100, low=100, high=103, framing=7),
+    "openai-cl100k": Family(method=EXACT, point=100, low=100, high=103, framing=7, encoding=CL100K),
     "claude": Family(method="calibrated", point=112, low=100, high=127, framing=7),
     "claude-4.7": Family(method="calibrated", point=143, low=130, high=150, framing=6),
     "gemini": Family(method="calibrated", point=103, low=100, high=120, framing=2),
@@ -64,37 +61,29 @@ class PromptTokens:
     widened: bool = False  # the text is unlike the recordings, so the bounds are wider
 
     @property
-    def in_runs(self) -> tuple[int, int, int]:
+    def scenarios(self) -> tuple[int, int, int]:
         """The prompt tokens of the low, the expected and the high scenario.
 
         An exact count is the same in all three: its bound describes what providers add, not another prompt.
         """
-        if self.method == "exact_text":
+        if self.method == EXACT:
             return self.expected, self.expected, self.expected
         return self.low, self.expected, self.high
 
 
 def prompt_tokens(family: Family, count: TextCount) -> PromptTokens:
     """Return what *family* makes of a text that has *count* tokens in family.encoding. The point is rounded half up."""
-    low, high = family.low, family.high
-    widened = count.non_ascii_share > FOREIGN_SHARE and not family.exact
+    low, high, whole = family.low, family.high, 100
+    widened = count.non_ascii_share > FOREIGN_SHARE and family.method != EXACT
     if widened:
         low, high = family.point * FOREIGN_LOW // 100, -(-family.point * FOREIGN_HIGH // 100)
-    expected = (count.tokens * family.point + 50) // 100
-    if count.exact:
-        return PromptTokens(
-            low=count.tokens * low // 100,
-            expected=expected,
-            high=-(-count.tokens * high // 100),
-            method=family.method,
-            encoding=family.encoding,
-            widened=widened,
-        )
+    if not count.exact:
+        low, high, whole = low * HEURISTIC_LOW, high * HEURISTIC_HIGH, 10_000
     return PromptTokens(
-        low=count.tokens * low * HEURISTIC_LOW // 10_000,
-        expected=expected,
-        high=-(-count.tokens * high * HEURISTIC_HIGH // 10_000),
-        method="heuristic",
-        encoding=None,
+        low=count.tokens * low // whole,
+        expected=(count.tokens * family.point + 50) // 100,
+        high=-(-count.tokens * high // whole),
+        method=family.method if count.exact else "heuristic",
+        encoding=family.encoding if count.exact else None,
         widened=widened,
     )

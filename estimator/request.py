@@ -1,11 +1,12 @@
 """The estimate request: its members, its bounds, and how JSON or a query string is parsed into it."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar
 
 MAX_TURNS = 200
 MAX_MODELS = 100
@@ -19,13 +20,10 @@ COMPLEXITIES = ("low", "medium", "high")
 CACHES = ("auto", "off")
 REASONINGS = ("auto", "off", "high")
 
-_NUMBERS = ("agent_turns", "output_tokens", "system_tokens")
 _MAX_UNKNOWN = 8  # unknown members worth a warning each
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _MONEY = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _WHOLE = re.compile(r"[0-9]{1,18}")
-
-Choice = TypeVar("Choice")
 
 
 class EstimateError(Exception):
@@ -49,9 +47,9 @@ class InvalidRequest(EstimateError):
 
     code = "invalid_parameter"
 
-    def __init__(self, problems: Sequence[Fault]) -> None:
-        super().__init__("; ".join(problem.message for problem in problems))
+    def __init__(self, problems: Iterable[Fault]) -> None:
         self.problems = tuple(problems)
+        super().__init__("; ".join(problem.message for problem in self.problems))
 
 
 class UnknownModels(InvalidRequest):
@@ -82,47 +80,36 @@ class EstimateRequest:
     cache: str = "auto"  # of CACHES
     reasoning: str = "auto"  # of REASONINGS
     output_tokens: int | None = None  # visible tokens per call, instead of the guess by complexity
-    system_tokens: int = 0  # sent with every call beside the prompt, in the provider's own count
+    system_tokens: int = 0  # sent with every call in addition to the prompt, in the provider's own count
     priced_at: datetime | None = None  # aware, UTC; None: when the estimate is made
     budget_usd: Decimal | None = None  # > 0
     unknown_members: tuple[str, ...] = ()  # ignored with a warning, because they may be misspelt
 
 
-_MEMBERS = frozenset(one.name for one in fields(EstimateRequest)) - {"unknown_members"}
-
-
-def parse_request(
-    body: object, *, max_prompt_bytes: int = MAX_PROMPT_BYTES, max_models: int = MAX_MODELS
-) -> EstimateRequest:
+def parse_request(body: object, *, max_prompt_bytes: int = MAX_PROMPT_BYTES) -> EstimateRequest:
     """Return the request in *body*, a decoded JSON value. A member that is null counts as absent.
 
     Raises InvalidRequest, which names every fault at once, and PromptTooLong. No message contains any of the prompt.
     """
     if not isinstance(body, Mapping):
         raise InvalidRequest([Fault("", "", "wrong_type", f"the body must be a JSON object, got {_kind(body)}")])
-    members = _Members(body)
-    prompt = members.text("prompt")
-    request = EstimateRequest(
-        prompt=prompt,
-        models=members.ids("models", limit=max_models),
-        complexity=members.choice("complexity", COMPLEXITIES, "medium"),
-        agent_turns=members.whole("agent_turns", 1, minimum=1, maximum=MAX_TURNS),
-        cache=members.choice("cache", CACHES, "auto"),
-        reasoning=members.choice("reasoning", REASONINGS, "auto"),
-        output_tokens=members.whole("output_tokens", None, minimum=1, maximum=MAX_TOKENS),
-        system_tokens=members.whole("system_tokens", 0, minimum=0, maximum=MAX_TOKENS),
-        priced_at=members.time("priced_at"),
-        budget_usd=members.money("budget_usd"),
-        unknown_members=_unknown(body),
-    )
-    if members.problems:
-        raise InvalidRequest(members.problems)
-    if (size := len(prompt.encode())) > max_prompt_bytes:
+    members: dict[str, Any] = {}
+    problems = [] if "prompt" in body else [Fault("prompt", "/prompt", "missing", "prompt: is required")]
+    for name, parse in _PARSERS.items():
+        if name in body and (body[name] is not None or name == "prompt"):
+            try:
+                members[name] = parse(body[name])
+            except _Wrong as wrong:
+                problems += [Fault(name, f"/{name}{at}", code, f"{name}: {rule}") for at, code, rule in wrong.faults]
+    if problems:
+        raise InvalidRequest(problems)
+    request = EstimateRequest(**members, unknown_members=_unknown(body))
+    if (size := len(request.prompt.encode())) > max_prompt_bytes:
         raise PromptTooLong(limit=max_prompt_bytes, actual=size)
     return request
 
 
-def parse_query(query: Mapping[str, str], prompt: str, *, max_prompt_bytes: int = MAX_PROMPT_BYTES) -> EstimateRequest:
+def parse_query(query: Mapping[str, str], prompt: str) -> EstimateRequest:
     """Return the request in *query*: a URL's query or a command line's options, all text, *models* separated by commas.
 
     Raises the same errors as parse_request().
@@ -130,103 +117,102 @@ def parse_query(query: Mapping[str, str], prompt: str, *, max_prompt_bytes: int 
     body: dict[str, object] = {**query, "prompt": prompt}
     if (models := query.get("models")) is not None:
         body["models"] = [name for name in (part.strip() for part in models.split(",")) if name]
-    for member in _NUMBERS:
+    for member in ("agent_turns", "output_tokens", "system_tokens"):
         if _WHOLE.fullmatch(query.get(member, "")):
             body[member] = int(query[member])
-    return parse_request(body, max_prompt_bytes=max_prompt_bytes)
+    return parse_request(body)
 
 
-class _Members:
-    """Reads the members one by one. It collects problems, and returns a harmless value for a member that has one."""
+# --- parsers of one member: a JSON value -> the value of EstimateRequest; _Wrong if it cannot be used -----------------
 
-    def __init__(self, body: Mapping[object, object]) -> None:
-        self._body = body
-        self.problems: list[Fault] = []
 
-    def text(self, name: str) -> str:
-        value = self._body.get(name)
-        if name not in self._body:
-            self._refuse(name, "missing", "is required")
-        elif not isinstance(value, str):
-            self._refuse(name, "wrong_type", f"must be a string, got {_kind(value)}")
-        elif not _encodable(value):
-            self._refuse(name, "invalid_unicode", "holds a lone surrogate, which is not a character")
-        else:
+class _Wrong(Exception):
+    """A value cannot be used. Each fault is a JSON pointer below the member, a code, and what is allowed."""
+
+    def __init__(self, *faults: tuple[str, str, str]) -> None:
+        super().__init__(*faults)
+        self.faults = faults
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise _Wrong(("", "wrong_type", f"must be a string, got {_kind(value)}"))
+    if not _encodable(value):
+        raise _Wrong(("", "invalid_unicode", "holds a lone surrogate, which is not a character"))
+    return value
+
+
+def _ids(values: object) -> tuple[str, ...]:
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+        raise _Wrong(("", "wrong_type", f"must be a list of model ids, got {_kind(values)}"))
+    if len(values) > MAX_MODELS:
+        raise _Wrong(("", "too_many", f"allows {MAX_MODELS} ids, got {len(values)}"))
+    faults = []
+    for index, value in enumerate(values):
+        if not isinstance(value, str):
+            faults.append((f"/{index}", "wrong_type", f"must hold strings only, got {_kind(value)}"))
+        elif not value.strip() or len(value) > LONGEST_ID or not _encodable(value):
+            rule = f"a model id has 1 to {LONGEST_ID} characters and is not blank"
+            faults.append((f"/{index}", "invalid_value", rule))
+    if faults:
+        raise _Wrong(*faults)
+    return tuple(values)
+
+
+def _one_of(allowed: tuple[str, ...]) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if isinstance(value, str) and value in allowed:
             return value
-        return ""
-
-    def ids(self, name: str, *, limit: int) -> tuple[str, ...]:
-        values = self._body.get(name)
-        if values is None:
-            return ()
-        if not isinstance(values, Sequence) or isinstance(values, str | bytes):
-            self._refuse(name, "wrong_type", f"must be a list of model ids, got {_kind(values)}")
-            return ()
-        if len(values) > limit:
-            self._refuse(name, "too_many", f"allows {limit} ids, got {len(values)}")
-            return ()
-        for index, value in enumerate(values):
-            if not isinstance(value, str):
-                self._refuse(name, "wrong_type", f"must hold strings only, got {_kind(value)}", f"/{index}")
-            elif not value.strip() or len(value) > LONGEST_ID or not _encodable(value):
-                rule = f"a model id has 1 to {LONGEST_ID} characters and is not blank"
-                self._refuse(name, "invalid_value", rule, f"/{index}")
-        return tuple(value for value in values if isinstance(value, str))
-
-    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
-        value = self._body.get(name)
-        if value is None or value in allowed:
-            return default if value is None else str(value)
         code = "unknown_value" if isinstance(value, str) else "wrong_type"
-        self._refuse(name, code, f"must be one of {', '.join(allowed)}, got {_show(value)}")
-        return default
+        raise _Wrong(("", code, f"must be one of {', '.join(allowed)}, got {_show(value)}"))
 
-    def whole(self, name: str, default: Choice, *, minimum: int, maximum: int) -> int | Choice:
-        value = self._body.get(name)
-        if value is None:
-            return default
+    return parse
+
+
+def _whole(minimum: int, maximum: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        bounds = f"from {minimum} to {maximum}, got {_show(value)}"
         if not isinstance(value, int) or isinstance(value, bool):
-            self._refuse(name, "wrong_type", f"must be a whole number from {minimum} to {maximum}, got {_show(value)}")
-        elif not minimum <= value <= maximum:
-            self._refuse(name, "out_of_range", f"must be from {minimum} to {maximum}, got {_show(value)}")
-        else:
-            return value
-        return default
+            raise _Wrong(("", "wrong_type", f"must be a whole number {bounds}"))
+        if not minimum <= value <= maximum:
+            raise _Wrong(("", "out_of_range", f"must be {bounds}"))
+        return value
 
-    def time(self, name: str) -> datetime | None:
-        value = self._body.get(name)
-        if value is None:
-            return None
-        moment = _parse_time(value) if isinstance(value, str) else None
-        if moment is None:
-            self._refuse(name, "invalid_value", f"must be a time like 2026-11-20T12:00:00Z, got {_show(value)}")
-        return moment
-
-    def money(self, name: str) -> Decimal | None:
-        value = self._body.get(name)
-        if value is None:
-            return None
-        if isinstance(value, str) and _MONEY.fullmatch(value) and (amount := Decimal(value)) > 0:
-            return amount
-        self._refuse(name, "invalid_value", f'must be USD as a string like "2.50", above 0, got {_show(value)}')
-        return None
-
-    def _refuse(self, name: str, code: str, rule: str, below: str = "") -> None:
-        self.problems.append(Fault(name, f"/{name}{below}", code, f"{name}: {rule}"))
+    return parse
 
 
-def _parse_time(text: str) -> datetime | None:
-    """Return the UTC time that *text* is in RFC 3339, or None if it is not a time."""
-    if not _TIME.fullmatch(text):
-        return None
-    try:
-        return datetime.fromisoformat(text.upper()).astimezone(UTC)
-    except (ValueError, OverflowError):  # no such day, or one outside years 1..9999 in UTC
-        return None
+def _time(value: object) -> datetime:
+    """Return the UTC time that *value* is in RFC 3339."""
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        with suppress(ValueError, OverflowError):  # no such day, or one outside years 1..9999 in UTC
+            return datetime.fromisoformat(value.upper()).astimezone(UTC)
+    raise _Wrong(("", "invalid_value", f"must be a time like 2026-11-20T12:00:00Z, got {_show(value)}"))
+
+
+def _money(value: object) -> Decimal:
+    if isinstance(value, str) and _MONEY.fullmatch(value) and (amount := Decimal(value)) > 0:
+        return amount
+    raise _Wrong(("", "invalid_value", f'must be USD as a string like "2.50", above 0, got {_show(value)}'))
+
+
+_PARSERS: Mapping[str, Callable[[object], object]] = {
+    "prompt": _text,
+    "models": _ids,
+    "complexity": _one_of(COMPLEXITIES),
+    "agent_turns": _whole(1, MAX_TURNS),
+    "cache": _one_of(CACHES),
+    "reasoning": _one_of(REASONINGS),
+    "output_tokens": _whole(1, MAX_TOKENS),
+    "system_tokens": _whole(0, MAX_TOKENS),
+    "priced_at": _time,
+    "budget_usd": _money,
+}
+MEMBERS = frozenset(_PARSERS)
+"""The names of the members of a request."""
 
 
 def _unknown(body: Mapping[object, object]) -> tuple[str, ...]:
-    names = [str(name) for name in body if name not in _MEMBERS]
+    names = [str(name) for name in body if name not in MEMBERS]
     return tuple(name[:64].encode(errors="replace").decode() for name in names[:_MAX_UNKNOWN])
 
 
@@ -239,19 +225,8 @@ def _encodable(text: str) -> bool:
 
 
 def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case Mapping():
-            return "an object"
-        case _:
-            return "a list"
+    kinds = ((bool, "a boolean"), (int | float, "a number"), (str, "a string"), (Mapping, "an object"))
+    return "null" if value is None else next((kind for type_, kind in kinds if isinstance(value, type_)), "a list")
 
 
 def _show(value: object) -> str:

@@ -40,25 +40,15 @@ ASSUMPTIONS = [
 
 
 def document(
-    request: EstimateRequest,
-    rows: Sequence[Row],
-    warnings: Sequence[Json],
-    source: "PriceSource",
-    *,
-    estimate_id: str,
-    created_at: datetime,
-    priced_at: datetime,
+    request: EstimateRequest, rows: Sequence[Row], warnings: list[Json], source: "PriceSource", moment: datetime
 ) -> Json:
-    """Return the answer as JSON values. Money and ratios are strings, times are RFC 3339 in UTC."""
+    """Return the answer at the prices of *moment*. Money and ratios are strings, times are RFC 3339 in UTC."""
     ranking = rank(rows)
     return {
-        "object": "estimate",
-        "id": estimate_id,
-        "created_at": time_text(created_at),
-        "priced_at": time_text(priced_at),
+        "priced_at": time_text(moment),
         "currency": "USD",
         "inputs": _inputs(request),
-        "price_source": _source(source, priced_at),
+        "price_source": _source(source, moment),
         "models": [row.answer for row in rows],
         "cheapest": {"model": ranking[0][0], "cost_usd": money(ranking[0][1].expected)} if ranking else None,
         "ranking": [name for name, _ in ranking],
@@ -66,7 +56,7 @@ def document(
             [cheaper, dearer] for (cheaper, a), (dearer, b) in combinations(ranking, 2) if a.high >= b.low
         ],
         "unknown_models": [row.requested for row in rows if row.status == UNKNOWN],
-        "warnings": list(warnings),
+        "warnings": warnings,
         "assumptions_version": ASSUMPTIONS_VERSION,
         "assumptions": ASSUMPTIONS,
     }

@@ -11,7 +11,8 @@ from estimator.request import MAX_TURNS, EstimateRequest
 from estimator.turns import CACHE_HIT, Run, Spread, plan_calls, scenarios
 
 if TYPE_CHECKING:
-    from estimator.catalog import PricedModel, PriceHistory  # importing them at run time takes a second
+    from estimator.catalog import PricedModel  # importing them at run time takes a second
+    from estimator.prices import PriceHistory
 
 Json = dict[str, object]
 
@@ -37,7 +38,7 @@ def unknown_row(requested: str, did_you_mean: list[str]) -> Row:
     return Row(requested=requested, name=None, status=UNKNOWN, answer=answer, problem=problem)
 
 
-def known_row(
+def price_row(
     requested: str, model: "PricedModel", request: EstimateRequest, count: TextCount, moment: datetime
 ) -> Row:
     """Return the row of *model*. *count* is the count of request.prompt in the encoding of the model's family."""
@@ -53,11 +54,11 @@ def known_row(
         return Row(requested=requested, name=model.name, status=UNPRICED, answer=answer, problem=problem)
     pricing = _Pricing(request, model, prices=prices, card=card, prompt=prompt, moment=moment)
     status = PRICED if pricing.runs.expected.overflow_at is None else PARTIAL
-    answer = _row_json(requested, status, model) | pricing.counted()
+    answer = _row_json(requested, status, model) | pricing.run_members()
     cost = None
     if pricing.runs.expected.turns:
         cost = envelope(pricing.runs)
-        answer |= pricing.costs(cost)
+        answer |= pricing.cost_members(cost)
     return Row(requested=requested, name=model.name, status=status, answer=answer, cost=cost)
 
 
@@ -115,7 +116,7 @@ class _Pricing:
         batch = prices.batch_at(moment)
         self.batch_run = self.calls.expected.price(batch, turns) if batch else None
 
-    def counted(self) -> Json:
+    def run_members(self) -> Json:
         """Return the members that a run has even if not one of its calls fits the model."""
         run, budget = self.runs.expected, self.request.budget_usd
         within = None if budget is None else self.calls.map(lambda calls: calls.turns_within(budget, self.card))
@@ -137,7 +138,7 @@ class _Pricing:
             "notes": [*self.notes_on_fit(), *self.notes_on_tokens(), *self.notes_on_price()],
         }
 
-    def costs(self, cost: Spread[int]) -> Json:
+    def cost_members(self, cost: Spread[int]) -> Json:
         """Return the members of a run that costs something: *cost*, in UNITS."""
         once = envelope(self.calls.map(lambda calls: calls.price(self.card, 1)))
         split = {part: money(units) for part, units in self.runs.expected.split._asdict().items()}

@@ -100,17 +100,17 @@ class TokenCounter:
             return self._encodings[name]
 
     def _load(self, name: str) -> tiktoken.Encoding | None:
-        for path in self._places(name):
+        for path in self._candidates(name):
             if not path.is_file():
                 continue
-            data = _content(path)
+            data = _read_ranks(path)
             if hashlib.sha256(data).hexdigest() == _RANKS[name].sha256:
-                return _built(name, data)
+                return _build_encoding(name, data)
             if path.parent == self._ranks_dir:
                 raise BadRankFile(f"{path} is not the published {name} file (its SHA-256 differs)")
         return None
 
-    def _places(self, name: str) -> Iterator[Path]:
+    def _candidates(self, name: str) -> Iterator[Path]:
         if self._ranks_dir is not None:
             yield self._ranks_dir / f"{name}.tiktoken"
             yield self._ranks_dir / f"{name}.tiktoken.gz"
@@ -122,7 +122,7 @@ class TokenCounter:
                 yield Path(str(package.locate_file(f"bpe_openai/data/{name}.tiktoken.gz")))
 
 
-def _content(path: Path) -> bytes:
+def _read_ranks(path: Path) -> bytes:
     """Return the file's bytes, unpacked, or no bytes if it cannot be unpacked; the checksum then fails."""
     data = path.read_bytes()
     if path.suffix != ".gz":
@@ -133,7 +133,7 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _built(name: str, data: bytes) -> tiktoken.Encoding:
+def _build_encoding(name: str, data: bytes) -> tiktoken.Encoding:
     ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in data.splitlines())}
     return tiktoken.Encoding(name, pat_str=_RANKS[name].pattern, mergeable_ranks=ranks, special_tokens={})
 

@@ -106,25 +106,20 @@ def scenarios(
         visible = Spread(request.output_tokens, request.output_tokens, request.output_tokens)
     reasoning = reasoning_tokens(visible.expected, request, reasons=reasons)
     hits = CACHE_HIT if request.cache == "auto" else Spread(0, 0, 0)
-
-    def scenario(text: int, seen: int, thought: int, tools: int, hit: int, *, kept: bool) -> Scenario:
-        if limits.max_output is not None:
-            seen = min(seen, limits.max_output)
-            thought = min(thought, limits.max_output - seen)
-        return Scenario(
-            first_input=family.framing + text + request.system_tokens,
-            visible=seen,
-            reasoning=thought,
-            growth=seen + tools + (thought if kept else 0),
-            hit_percent=hit,
+    made = []
+    for text, v, r, g, h, d in zip(prompt.scenarios, visible, reasoning, growth, hits, (0, 0, 1), strict=True):
+        answer = min(v, limits.max_output or v)
+        thinking = min(r, limits.max_output - answer) if limits.max_output else r
+        made.append(
+            Scenario(
+                first_input=family.framing + text + request.system_tokens,
+                visible=answer,
+                reasoning=thinking,
+                growth=answer + g + d * thinking,
+                hit_percent=h,
+            )
         )
-
-    low, expected, high = prompt.in_runs
-    return Spread(
-        scenario(low, visible.low, reasoning.low, growth.low, hits.low, kept=False),
-        scenario(expected, visible.expected, reasoning.expected, growth.expected, hits.expected, kept=False),
-        scenario(high, visible.high, reasoning.high, growth.high, hits.high, kept=True),
-    )
+    return Spread(*made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ HOMES = {
         "server/storage/postgres/transaction.py",
     },
     "psycopg_pool": {"server/storage/postgres/database.py"},
-    "genai_prices": {"estimator/catalog.py"},
+    "genai_prices": {"estimator/catalog.py", "estimator/prices.py"},
     "tiktoken": {"estimator/tokens.py"},
     "text_to_num": {"pipeline/text/figures.py", "pipeline/text/numerals.py"},
     "uvicorn": {

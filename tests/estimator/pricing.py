@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime
 
-from estimator.catalog import Catalog, PriceHistory
+from estimator.catalog import Catalog
+from estimator.prices import PriceHistory
 from estimator.rates import RateCard
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -2,11 +2,8 @@
 
 import pytest
 
-from estimator import Estimator, UnknownModels, estimate, parse_request
-from estimator.catalog import Catalog
-from estimator.tokens import TokenCounter
+from estimator import Estimator, UnknownModels
 from tests.estimator.asking import PROMPT_2000, ask, codes, only, usd
-from tests.estimator.pricing import NOON
 
 
 def test_an_unknown_id_gets_a_row_without_cost_and_suggestions(estimator: Estimator) -> None:
@@ -124,9 +121,8 @@ def test_foreign_text_is_said_to_widen_the_bounds(estimator: Estimator) -> None:
     assert "non_ascii_text" not in codes(only(estimator, "gpt-5-mini", prompt="Привет, мир")["notes"])
 
 
-def test_without_rank_files_the_answer_says_it_guessed(catalog: Catalog) -> None:
-    request = parse_request({"prompt": "Hello, world!", "models": ["gpt-5-mini", "claude-opus-5-5"]})
-    answer = estimate(request, catalog, TokenCounter(bundled=False), now=NOON, estimate_id="est_1")
+def test_without_rank_files_the_answer_says_it_guessed() -> None:
+    answer = ask(Estimator(bundled=False), models=["gpt-5-mini", "claude-opus-5-5"])
     assert [row["tokens"]["prompt"]["method"] for row in answer["models"]] == ["heuristic", "heuristic"]
     assert codes(answer["warnings"]) == ["heuristic_tokens"]
 

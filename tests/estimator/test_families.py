@@ -47,7 +47,7 @@ def test_foreign_text_widens_every_family_but_openai() -> None:
 
 def test_an_exact_count_is_the_same_in_every_scenario() -> None:
     found = prompt_tokens(FAMILIES["openai"], TextCount(2000, exact=True, non_ascii_share=0.0))
-    assert found.in_runs == (2000, 2000, 2000)
+    assert found.scenarios == (2000, 2000, 2000)
 
 
 def test_a_guess_says_heuristic_for_every_family_and_spans_its_bounds() -> None:
@@ -55,6 +55,6 @@ def test_a_guess_says_heuristic_for_every_family_and_spans_its_bounds() -> None:
         found = prompt_tokens(family, TextCount(1000, exact=False, non_ascii_share=0.0))
         assert found.method == "heuristic"
         assert found.encoding is None
-        assert found.in_runs == (found.low, found.expected, found.high)
+        assert found.scenarios == (found.low, found.expected, found.high)
     openai = prompt_tokens(FAMILIES["openai"], TextCount(1000, exact=False, non_ascii_share=0.0))
     assert (openai.low, openai.expected, openai.high) == (600, 1000, 1648)

@@ -1,4 +1,4 @@
-"""Tests of catalog.py's prices: against published ones and genai-prices, over time, and the price table's pitfalls."""
+"""Tests of prices.py: against published ones and genai-prices, over time, and the price table's pitfalls."""
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -10,7 +10,8 @@ from genai_prices.types import ModelPrice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.catalog import Catalog, rate_card
+from estimator.catalog import Catalog
+from estimator.prices import rate_card
 from estimator.rates import Usage
 from tests.estimator.pricing import DEFAULTS, NOON, PROVIDER, card_of, history
 

@@ -156,11 +156,6 @@ def test_the_cap_counts_bytes_not_characters() -> None:
     assert (caught.value.limit, caught.value.actual, caught.value.code) == (100, 102, "prompt_too_long")
 
 
-def test_the_number_of_models_is_the_callers_to_cap() -> None:
-    with pytest.raises(InvalidRequest, match="allows 2 ids, got 3"):
-        parse_request({"prompt": "", "models": ["a", "b", "c"]}, max_models=2)
-
-
 def test_unknown_members_are_kept_for_a_warning_but_not_endlessly() -> None:
     request = parse_request({"prompt": "", "agent_turn": 5, **{f"x{n}": n for n in range(99)}})
     assert request.unknown_members[0] == "agent_turn"
