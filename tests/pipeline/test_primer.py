@@ -17,18 +17,18 @@ def test_the_audio_comes_last_and_unchanged_and_the_recording_is_as_loud():
     assert len(both) == primer_length() + len(samples)
     assert (both[primer_length() :] == samples).all()
     assert np.abs(both[: primer_length()]).max() == pytest.approx(np.abs(samples).max(), rel=0.01)
-    assert primer_length() < position(3), "a live window of 10 s has room for it and for six seconds of speech"
+    assert primer_length() < position(3.1), "a live window of 10 s has room for it and for six seconds of speech"
 
 
 @pytest.mark.parametrize(
-    "text", ["In being comparatively modern.", "being comparatively", "Modern.", "it was modern. In being late"]
+    "text", ["Than in the same operations with ugly ones.", "same operations", "Ugly.", "it was. The same operations"]
 )
 def test_an_answer_with_its_words_in_a_row_is_seen(text: str):
     assert repeats_primer(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "being modern", "a modern house", "in", "Ask not what your country can do for you."]
+    "text", ["", "the ugly same", "an ugly house", "in", "Ask not what your country can do for you."]
 )
 def test_other_answers_are_left(text: str):
     assert repeats_primer(text) == (text == "in")
@@ -56,7 +56,7 @@ def test_no_word_of_the_recording_comes_out_of_silence_noise_music_or_other_lang
         for samples in sounds():
             [heard] = engine.hear([DecodeRequest(samples=samples, start=0, final=final, voiced=((0, len(samples)),))])
             said = " ".join(word.text for word in heard.words)
-            assert "comparatively" not in said
+            assert "operations" not in said
             assert primer_text().rstrip(".") not in said
 
 

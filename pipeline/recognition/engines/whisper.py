@@ -163,11 +163,11 @@ class WhisperEngine:
         # If the fit has changed since these requests were grouped, their windows may differ: the longest fits all.
         shape = max((self._shape(request, fit) for request in requests), key=lambda shape: shape.window_s)
         hypotheses = self._decode(requests, shape)
-        for row, (request, first) in enumerate(zip(requests, hypotheses, strict=True)):
-            if shape.primed and (first.failed is not None or repeats_primer(first.text)):
-                [hypotheses[row]] = [first] = self._decode([request], replace(shape, primed=False))
-            if request.final and needs_second_look(first):
-                hypotheses[row] = self._second_look(request, first, shape)
+        for row, request in enumerate(requests):
+            if shape.primed and (hypotheses[row].failed is not None or repeats_primer(hypotheses[row].text)):
+                [hypotheses[row]] = self._decode([request], replace(shape, primed=False))
+            if request.final and needs_second_look(hypotheses[row]):
+                hypotheses[row] = self._second_look(request, hypotheses[row], shape)
         words = self._align(requests, hypotheses)
         for row, request in enumerate(requests):
             kept = count_before_echo(words[row], request.voiced) if request.final else len(words[row])
@@ -257,7 +257,7 @@ class WhisperEngine:
             **search,
         )
         return [
-            self._hypothesis(request, result, shape, language, (encoded, row), primer)
+            self._hypothesis(request, result, shape, language, (encoded, row, primer))
             for row, (request, result, language) in enumerate(zip(requests, results, languages, strict=True))
         ]
 
@@ -267,14 +267,14 @@ class WhisperEngine:
         result: Any,
         shape: Shape,
         language: tuple[str, float],
-        place: tuple[Encoded, int],
-        primer: tuple[int, ...],
+        place: tuple[Encoded, int, tuple[int, ...]],
     ) -> Hypothesis:
+        encoded, row, primer = place
         said = result.sequences_ids[0][len(primer) :]  # includes the tokens that it was told to begin with
         tokens = self._without_echo(tuple(token for token in said if token < self._tokenizer.eot), request)
         text = self._tokenizer.decode(tokens)
-        # CTranslate2 divides by the number of tokens without the end token, which counts too (as in faster-whisper). The
-        # primer's tokens are given and cost nothing.
+        # CTranslate2 divides by the number of tokens without the end token, which counts too (as in faster-whisper).
+        # Those of the primer are given and cost nothing.
         avg_logprob = result.scores[0] * len(result.sequences_ids[0]) / (len(said) + 1)
         failed = failed_gate(
             text,
@@ -285,7 +285,8 @@ class WhisperEngine:
             voiced_s=request.voiced_s,
         )
         task = self._task(request, language[0])
-        return Hypothesis(tokens, text, *language, task, avg_logprob, result.no_speech_prob, failed, *place, primer)
+        no_speech_prob = result.no_speech_prob
+        return Hypothesis(tokens, text, *language, task, avg_logprob, no_speech_prob, failed, encoded, row, primer)
 
     def _without_echo(self, tokens: tuple[int, ...], request: DecodeRequest) -> tuple[int, ...]:
         """Return *tokens* without repetitions of the last phrase for which there was too little speech."""
