@@ -118,6 +118,13 @@ def test_figures_faster_than_anybody_speaks_are_cut_to_those_before() -> None:
     assert before_echo("order nine one zero" + " zero" * 20, 3.0, [(0.0, 2.0)]) == "order nine one zero zero"
 
 
+def test_a_word_that_is_repeated_without_end_is_a_loop_however_slow() -> None:
+    assert (
+        before_echo("the doctor can see you at zig" + " zig" * 8, 6.0, [(0.0, 6.0)])
+        == "the doctor can see you at zig zig"
+    )
+
+
 def test_figures_and_short_words_may_be_repeated() -> None:
     for text in ("five five five five five five", "no no no no", "and one and two and three and one and two"):
         assert before_echo(text, 2.0, [(0.0, 2.0)]) == text

@@ -20,6 +20,7 @@ REPETITION = 2.4  # a text with a higher zlib ratio repeats itself (openai/whisp
 LETTERS_PER_S = 30.0  # nobody speaks faster, in any script; English with 8 tokens a second
 HURRIED = 16.0  # letters for each second of speech: people repeat a phrase more slowly than this, the model faster
 FASTEST_S = 0.12  # nobody says a figure or a short word in less time
+MANY = 8  # nobody says a word or a figure so often in a row
 ECHO = 3  # units of a phrase that begins anew at the end of an answer
 DOUBT = -0.4  # a mean log-probability below this is worth a second look
 
@@ -98,7 +99,10 @@ def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) 
         voice = sum(max(0, last - first) for first, last in spans)
         several = len({unit.text for unit in rounds}) > 1  # one word may be repeated where the voice detector missed it
         letters = several * sum(_letters(unit.text) for unit in rounds)
-        if letters > max(HURRIED * voice / RATE, FEW_LETTERS) or len(rounds) * FASTEST_S > max(voice / RATE, 1.0):
+        too_fast = letters > max(HURRIED * voice / RATE, FEW_LETTERS) or len(rounds) * FASTEST_S > max(
+            voice / RATE, 1.0
+        )
+        if too_fast or (not several and len(rounds) >= MANY):
             return units[-again].word
     return len(words)
 
