@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, groupby
 
 from pipeline.words import UNNAMED, Segment, SpeakerTurn, Word
@@ -35,26 +36,25 @@ class SpeakerTimes:
             yield min(self._turns[: after + 1], key=lambda turn: max(turn.start - end, start - turn.end))
 
 
-class _TimesOfChannels:
+class SpeakerTimesByChannel:
+    """The same for words of several channels. A channel without turns takes those of all."""
+
     def __init__(self, turns: Sequence[SpeakerTurn]) -> None:
         channels = {turn.channel for turn in turns}
         self._times = {one: SpeakerTimes([turn for turn in turns if turn.channel == one]) for one in channels}
         self._everybody = SpeakerTimes(turns)
 
-    def of(self, channel: int | None) -> SpeakerTimes:
-        return self._times.get(channel, self._everybody)
+    def speaker_of(self, word: Word, channel: int | None) -> str | None:
+        return self._times.get(channel, self._everybody).speaker_of(word)
 
 
 def by_speaker(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> list[Segment]:
-    """Return the segments cut where the speaker changes, each part with its speaker, by the starts of the parts.
-
-    A channel on which there are words but no turns takes the turns of all channels.
-    """
-    times = _TimesOfChannels(turns)
+    """Return the segments cut where the speaker changes, each part with its speaker, by the starts of the parts."""
+    times = SpeakerTimesByChannel(turns)
     parts = [
         replace(segment, words=tuple(words), voice=speaker)
         for segment in segments
-        for speaker, words in groupby(segment.words, times.of(segment.channel).speaker_of)
+        for speaker, words in groupby(segment.words, partial(times.speaker_of, channel=segment.channel))
     ]
     return sorted(parts, key=lambda part: part.start)
 
@@ -70,15 +70,18 @@ class SpeakerRun:
 
 def speaker_runs(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> list[SpeakerRun]:
     """Return the speakers of all words, in the order in which the words came; nothing where there are no turns."""
-    times = _TimesOfChannels(turns)
-    runs: list[SpeakerRun] = []
+    times = SpeakerTimesByChannel(turns)
     spoken = ((segment.channel, word) for segment in segments for word in segment.words)
-    for number, (channel, word) in enumerate(spoken):
-        speaker = times.of(channel).speaker_of(word)
-        if speaker is None:
-            return []
-        first = runs.pop().first if runs and runs[-1].speaker == speaker else number
-        runs.append(SpeakerRun(first, number, speaker))
+    labels = (times.speaker_of(word, channel) for channel, word in spoken)
+    return join_runs((number, label) for number, label in enumerate(labels) if label is not None)
+
+
+def join_runs(labels: Iterable[tuple[int, str]]) -> list[SpeakerRun]:
+    """Join words that follow each other and have one label. They come by their numbers."""
+    runs: list[SpeakerRun] = []
+    for number, label in labels:
+        goes_on = runs and (runs[-1].last, runs[-1].speaker) == (number - 1, label)
+        runs.append(SpeakerRun(runs.pop().first if goes_on else number, number, label))
     return runs
 
 

@@ -108,6 +108,7 @@ def _served(
         listener=scheduler,
         headroom=scheduler,
         voice=voice,
+        speakers=speakers,
         max_sessions=max_sessions,
     )
     return ServedEngine(batch=batch, live=live, offer=_offer(loaded, speakers), statistics=scheduler.statistics)

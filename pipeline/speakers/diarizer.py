@@ -7,7 +7,7 @@ diarizer.end()
 turns = speaker_turns({None: diarizer}, SpeakerOptions())
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,21 +75,29 @@ def speaker_turns(heard: Mapping[int | None, Diarizer], options: SpeakerOptions)
 
     A voice without a name has a label that begins with UNNAMED, and no other channel has the same.
     """
-    found = {channel: find_voices(diarizer.windows, options.most) for channel, diarizer in heard.items()}
-    while sum(map(len, found.values())) > options.most:
-        fullest = max(found, key=lambda channel: len(found[channel]))
-        if len(found[fullest]) == 1:
-            break
-        found[fullest] = find_voices(heard[fullest].windows, len(found[fullest]) - 1)
+    found = find_all_voices({channel: diarizer.windows for channel, diarizer in heard.items()}, options)
     turns: list[SpeakerTurn] = []
     for channel, diarizer in heard.items():
-        voices, names = name_voices(found[channel], options)
+        voices, names = found[channel]
         labels = [name or f"{UNNAMED}{channel}.{voice}" for voice, name in enumerate(names)]
         turns += [
             SpeakerTurn(labels[turn.voice], turn.start, turn.end, channel)
             for turn in voice_turns(diarizer.windows, voices, diarizer.received)
         ]
     return sorted(turns, key=lambda turn: turn.start)
+
+
+def find_all_voices(
+    heard: Mapping[int | None, Sequence[Window]], options: SpeakerOptions
+) -> dict[int | None, tuple[Array, list[str | None]]]:
+    """Return the voices of each channel and their names, as name_voices() does; not too many on all together."""
+    found = {channel: find_voices(windows, options.most) for channel, windows in heard.items()}
+    while sum(map(len, found.values())) > options.most:
+        fullest = max(found, key=lambda channel: len(found[channel]))
+        if len(found[fullest]) == 1:
+            break  # each channel has somebody
+        found[fullest] = find_voices(heard[fullest], len(found[fullest]) - 1)
+    return {channel: name_voices(voices, options) for channel, voices in found.items()}
 
 
 def name_voices(found: Array, options: SpeakerOptions) -> tuple[Array, list[str | None]]:

@@ -119,8 +119,6 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
     members.take("task", _live_task, TRANSCRIBE)
     timed = members.take("word_timestamps", boolean, True)  # live words always have their times
     order = common_order(members, offer=offer, word_timestamps=timed)
-    if order.diarize:
-        members.errors.append(FieldError("diarize", "not_offered", "live sessions do not tell speakers apart yet"))
     members.check()
     return replace(order, live=live, separate=separate), unknown_members(fields, COMMON | LIVE_ONLY)
 

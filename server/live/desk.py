@@ -13,6 +13,8 @@ from pipeline.audio import seconds
 from pipeline.errors import DecodersBusy, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import LIVE_SHARE, REHEARSAL_SHARE, MemoryPart
+from pipeline.speakers.live import LiveSpeakers
+from pipeline.speakers.options import SpeakerOptions
 from server.accounts.plans import Plans
 from server.faults import contain
 from server.jobs.leases import HeldLease
@@ -220,7 +222,8 @@ class Desk:
         parts, job = self._parts, held.job
         order = job.order
         assert order.live is not None
-        session = parts.engines[job.environment].session(order, tenant=job.account, past=before)
+        engine = parts.engines[job.environment]
+        session, speakers = engine.session(order, tenant=job.account, past=before), engine.live_speakers(order, before)
         journal = Journal(
             held,
             before,
@@ -228,11 +231,13 @@ class Desk:
             partials=parts.partials,
             interim=order.live.interim_results,
             metrics=parts.metrics,
+            speakers=speakers,
         )
         return LiveSession(
             held,
             before,
             session,
+            speakers=speakers,
             journal=journal,
             endings=self._endings,
             isolation=parts.isolation,
@@ -286,7 +291,10 @@ class Desk:
             live.give_up()
 
     async def _complete(self, held: HeldLease, before: Past) -> None:
-        await self._endings.complete(held, LiveResult(duration=before.duration))
+        told = None
+        if held.job.order.diarize:
+            told = await asyncio.to_thread(LiveSpeakers(None, SpeakerOptions(), {}, before.told).finish)
+        await self._endings.complete(held, LiveResult(duration=before.duration, told=told))
 
     async def _closed_past(self, held: HeldLease) -> Past:
         return await self._endings.close_open_words(held, await self._past(held.job, held.lease.chunks))

@@ -7,16 +7,17 @@ from typing import TypeVar
 
 import orjson
 
+from pipeline.attribution import SpeakerRun
 from pipeline.audio import seconds
 from pipeline.documents.assemble import assemble
 from pipeline.documents.stored import restored
-from pipeline.words import Chunk, Transcript
+from pipeline.words import Chunk, SpeakerTurn, Transcript
 from server.jobs.ended import report_end
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import completed_outcome, output_key, write_output
 from server.live.engine import LiveEngine
 from server.live.resuming import Past
-from server.live.telling import closed_segment
+from server.live.telling import closed_segment, revised_event
 from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import BlobsAway
@@ -40,6 +41,7 @@ class LiveResult:
     received_bytes: int | None = None  # None: no longer known
     warnings: Sequence[Mapping[str, str]] = ()
     audio: Artifact | None = None
+    told: tuple[tuple[SpeakerTurn, ...], Sequence[SpeakerRun]] | None = None  # all speakers; None: not told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,9 @@ class Endings:
         """End the job with everything that was heard. Raises LeaseLost, DiskFull."""
         job, engine = held.job, self.engines[held.job.environment]
         chunks = await self.storage.jobs.chunks(job.id)
+        if heard.told is not None and not (chunks and restored(chunks[-1]).turns is not None):
+            await self._store_speakers(held, heard, chunks)
+            chunks = await self.storage.jobs.chunks(job.id)
         # Hours of speech have more than ten thousand words, and the event loop must not wait for them.
         transcript = await asyncio.to_thread(_transcript, chunks, heard.duration, job.order, engine)
         outputs = [await self._write(name, transcript, held) for name in job.order.output_formats]
@@ -121,6 +126,25 @@ class Endings:
             output_key(name, job, epoch=epoch),
             lambda: write_output(name, transcript, job, epoch=epoch, blobs=blobs),
         )
+
+    async def _store_speakers(self, held: HeldLease, heard: LiveResult, chunks: Sequence[bytes]) -> None:
+        """Store the turns of all speakers as a last chunk, with the event that tells every word's speaker for good."""
+        assert heard.told is not None
+        turns, runs = heard.told
+        channel = held.job.order.live_channels[0]
+        end = Past(tuple([restored(body) for body in chunks])).end(channel)
+        chunk = Chunk(
+            index=len(chunks),
+            jobs_done=0,
+            start=end,
+            end=max(end, heard.duration),
+            segments=(),
+            language=None,
+            language_probability=None,
+            channel=channel,
+            turns=turns,
+        )
+        await held.checkpoint(chunk, [revised_event(runs, final=True)])
 
     async def _note_source(self, held: HeldLease, received_bytes: int | None) -> None:
         assert held.job.order.live is not None

@@ -13,10 +13,13 @@ from pipeline.recognition.merging import unsaid
 from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import Happened, Listener, Session, SessionStatistics
+from pipeline.speakers.live import LiveSpeakers
+from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from pipeline.words import Word
+from server.jobs.running import speaker_options
 from server.live.resuming import Past
 from server.model.orders import Order
 
@@ -52,7 +55,16 @@ class LiveEngine:
     listener: Listener
     headroom: Headroom
     voice: VoiceDetector | None  # None: everything counts as speech
+    speakers: SpeakerModels | None = None  # None: two speakers take turns by sentences
     max_sessions: int | None = None  # sessions that this machine can carry, if that was measured
+
+    def live_speakers(self, order: Order, past: Past) -> LiveSpeakers | None:
+        """Make what tells the speakers of a session apart by their voices; None where its order does not ask for it."""
+        options = speaker_options(order)
+        if options is None:
+            return None
+        origins = dict.fromkeys(past.channels, past.origin.position)
+        return LiveSpeakers(self.speakers, options, origins, past.told)
 
     def session(self, order: Order, *, tenant: str, past: Past) -> Hearing:
         """Make a session for *order* that continues where *past* says, which must have no open words.

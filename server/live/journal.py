@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from types import MappingProxyType
 
+from pipeline.attribution import SpeakerRun
 from pipeline.audio import position, seconds
 from pipeline.events import SegmentClosed
 from pipeline.session import Happened
+from pipeline.speakers.live import LiveSpeakers
 from pipeline.words import Chunk, Segment
 from server.jobs.leases import HeldLease
 from server.live.resuming import Past
-from server.live.telling import LogBatch, Telling
+from server.live.telling import LogBatch, Telling, revised_event
 from server.metrics import Metrics
 from server.model.events import NewEvent
 from server.storage.ports import EventLog
@@ -28,7 +30,15 @@ class Journal:
     """Writes a session's events. Its methods raise LeaseLost, and write nothing, when the job is no longer ours."""
 
     def __init__(
-        self, held: HeldLease, past: Past, *, events: EventLog, partials: Partials, interim: bool, metrics: Metrics
+        self,
+        held: HeldLease,
+        past: Past,
+        *,
+        events: EventLog,
+        partials: Partials,
+        interim: bool,
+        metrics: Metrics,
+        speakers: LiveSpeakers | None = None,
     ) -> None:
         self.warnings: dict[str, Mapping[str, str]] = {}
         self._settled = {channel: past.settled(channel) for channel in past.channels}  # what is before is decided
@@ -36,7 +46,7 @@ class Journal:
         self._job_id = held.job.id
         self._base = past.origin.position
         self._positions = past.origin.positions
-        self._telling = Telling(past.origin)
+        self._telling = Telling(past.origin, speakers)
         self._events = events
         self._partials = partials
         self._interim = interim
@@ -48,6 +58,7 @@ class Journal:
         self._finalizing = asyncio.Lock()  # held while that is being stored
         self._chunks = len(past.chunks)  # only their number is kept, since a session may last for hours
         self._closed = {channel: past.end(channel) for channel in past.channels}  # end of the last chunk
+        self._writing = asyncio.Lock()
         self._last = 0  # the log's last event; only the holder of the lease writes there
 
     def seconds_at(self, place: int) -> float:
@@ -80,6 +91,16 @@ class Journal:
 
         *decided* has, by channel, up to where everything is decided, in positions of the session.
         """
+        async with self._writing:
+            await self._write_all(happened, heard, decided)
+
+    async def revise(self, runs: Sequence[SpeakerRun]) -> None:
+        """Tell new speakers of words that were told."""
+        async with self._writing:
+            self._last = (await self._held.log([revised_event(runs, final=False)]))[-1].seq
+            self._partials.move(self._job_id, after=self._last)
+
+    async def _write_all(self, happened: Sequence[Happened], heard: int, decided: Mapping[int | None, int]) -> None:
         for some in _by_chunk(happened):
             batch = self._telling.batch(some)
             async with nullcontext() if batch.finalized is None else self._finalizing:

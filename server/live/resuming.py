@@ -15,6 +15,7 @@ import orjson
 from pipeline.audio import WINDOW, position
 from pipeline.documents.stored import restored
 from pipeline.recognition.spoken_form import units_of
+from pipeline.speakers.live import ToldWord
 from pipeline.words import Chunk, Segment, Word
 from server.live.telling import Origin
 from server.model.events import Event
@@ -52,6 +53,7 @@ class Past:
     open: tuple[OpenSegment, ...] = ()  # one of a channel at most
     channels: tuple[int | None, ...] = (None,)
     numbered: int = 0  # segments that have an id
+    told: tuple[ToldWord, ...] = ()  # every word with its speaker, where speakers are told apart by their voices
 
     @property
     def begun(self) -> bool:
@@ -116,10 +118,23 @@ def resumed_at(settled: int) -> int:
 def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int | None, ...] = (None,)) -> Past:
     """The past in the bodies of a job's chunks and in its log."""
     closed = Past(tuple(restored(body) for body in bodies), channels=channels)
-    said = [orjson.loads(event.body) for event in log if event.type == "word"]
+    events = list(log)
+    said = [orjson.loads(event.body) for event in events if event.type == "word"]
+    revised = [orjson.loads(event.body) for event in events if event.type == "speakers.revised"]
     still_open = (_open_segment(closed, said, channel) for channel in channels)
     numbered = max((body["segment"] + 1 for body in said), default=0)
-    return Past(closed.chunks, tuple(one for one in still_open if one is not None), channels, numbered)
+    told = _told(said, revised)
+    return Past(closed.chunks, tuple(one for one in still_open if one is not None), channels, numbered, told)
+
+
+def _told(said: Sequence[Mapping[str, Any]], revised: Sequence[Mapping[str, Any]]) -> tuple[ToldWord, ...]:
+    """The words of the log with the speakers that its readers know by now."""
+    told = [ToldWord(_word(body, 0), body.get("channel"), body.get("speaker")) for body in said]
+    for event in revised:
+        for run in event["words"]:
+            for one in told[run["first"] : run["last"] + 1]:
+                one.label = run["speaker"]
+    return tuple(told)
 
 
 def _open_segment(closed: Past, said: Sequence[Mapping[str, Any]], channel: int | None) -> OpenSegment | None:

@@ -13,6 +13,7 @@ from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import MemoryPart
+from pipeline.speakers.live import LiveSpeakers
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
@@ -21,6 +22,7 @@ from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
 from server.live.resuming import Past, resumed_at
 from server.live.rules import LiveRules
+from server.live.speakers import SpeakerListener
 from server.live.taping import Tape, recording_key
 from server.live.writers import Seat, Writers
 from server.logs import log
@@ -46,6 +48,7 @@ class LiveSession:
         session: Hearing,
         *,
         journal: Journal,
+        speakers: LiveSpeakers | None = None,
         endings: Endings,
         isolation: Isolation,
         plan: Plan,
@@ -68,6 +71,9 @@ class LiveSession:
         self._held = held
         self._session = session
         self._journal = journal
+        self._speakers = (
+            None if speakers is None else SpeakerListener(speakers, self.job.order.live_channels, journal.revise)
+        )
         self._endings = endings
         self._plan = plan
         self._metrics = metrics
@@ -218,8 +224,12 @@ class LiveSession:
                 tasks.create_task(self._hear(), name="hear")
                 tasks.create_task(self._tell(), name="tell")
                 tasks.create_task(self._end_intake(), name="end intake")
+                if self._speakers is not None:
+                    tasks.create_task(self._speakers.run(), name="speakers")
                 broken = await tasks.create_task(self._receive(), name="receive")
                 self._session.end()
+                if self._speakers is not None:
+                    self._speakers.end()
         except BaseExceptionGroup as group:
             if group.subgroup(LeaseLost):
                 raise LeaseLost from group
@@ -277,6 +287,8 @@ class LiveSession:
             self._heard += len(samples)
             if self._tape is not None:
                 self._tape.add(samples)
+            if self._speakers is not None:
+                await self._speakers.feed(samples)
             await self._session.feed(samples)
 
     async def _end(self, broken: PipelineError | None) -> None:
@@ -294,6 +306,7 @@ class LiveSession:
             received_bytes=received_bytes,
             warnings=tuple(self._journal.warnings.values()),
             audio=audio,
+            told=None if self._speakers is None else await self._speakers.finish(),
         )
         await self._endings.complete(self._held, result)
 

@@ -1,11 +1,13 @@
 """Turning what a session reports into events for the log and for readers. Pure."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, assert_never
 
 import orjson
 
+from pipeline.attribution import SpeakerRun
 from pipeline.audio import seconds
 from pipeline.documents.formats import segment_object, word_event
 from pipeline.events import (
@@ -19,6 +21,7 @@ from pipeline.events import (
     WordsCommitted,
 )
 from pipeline.session import Happened
+from pipeline.speakers.live import LiveSpeakers
 from pipeline.words import Segment, Word, speaker_members, written
 from server.model.events import NewEvent
 from server.model.instants import iso
@@ -56,8 +59,11 @@ class LogBatch:
 class Telling:
     """Describes what a session reports. Words and segments of all its channels are counted together."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, speakers: LiveSpeakers | None = None) -> None:
+        """*speakers* tells them apart by their voices; None: each channel that is heard by itself has one."""
         self._positions = origin.positions
+        self._speakers = speakers
+        self._labels: dict[int | None, Counter[str]] = {}  # by channel, of the words of its open segment
         self._words = origin.words
         self._segments = origin.segments
         self._ids: dict[int | None, tuple[int, int]] = {}  # by channel: its newest segment's own number, and its id
@@ -79,11 +85,12 @@ class Telling:
                 batch.shown[channel] = None
                 words = tuple(shifted(word, origin) for word in segment.words)
                 batch.segments.append(replace(segment, words=words, channel=channel))
-                _log(batch, "segment", closed_segment(self._id(channel, number), batch.segments[-1], forced=forced))
+                _log(batch, "segment", self._segment(channel, number, batch.segments[-1], forced=forced))
             case Partial(words, segment):
                 batch.partials += 1
                 said = _partial([shifted(word, origin) for word in words], self._id(channel, segment))
-                batch.shown[channel] = orjson.dumps({**said, **speaker_members(channel)})
+                members = where if self._speakers is not None else speaker_members(channel)
+                batch.shown[channel] = orjson.dumps({**said, **members})
             case SpeechStarted(at):
                 _log(batch, "speech.started", {"at": seconds(origin + at), **where})
             case SpeechEnded(at):
@@ -106,11 +113,29 @@ class Telling:
         segment, at = self._id(one.channel, event.segment), iso(round(one.at_s * 1000))
         words = [shifted(word, self._positions[one.channel]) for word in event.words]
         for number, (word, lag_s) in enumerate(zip(words, one.lags_s, strict=True), self._words):
-            body = {"index": number, "segment": segment, **word_event(word), **speaker_members(one.channel)}
+            body = {"index": number, "segment": segment, **word_event(word), **self._speaker(word, one.channel)}
             _log(batch, "word", {**body, "emitted_at": at, "lag_ms": round(lag_s * 1000)})
         self._words += len(words)
         batch.lags_s += one.lags_s
         batch.settled[one.channel] = words[-1].end
+
+    def _speaker(self, word: Word, channel: int | None) -> Mapping[str, int | str]:
+        """The members that tell who says the next word, and on which channel."""
+        if self._speakers is None:
+            return speaker_members(channel)
+        label = self._speakers.label(word, channel)
+        if label is not None:
+            self._labels.setdefault(channel, Counter())[label] += 1
+        return _members(channel, label)
+
+    def _segment(self, channel: int | None, number: int, segment: Segment, *, forced: bool) -> dict[str, Any]:
+        """The body of a segment's event. Its speaker is that of most of its words."""
+        body = closed_segment(self._id(channel, number), segment, forced=forced)
+        if self._speakers is None:
+            return body
+        body.pop("speaker", None)
+        labels = self._labels.pop(channel, Counter())
+        return {**body, **_members(channel, labels.most_common(1)[0][0] if labels else None)}
 
     def _id(self, channel: int | None, number: int) -> int:
         """The id of a channel's segment *number*: a new one when the channel's next segment is first heard of."""
@@ -118,6 +143,16 @@ class Telling:
             self._ids[channel] = number, self._segments
             self._segments += 1
         return self._ids[channel][1]
+
+
+def _members(channel: int | None, speaker: str | None) -> Mapping[str, int | str]:
+    where: dict[str, int | str] = {} if channel is None else {"channel": channel}
+    return where if speaker is None else {**where, "speaker": speaker}
+
+
+def revised_event(runs: Sequence[SpeakerRun], *, final: bool) -> NewEvent:
+    """The event that tells new speakers of words that were told."""
+    return NewEvent("speakers.revised", orjson.dumps({"words": [asdict(run) for run in runs], "final": final}))
 
 
 def shifted(word: Word, origin: int) -> Word:

@@ -268,7 +268,13 @@ async def _serving(
                 "production": ServedEngine(
                     batch=batch,
                     live=live_engine,
-                    offer=Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True),
+                    offer=Offer(
+                        engine="scripted",
+                        model="test",
+                        languages=frozenset({"en", "de"}),
+                        translates=True,
+                        speakers=True,
+                    ),
                     statistics=scheduler.statistics,
                 ),
                 "sandbox": ServedEngine(

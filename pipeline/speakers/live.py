@@ -1,0 +1,265 @@
+"""Tells the speakers of a live stream apart while it is heard. server/live/ makes one LiveSpeakers for a session.
+
+    speakers = LiveSpeakers(models, SpeakerOptions(), {None: 0})
+    label = speakers.label(word, None)        # of a word that is told now: provisional
+    runs = speakers.listen({None: samples})   # on a thread; words that now have another label
+    turns, runs = speakers.finish()           # the turns of all, and the label of every word
+
+What is known of the voices grows while they are heard, so labels are revised: whenever the recording is a twentieth
+longer, all of it is clustered anew, as a file is. A label that was told for one voice never goes to another. Two labels
+may become one, of which the lower stays.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.attribution import SpeakerRun, SpeakerTimes, SpeakerTimesByChannel, join_runs
+from pipeline.audio import Samples
+from pipeline.speakers.clustering import find_voices
+from pipeline.speakers.diarizer import FILE_STEP, find_all_voices, name_voices
+from pipeline.speakers.frames import LENGTH, STEP, Window
+from pipeline.speakers.options import SpeakerOptions
+from pipeline.speakers.timeline import voice_turns
+from pipeline.speakers.windows import SpeakerModels
+from pipeline.words import SpeakerTurn, Word
+
+LIVE_STEP = 59
+"""Frames, 1 s, from one window of a live stream to the next."""
+
+RECENT = 30
+"""Windows whose turns are found again after each window. Older ones are, when all is clustered anew."""
+
+GROWTH = 1.05
+"""By how much a recording grows until it is clustered anew: a short one with every window."""
+
+_BEHIND = 4 * LIVE_STEP * STEP  # with more unheard samples than these, windows have the step of files
+
+
+@dataclass(slots=True)
+class ToldWord:
+    """A word that was told, in positions of the stream, and the label that readers know, if any."""
+
+    word: Word
+    channel: int | None
+    label: str | None
+    first: str | None = None  # the label of which it is a first word: that of its voice, whatever the label is now
+
+
+class LiveSpeakers:
+    """Labels the words of one session. label() is called on the event loop, the others on a thread, one at a time."""
+
+    def __init__(
+        self,
+        models: SpeakerModels | None,
+        options: SpeakerOptions,
+        origins: Mapping[int | None, int],
+        told: Sequence[ToldWord] = (),
+    ) -> None:
+        """*origins* has, by channel, the position at which its samples begin; *told* what was told before that.
+
+        Without *models* two speakers take turns by sentences.
+        """
+        self._models = models
+        self._options = options
+        self._told = list(told)
+        self._before = len(told)
+        self._sentences: Counter[int | None] = Counter()
+        numbers = _Numbers(one.label for one in told)
+        self._channels = {channel: _Channel(models, origin, numbers) for channel, origin in origins.items()}
+
+    def label(self, word: Word, channel: int | None) -> str | None:
+        """Return the label of the next word that is told; None where nobody is known yet."""
+        label = self._label(word, channel)
+        self._told.append(ToldWord(word, channel, label, label))
+        return label
+
+    def listen(self, samples: Mapping[int | None, Samples]) -> list[SpeakerRun]:
+        """Listen to the next samples of each channel, 0.07 s of CPU for each second; return the words that change."""
+        if self._models is None:
+            return []
+        news = {
+            name: self._channels[name].listen(heard, self._options, self._words_of(name))
+            for name, heard in samples.items()
+        }
+        changed: list[tuple[int, str]] = []
+        known = {one.first for one in self._told}
+        for number, one in enumerate(self._told[self._before :], self._before):
+            border = news.get(one.channel)
+            if border is not None and one.word.end > border:
+                label = self._channels[one.channel].label(one.word)
+                if label is not None and label != one.label:
+                    one.label = label
+                    if label not in known:
+                        one.first = label
+                    changed.append((number, label))
+        return join_runs(changed)
+
+    def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
+        """Listen to the end; return the turns of all speakers and the runs of all words, [] where nobody spoke."""
+        turns: list[SpeakerTurn] = []
+        if self._models is not None:
+            for channel in self._channels.values():
+                channel.end()
+            windows = {name: channel.windows for name, channel in self._channels.items()}
+            for name, (voices, people) in find_all_voices(windows, self._options).items():
+                channel = self._channels[name]
+                channel.use(voices, people, self._words_of(name))
+                turns += [replace(turn, channel=name) for turn in channel.named_turns()]
+        known = self._told if self._models is None else self._told[: self._before]
+        turns += [
+            SpeakerTurn(one.label, one.word.start, max(one.word.end, one.word.start + 1), one.channel)
+            for one in known
+            if one.label is not None
+        ]
+        turns.sort(key=lambda turn: turn.start)
+        times = SpeakerTimesByChannel(turns)
+        labels = [times.speaker_of(one.word, one.channel) for one in self._told]
+        return tuple(turns), join_runs((number, label) for number, label in enumerate(labels) if label is not None)
+
+    def _words_of(self, channel: int | None) -> list[ToldWord]:
+        return [one for one in self._told[self._before :] if one.channel == channel]
+
+    def _label(self, word: Word, channel: int | None) -> str | None:
+        if self._models is not None:
+            return self._channels[channel].label(word)
+        label = self._channels[channel].name_of(self._sentences[channel] % 2)
+        self._sentences[channel] += word.text.endswith((".", "?", "!"))
+        return label
+
+
+class _Numbers:
+    """Hands out S1, S2, ..., each once in a session."""
+
+    def __init__(self, labels: Iterable[str | None]) -> None:
+        used = [int(label[1:]) for label in labels if label and label[1:].isdecimal()]
+        self._next = max(used, default=0) + 1
+        self._lock = Lock()
+
+    def take(self) -> str:
+        with self._lock:
+            self._next += 1
+            return f"S{self._next - 1}"
+
+
+class _Channel:
+    """What is known of the voices of one channel."""
+
+    def __init__(self, models: SpeakerModels | None, origin: int, numbers: _Numbers) -> None:
+        self.windows: list[Window] = []
+        self._models = models
+        self._origin = origin
+        self._numbers = numbers
+        self._names: dict[int, str] = {}  # of voices that were told, until all is clustered anew
+        self._voices: NDArray[np.float32] | None = None
+        self._turns: list[SpeakerTurn] = []  # on the stream's clock; the speaker is the number of the voice
+        self._known = (SpeakerTimes([]), self._names)  # replaced as one
+        self._kept: list[Samples] = []
+        self._begin = 0  # where the kept samples begin, in the channel's own positions
+        self._received = 0
+        self._heard = 0  # the end of the last window
+        self._clustered = 0  # windows of which the voices were found
+
+    def label(self, word: Word) -> str | None:
+        """Return the label of a word; None where there is no turn yet."""
+        times, names = self._known
+        voice = times.speaker_of(word)
+        return None if voice is None else names.get(int(voice)) or self._give(int(voice), names)
+
+    def name_of(self, voice: int) -> str:
+        """Return the label of a voice, which gets the next number if it has none."""
+        return self._names.get(voice) or self._give(voice, self._names)
+
+    def named_turns(self) -> list[SpeakerTurn]:
+        return [replace(turn, speaker=self.name_of(int(turn.speaker))) for turn in self._turns]
+
+    def _give(self, voice: int, names: dict[int, str]) -> str:
+        names[voice] = self._numbers.take()
+        return names[voice]
+
+    def listen(self, samples: Samples, options: SpeakerOptions, told: Sequence[ToldWord]) -> int | None:
+        """Take samples. Return the position after which turns were found anew, None if none were."""
+        self._kept.append(samples)
+        self._received += len(samples)
+        before = self._heard
+        while (waiting := self._received - self._heard) >= LIVE_STEP * STEP:
+            step = FILE_STEP if waiting > _BEHIND else LIVE_STEP
+            self._hear(self._heard + step * STEP)
+        if self._heard == before:
+            return None
+        if self._voices is not None and len(self.windows) < self._clustered * GROWTH:
+            return self._find_recent_turns()
+        self._clustered = len(self.windows)
+        self.use(*name_voices(find_voices(self.windows, options.most), options), told)
+        return -1
+
+    def end(self) -> None:
+        """Listen to the samples after the last window."""
+        if self._received > self._heard:
+            self._hear(self._received)
+
+    def use(self, voices: NDArray[np.float32], people: Sequence[str | None], told: Sequence[ToldWord]) -> None:
+        """Find all turns of these voices, and name each as the words that are its now were named."""
+        self._voices = voices
+        found = voice_turns(self.windows, voices, self._heard)
+        self._turns = [
+            SpeakerTurn(str(turn.voice), turn.start + self._origin, turn.end + self._origin) for turn in found
+        ]
+        times = SpeakerTimes(self._turns)
+        self._names = {voice: name for voice, name in enumerate(people) if name is not None}
+        self._names |= _inherit(times, told, set(self._names.values()) | set(self._names))
+        self._known = times, self._names
+
+    def _find_recent_turns(self) -> int:
+        """Find the turns of the last windows again. Return the position after which they count."""
+        assert self._voices is not None
+        recent = self.windows[-RECENT:]
+        base = recent[0].start
+        border = 0 if base == 0 else base * STEP + LENGTH // 2 + self._origin
+        placed = [replace(window, start=window.start - base) for window in recent]
+        shift = base * STEP + self._origin
+        newest = [
+            SpeakerTurn(str(turn.voice), max(turn.start + shift, border), turn.end + shift)
+            for turn in voice_turns(placed, self._voices, self._heard - base * STEP)
+            if turn.end + shift > border
+        ]
+        older = [replace(turn, end=min(turn.end, border)) for turn in self._turns if turn.start < border]
+        self._turns = [*older, *newest]
+        self._known = SpeakerTimes(self._turns), self._names
+        return border
+
+    def _hear(self, end: int) -> None:
+        """Listen to the window that ends at *end*. Of those that begin with the stream only the last is kept."""
+        assert self._models is not None
+        start = max(0, -((LENGTH - end) // STEP))
+        kept = np.concatenate(self._kept)[start * STEP - self._begin :]
+        self._kept, self._begin = [kept], start * STEP
+        if self.windows and self.windows[-1].start == start == 0:
+            self.windows.pop()
+        self.windows.append(self._models.listen(kept[: end - start * STEP], start))
+        self._heard = end
+        at = len(self.windows) - 2 * RECENT
+        if at > 0 and self.windows[at + 1].start - self.windows[at - 1].start <= FILE_STEP:
+            del self.windows[at]  # of what is older, every other window is enough
+
+
+def _inherit(times: SpeakerTimes, told: Sequence[ToldWord], taken: set[object]) -> dict[int, str]:
+    """Return the labels that voices take over: of those whose first words are mostly theirs, the lowest.
+
+    *taken* has voices and labels that have each other already.
+    """
+    spoken: dict[str, Counter[int]] = {}
+    for one in told:
+        voice = times.speaker_of(one.word)
+        if one.first is not None and voice is not None:
+            spoken.setdefault(one.first, Counter())[int(voice)] += max(1, one.word.end - one.word.start)
+    inherited: dict[int, str] = {}
+    for label in sorted(spoken, key=lambda label: (len(label), label)):
+        owner = spoken[label].most_common(1)[0][0]
+        if label not in taken and owner not in taken:
+            inherited.setdefault(owner, label)
+    return inherited

@@ -1,0 +1,65 @@
+"""Listens to the voices of a live session beside its recogniser, on a thread, and has revised labels written down."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import numpy as np
+
+from pipeline.attribution import SpeakerRun
+from pipeline.audio import RATE, Samples
+from pipeline.speakers.live import LiveSpeakers
+from pipeline.waking import Changes
+from pipeline.words import SpeakerTurn
+
+MOST_WAITING = 60 * RATE
+"""With more samples than these the writer waits for the voices, as it does for the recogniser."""
+
+
+class SpeakerListener:
+    """The audio on its way to a LiveSpeakers. run() is a task of the session."""
+
+    def __init__(
+        self,
+        speakers: LiveSpeakers,
+        channels: Sequence[int | None],
+        revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]],
+    ) -> None:
+        self._speakers = speakers
+        self._channels = channels
+        self._revise = revise
+        self._waiting: list[Samples] = []
+        self._changes = Changes()
+        self._ended = False
+
+    async def feed(self, samples: Samples) -> None:
+        """Add samples, of shape (n, channels) where each channel is heard by itself. Waits while there are many."""
+        self._waiting.append(samples)
+        self._changes.tell()
+        await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
+
+    def end(self) -> None:
+        """Add no more: run() ends after what is waiting."""
+        self._ended = True
+        self._changes.tell()
+
+    async def run(self) -> None:
+        """Listen to a second or more at a time until the end."""
+        while not self._ended or self._waiting:
+            await self._changes.until(lambda: self._ended or self._length >= RATE)
+            samples, self._waiting = self._waiting, []
+            if not samples:
+                return
+            whole = np.concatenate(samples)
+            each = [whole] if whole.ndim == 1 else list(whole.T)
+            heard = dict(zip(self._channels, each, strict=True))
+            if runs := await asyncio.to_thread(self._speakers.listen, heard):
+                await self._revise(runs)
+            self._changes.tell()
+
+    async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
+        """See LiveSpeakers.finish(). To be called after run()."""
+        return await asyncio.to_thread(self._speakers.finish)
+
+    @property
+    def _length(self) -> int:
+        return sum(map(len, self._waiting))

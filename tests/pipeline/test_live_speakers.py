@@ -1,0 +1,92 @@
+"""Tests of speakers/live.py: labels of a live stream are provisional, revised, and at the end those of a file."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from pipeline.attribution import SpeakerRun
+from pipeline.audio import RATE, Samples
+from pipeline.speakers.live import LiveSpeakers, ToldWord
+from pipeline.speakers.options import SpeakerOptions
+from pipeline.words import Word
+from tests.pipeline.conversing import conversation, error_rate, hear, models
+
+TALK = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac", "flite/rms_0.flac")
+
+
+def words(samples: Samples) -> list[Word]:
+    """Return a word for every half second."""
+    return [Word("w", at, at + RATE // 2, 1.0) for at in range(0, len(samples) - RATE, RATE // 2)]
+
+
+def labels_of(runs: list[SpeakerRun]) -> dict[int, str]:
+    return {number: run.speaker for run in runs for number in range(run.first, run.last + 1)}
+
+
+def stream(speakers: LiveSpeakers, each: Mapping[int | None, Samples], origin: int = 0) -> dict[int, str | None]:
+    """Tell the words of each channel a second after they were said; return the labels that readers have at the end."""
+    left = sorted((word.end, channel or 0, channel, word) for channel, heard in each.items() for word in words(heard))
+    told: dict[int, str | None] = {}
+    for at in range(0, max(map(len, each.values())) + 2 * RATE, RATE // 5):
+        while left and left[0][0] + RATE <= at:
+            _, _, channel, word = left.pop(0)
+            moved = Word("w", word.start + origin, word.end + origin, 1.0)
+            told[len(told)] = speakers.label(moved, channel)
+        pieces = {channel: heard[at : at + RATE // 5] for channel, heard in each.items()}
+        told |= labels_of(speakers.listen(pieces))
+    return told
+
+
+@pytest.fixture(scope="module")
+def talk() -> Samples:
+    return conversation(*TALK)[0]
+
+
+def test_labels_are_soon_right_and_at_the_end_as_good_as_those_of_a_file(talk: Samples) -> None:
+    true = conversation(*TALK)[1]
+    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
+    told = stream(speakers, {None: talk})
+    turns, runs = speakers.finish()
+    assert abs(error_rate(true, list(turns)) - error_rate(true, hear(talk))) < 0.03
+    final = labels_of(runs)
+    assert list(final) == list(range(len(words(talk)))), "every word has one speaker"
+    assert [number for run in runs for number in range(run.first, run.last + 1)] == list(final)
+    assert len(set(final.values())) == 2
+    agreeing = sum(told[number] == label for number, label in final.items())
+    assert agreeing > 0.8 * len(final)
+    assert set(final.values()) == {turn.speaker for turn in turns}
+
+
+def test_a_stream_that_began_earlier_keeps_its_labels_and_goes_on_with_higher_ones(talk: Samples) -> None:
+    before = [ToldWord(Word("w", n * RATE, (n + 1) * RATE, 1.0), None, f"S{n + 1}") for n in range(3)]
+    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 5 * RATE}, before)
+    stream(speakers, {None: talk[: 12 * RATE]}, origin=5 * RATE)
+    turns, runs = speakers.finish()
+    final = labels_of(runs)
+    assert [final[n] for n in range(3)] == ["S1", "S2", "S3"]
+    assert min(int(final[n][1:]) for n in range(3, len(final))) > 3
+    assert all(turn.start >= 5 * RATE for turn in turns if int(turn.speaker[1:]) > 3)
+
+
+def test_channels_share_their_numbers_and_their_limit(talk: Samples) -> None:
+    half = talk[: 10 * RATE]
+    speakers = LiveSpeakers(models(), SpeakerOptions(most=2), {0: 0, 1: 0})
+    stream(speakers, {0: half, 1: half})
+    turns, _ = speakers.finish()
+    assert len({(turn.channel, turn.speaker) for turn in turns}) == len({turn.speaker for turn in turns}) == 2
+
+
+def test_nobody_is_found_in_silence() -> None:
+    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
+    told = stream(speakers, {None: np.zeros(4 * RATE, np.float32)})
+    assert set(told.values()) == {None}
+    assert speakers.finish() == ((), [])
+
+
+def test_scripted_speakers_change_after_each_sentence() -> None:
+    speakers = LiveSpeakers(None, SpeakerOptions(), {None: 0})
+    said = ["One", "two.", "Three?", "Four", "five"]
+    told = [speakers.label(Word(text, n * RATE, (n + 1) * RATE, 1.0), None) for n, text in enumerate(said)]
+    assert told == ["S1", "S1", "S2", "S1", "S1"]
+    assert speakers.finish()[1] == [SpeakerRun(0, 1, "S1"), SpeakerRun(2, 2, "S2"), SpeakerRun(3, 4, "S1")]

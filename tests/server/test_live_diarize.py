@@ -1,0 +1,56 @@
+"""Tests of live sessions whose speakers are told apart: every reader ends with the labels of the documents."""
+
+import httpx
+
+from tests.server.storing import in_a_loop
+from tests.server.talking import Caller, Frame, silence, talking
+
+
+def final_labels(frames: list[Frame]) -> dict[int, str | None]:
+    """Return the labels that a reader ends with, by word."""
+    labels = {frame["index"]: frame.get("speaker") for frame in frames if frame["type"] == "word"}
+    for frame in frames:
+        if frame["type"] == "speakers.revised":
+            for run in frame["words"]:
+                labels |= dict.fromkeys(range(run["first"], run["last"] + 1), run["speaker"])
+    return labels
+
+
+@in_a_loop
+async def test_events_records_documents_and_late_readers_agree(live_server):
+    me = Caller(live_server, live_server.key())
+    record = await me.start(diarize=True, output_formats=["json", "txt"])
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.next()
+        await talk.send(silence(12))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    revisions = talk.of("speakers.revised")
+    assert [revision["final"] for revision in revisions] == [False] * (len(revisions) - 1) + [True]
+    job = await me.job(record["job_id"])
+    labels = final_labels(talk.frames)
+    assert [word["speaker"] for word in job["words"]] == [labels[index] for index in sorted(labels)]
+    assert {one["speaker"] for one in job["speakers"]} == set(labels.values()) == {"S1", "S2"}
+    late = [{"type": kind, **data} for _, kind, data in await me.events(record["job_id"])]
+    assert final_labels(late) == labels
+    covered = [n for run in revisions[-1]["words"] for n in range(run["first"], run["last"] + 1)]
+    assert covered == sorted(labels)
+    async with httpx.AsyncClient() as client:
+        document = (await client.get(job["formats"]["json"])).json()
+        assert document["speakers"] == job["speakers"]
+        assert "\nS2: " in (await client.get(job["formats"]["txt"])).text
+
+
+@in_a_loop
+async def test_channels_that_are_heard_by_themselves_have_speakers_of_their_own(live_server):
+    me = Caller(live_server, live_server.key())
+    record = await me.start(diarize=True, channels="separate")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.next()
+        await talk.send(silence(8) * 2)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert len([one for one in talk.of("speakers.revised") if one["final"]]) == 1
+    told = {(word["channel"], word["speaker"]) for word in talk.of("word")}
+    assert len(told) == len({speaker for _, speaker in told}) == 4
+    assert {(word["channel"], word["speaker"]) for word in (await me.job(record["job_id"]))["words"]} == told
