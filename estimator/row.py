@@ -92,7 +92,7 @@ def _row_json(requested: str, status: str, model: "PricedModel | None" = None) -
 
 
 class _Pricing:
-    """One request on one priced model, from which the members of its row are made."""
+    """One request on one priced model: makes the members of its row."""
 
     def __init__(
         self,

@@ -88,7 +88,7 @@ class TokenCounter:
         foreign = len(text) - _ascii_characters(text)
         share = foreign / len(text) if text else 0.0
         if encoder is None:
-            return TextCount(guess(text), exact=False, non_ascii_share=share)
+            return TextCount(guess_tokens(text), exact=False, non_ascii_share=share)
         # encode() would refuse a text that names a special token.
         tokens = sum(len(encoder.encode_ordinary(piece)) for piece in pieces(text))
         return TextCount(tokens, exact=True, non_ascii_share=share)
@@ -153,7 +153,7 @@ def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
     yield text[start:]
 
 
-def guess(text: str) -> int:
+def guess_tokens(text: str) -> int:
     """Guess the tokens of *text*: one for four ASCII characters or three bytes of anything else, rounded up."""
     plain = _ascii_characters(text)
     other = len(text.encode()) - plain

@@ -9,8 +9,9 @@ cache still holds, and d = 1 where reasoning stays in the context, call k = 1..T
     W_k = I_k - C_k where cache writes have a price and caching is on, else 0
     cost_k = (I_k - C_k - W_k) p_in + C_k p_read + W_k p_write + (v + r) p_out, prices of the tier of I_k alone
 
-I_k only grows, so the calls of one tier follow each other, and so do the calls that fit the model. run() adds up the
-tokens of each tier and prices the sums. A test compares it with the formulas above, call by call in Decimal.
+I_k grows by a constant, so the calls that fit the model come first, and those of one tier follow each other. Scenarios
+give G, I_1 and h, plan_calls() the I and C of each call, and Calls.price() the sums of each tier at its prices. A test
+compares the cost with the formulas above, call by call in Decimal.
 """
 
 from bisect import bisect_left, bisect_right
@@ -144,15 +145,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls of one scenario, up to the last that fits the model."""
+    """The calls of one scenario, up to the last that fits the model. Any number of rate cards may price them."""
 
     scenario: Scenario
-    inputs: Sequence[int]  # I_1, I_2, ...: tokens, growing by a constant
-    cached: Sequence[int]  # entry k is C_1 + ... + C_k
+    inputs: Sequence[int]  # I_1, I_2, ...
+    cached: Sequence[int]  # entry k is C_1 + ... + C_k; empty where caching is off
     overflow_at: int | None  # the first turn that does not fit
 
     def price(self, card: RateCard, turns: int, *, most: int = MAX_TURNS) -> Run:
-        """Price a run of *turns* calls, of which no more than *most* are counted. *turns* is at most plan_calls()'s."""
+        """Return a run of *turns* calls, no more than were planned. Only the first *most* of them are counted."""
         last = min(turns, most, len(self.inputs))
         caching = self.scenario.hit_percent > 0 and turns > 1 and card.reads_cache
         ends = [*(bisect_right(self.inputs, tokens, 0, last) for tokens in card.thresholds), last]  # of each tier
@@ -180,15 +181,15 @@ class Calls:
 
 
 def plan_calls(scenario: Scenario, limits: ModelLimits, turns: int) -> Calls:
-    """Return the first *turns* calls of *scenario*, or fewer if the model has no room for more."""
+    """Return the first *turns* calls of *scenario*, or fewer if more do not fit the model."""
     first, growth, hit = scenario.first_input, scenario.growth, scenario.hit_percent
     inputs = range(first, first + turns * growth, growth) if growth else [first] * turns
     fitting = bisect_right(inputs, scenario.longest_input(limits))
     short = bisect_left(inputs, limits.cache_minimum)  # calls too short to be cached
-    held = [hit * tokens // 100 for tokens in inputs[short:fitting]] if hit else []
+    held = (hit * tokens // 100 for tokens in inputs[short:fitting])  # C of the calls after them
     return Calls(
-        scenario,
-        inputs[:fitting],
-        [0] * (short + 1) + [*accumulate(held, initial=0)] if hit else [],
-        fitting + 1 if fitting < turns else None,
+        scenario=scenario,
+        inputs=inputs[:fitting],
+        cached=[*[0] * (short + 1), *accumulate(held, initial=0)] if hit else [],
+        overflow_at=fitting + 1 if fitting < turns else None,
     )

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from estimator.families import CL100K, O200K
-from estimator.tokens import _RANKS, LONGEST_PIECE, BadRankFile, TokenCounter, guess, pieces
+from estimator.tokens import _RANKS, LONGEST_PIECE, BadRankFile, TokenCounter, guess_tokens, pieces
 from tests.processes import printed
 
 PUBLISHED = Path(str(metadata.distribution("bpe-openai").locate_file("bpe_openai/data")))
@@ -117,7 +117,7 @@ def test_without_any_rank_file_a_count_is_a_guess_and_says_so() -> None:
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("中", 1), ("é", 1)])
 def test_the_guess_is_four_characters_or_three_bytes_a_token(text: str, tokens: int) -> None:
-    assert guess(text) == tokens
+    assert guess_tokens(text) == tokens
 
 
 def test_the_package_that_carries_the_ranks_is_never_imported() -> None:
