@@ -43,6 +43,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySetup:
     return BySetup(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the groups that take longest, so that none is left alone at the end."""
+LONG = ("tests/abuse/", "tests/chaos/", "tests/web/", "tests/test_recipes.py", "tests/test_deploy.py")
+"""What starts servers, browsers, clusters or attackers in all of its tests."""
+
+STARTED = frozenset(
+    {"server", "live_server", "hasty_server", "impatient_server", "small_server", "bundled_server", "bucket"}
+)
+"""Fixtures that start a server or a cluster."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="only what is pure or in one process")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the groups that take longest, so that none is left alone at the end; with --quick leave them out."""
     items.sort(key=lambda item: not item.nodeid.startswith(("tests/chaos/", "tests/web/")))
+    if config.getoption("--quick"):
+        left_out = [item for item in items if not _is_quick(item)]
+        items[:] = [item for item in items if _is_quick(item)]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return not (item.nodeid.startswith(LONG) or fixtures & STARTED or item.get_closest_marker("slow"))
