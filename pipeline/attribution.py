@@ -26,6 +26,16 @@ class SpeakerTimes:
             spoken[turn.speaker] = spoken.get(turn.speaker, 0) + min(end, turn.end) - max(word.start, turn.start)
         return max(spoken, key=lambda speaker: spoken[speaker], default=None)
 
+    def share_of(self, word: Word, speaker: str) -> float:
+        """Return the share of the word's time, 0 to 1, in which this speaker speaks."""
+        end = max(word.end, word.start + 1)
+        spoken = [
+            min(end, turn.end) - max(word.start, turn.start)
+            for turn in self._around(word.start, end)
+            if turn.speaker == speaker
+        ]
+        return max(0, sum(spoken)) / (end - word.start)
+
     def _around(self, start: int, end: int) -> Iterator[SpeakerTurn]:
         """Yield the turns that overlap, or where there are none the nearest turn."""
         after = bisect_right(self._starts, end - 1)
@@ -46,6 +56,9 @@ class SpeakerTimesByChannel:
 
     def speaker_of(self, word: Word, channel: int | None) -> str | None:
         return self._times.get(channel, self._everybody).speaker_of(word)
+
+    def share_of(self, word: Word, speaker: str, channel: int | None) -> float:
+        return self._times.get(channel, self._everybody).share_of(word, speaker)
 
 
 def by_speaker(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> list[Segment]:

@@ -246,10 +246,15 @@ def _language(offer: Offer) -> Callable[[Sequence[object]], str]:
 def _diarize(offer: Offer) -> Callable[[Sequence[object]], bool]:
     def parse(values: Sequence[object]) -> bool:
         if (wanted := boolean(values)) and not offer.speakers:
-            raise Wrong("not_offered", f"the models that tell speakers apart are not installed: {INSTALL}")
+            raise Wrong("not_offered", missing_speakers())
         return wanted
 
     return parse
+
+
+def missing_speakers() -> str:
+    """Why speakers cannot be told apart by their voices, and what helps."""
+    return f"the models that tell speakers apart are not installed: {INSTALL}"
 
 
 def _task(offer: Offer) -> Callable[[Sequence[object]], str]:

@@ -8,12 +8,16 @@ MAX_LISTED = 8
 
 ENGLISH = frozenset({"en"})
 
+DIARIZING_MODEL = "gpt-4o-transcribe-diarize"
+"""The model of OpenAI that tells speakers apart. By this name every request to the model that is here does."""
+
 OPENAI_MODELS = (
     "whisper-1",
     "gpt-transcribe",
     "gpt-4o-transcribe",
     "gpt-4o-mini-transcribe",
     "gpt-4o-mini-transcribe-2025-12-15",
+    DIARIZING_MODEL,
     "gpt-live-transcribe",
     "gpt-realtime-whisper",
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
+from pipeline.attribution import SpeakerTimesByChannel, by_speaker
 from pipeline.documents.formats import word_object
 from pipeline.documents.paragraphs import paragraphs_of
 from pipeline.documents.search import search_objects
@@ -34,13 +35,20 @@ def model_info(model: str) -> Mapping[str, str]:
     return {"name": f"scribewire-{model}", "version": "1", "arch": "whisper"}
 
 
-def shown_word(word: Mapping[str, Any], *, punctuated: bool) -> Message:
-    """A word of ours, which has its marks and capitals, as Deepgram shows one."""
+def speaker_members(heard: Mapping[str, Any]) -> Message:
+    """Who speaks, as Deepgram counts: 0 for S1, 1 for S2, ...; nothing where that is not known."""
+    members = {} if heard.get("speaker") is None else {"speaker": int(heard["speaker"][1:]) - 1}
+    return members | {name: heard[name] for name in ("speaker_confidence",) if name in heard}
+
+
+def shown_word(word: Mapping[str, Any], *, punctuated: bool, speakers: bool = False) -> Message:
+    """A word of ours, which has its marks and capitals, as Deepgram shows one. *speakers*: with who says it."""
     shown = {
         "word": _plain_word(word["word"]) or word["word"],
         "start": word["start"],
         "end": word["end"],
         "confidence": word["probability"],
+        **(speaker_members(word) if speakers else {}),
     }
     return {**shown, "punctuated_word": word["word"]} if punctuated else shown
 
@@ -62,7 +70,9 @@ def _plain_word(text: str) -> str:
     return label[0] if label else _MARKS.sub("", text).lower()
 
 
-def alternative(words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: str = "") -> Message:
+def alternative(
+    words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: str = "", speakers: bool = False
+) -> Message:
     """What was said in a stretch of audio. *more* is text behind its words that may still change."""
     said = transcript_of(words, punctuated=punctuated)
     rest = more if punctuated else plain(more)
@@ -70,7 +80,7 @@ def alternative(words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: s
     return {
         "transcript": f"{said} {rest}".strip(),
         "confidence": round(sum(sure) / len(sure), 4) if sure else 0.0,
-        "words": [shown_word(word, punctuated=punctuated) for word in words],
+        "words": [shown_word(word, punctuated=punctuated, speakers=speakers) for word in words],
     }
 
 
@@ -80,10 +90,15 @@ def file_answer(job: Job, bodies: Sequence[bytes], shape: DeepgramShape) -> Mess
     spoken: dict[int, list[Segment]] = {chunk.channel or 0: [] for chunk in chunks}
     for chunk in chunks:
         spoken[chunk.channel or 0] += chunk.segments
-    results: dict[str, Any] = {"channels": [_channel(job, spoken[number], shape) for number in sorted(spoken)]}
+    turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)
+    if turns is not None:
+        spoken = {number: by_speaker(segments, turns) for number, segments in spoken.items()}
+    times = None if turns is None else SpeakerTimesByChannel(turns)
+    channels = [_channel(job, spoken[number], shape, times) for number in sorted(spoken)]
+    results: dict[str, Any] = {"channels": channels}
     if shape.utterances:
         told = sorted(
-            ((_phrase(segment), number) for number, segments in spoken.items() for segment in segments),
+            ((_phrase(segment, times), number) for number, segments in spoken.items() for segment in segments),
             key=lambda one: float(one[0][0]["start"]),
         )
         results["utterances"] = [
@@ -105,12 +120,22 @@ def search_member(segments: Sequence[Segment], terms: Sequence[str]) -> Message:
     return {"search": search_objects(segments, terms)} if terms else {}
 
 
-def _phrase(segment: Segment) -> Phrase:
-    return [word_object(word) for word in segment.words]
+def _phrase(segment: Segment, times: SpeakerTimesByChannel | None) -> Phrase:
+    words = [word_object(word) for word in segment.words]
+    if times is None or segment.voice is None:
+        return words
+    shares = [times.share_of(word, segment.voice, segment.channel) for word in segment.words]
+    return [
+        {**word, "speaker": segment.voice, "speaker_confidence": round(share, 4)}
+        for word, share in zip(words, shares, strict=True)
+    ]
 
 
-def _channel(job: Job, segments: Sequence[Segment], shape: DeepgramShape) -> Mapping[str, Any]:
-    said = alternative([word for segment in segments for word in _phrase(segment)], punctuated=shape.punctuated)
+def _channel(
+    job: Job, segments: Sequence[Segment], shape: DeepgramShape, times: SpeakerTimesByChannel | None
+) -> Mapping[str, Any]:
+    words = [word for segment in segments for word in _phrase(segment, times)]
+    said = alternative(words, punctuated=shape.punctuated, speakers=times is not None)
     if shape.paragraphs:
         said["paragraphs"] = _paragraphs(segments, shape)
     shown = {**search_member(segments, job.order.text.search), "alternatives": [said]}
@@ -135,7 +160,9 @@ def _metadata(job: Job, shape: DeepgramShape) -> Mapping[str, Any]:
 
 def _utterance(phrase: Phrase, shape: DeepgramShape) -> Mapping[str, Any]:
     times = {"start": phrase[0]["start"], "end": phrase[-1]["end"]}
-    return {**times, **alternative(phrase, punctuated=shape.punctuated)}
+    speakers = "speaker_confidence" in phrase[0]
+    who = {name: value for name, value in speaker_members(phrase[0]).items() if name == "speaker"} if speakers else {}
+    return {**times, **who, **alternative(phrase, punctuated=shape.punctuated, speakers=speakers)}
 
 
 def _paragraphs(segments: Sequence[Segment], shape: DeepgramShape) -> Mapping[str, Any]:
@@ -144,7 +171,8 @@ def _paragraphs(segments: Sequence[Segment], shape: DeepgramShape) -> Mapping[st
         sentences = [_sentence(words, shape) for words in paragraph.sentences]
         texts.append(" ".join(sentence["text"] for sentence in sentences))
         times = {"start": sentences[0]["start"], "end": sentences[-1]["end"]}
-        shown.append({"sentences": sentences, "num_words": len(paragraph.words), **times})
+        who = {} if paragraph.voice is None else speaker_members({"speaker": paragraph.voice})
+        shown.append({"sentences": sentences, **who, "num_words": len(paragraph.words), **times})
     return {"transcript": "\n\n".join(["", *texts]).removeprefix("\n"), "paragraphs": shown}
 
 

@@ -274,12 +274,12 @@ async def test_a_wrong_parameter_is_told_in_the_handshake(live_server, query, to
 
 @in_a_loop
 async def test_options_that_make_no_difference_are_told_in_the_handshake_and_those_that_are_off_are_not(live_server):
-    query = {"diarize": "true", "tag": "grün", "numerals": "false", "no_delay": "true", "model": "nova-3"}
+    query = {"topics": "true", "tag": "grün", "numerals": "false", "no_delay": "true", "model": "nova-3"}
     me = live_server.key()
     async with talking(live_server, me, **query) as talk:
         told = talk.socket.response.headers["scribewire-warning"]
         await talk.say("CloseStream")
-    assert told == 'unknown_parameter;param="diarize", unknown_parameter;param="tag"'
+    assert told == 'unknown_parameter;param="topics", unknown_parameter;param="tag"'
     async with talking(live_server, me, **LIVEKIT) as talk:
         assert talk.socket.response.headers["scribewire-warning"] == 'unknown_parameter;param="filler_words"'
 

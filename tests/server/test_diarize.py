@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
+import openai
 import pytest
 
+from server.model.offers import DIARIZING_MODEL
 from tests.server.serving import Served, served, until, wav
 
 
@@ -107,3 +109,62 @@ def test_a_server_without_the_models_says_what_to_install(hearing: Served, monke
             assert answer.json()["errors"][0]["param"] == "diarize"
             assert "scripts/setup speakers" in answer.json()["errors"][0]["message"]
         assert client.get("/v1/models").json()["data"][0]["speakers"] is False
+
+
+@pytest.fixture(scope="module")
+def openai_client(hearing: Served) -> Iterator[openai.OpenAI]:
+    key = hearing.key("pro", "sandbox")
+    with openai.OpenAI(api_key=key, base_url=hearing.base + "/sandbox/v1", max_retries=0) as client:
+        yield client
+
+
+def openai_answer(client: openai.OpenAI, model: str, **members: Any) -> Any:
+    return client.audio.transcriptions.create(file=("a.wav", wav(40)), model=model, **members)
+
+
+def test_openais_clients_get_segments_with_letters(openai_client: openai.OpenAI) -> None:
+    answer = openai_answer(openai_client, DIARIZING_MODEL, response_format="diarized_json")
+    assert [segment.speaker for segment in answer.segments][:3] == ["A", "B", "A"]
+    assert " ".join(segment.text for segment in answer.segments) == answer.text
+    streamed = list(openai_answer(openai_client, DIARIZING_MODEL, response_format="diarized_json", stream=True))
+    told = [(one.speaker, one.text) for one in streamed if one.type == "transcript.text.segment"]
+    assert told == [(segment.speaker, segment.text) for segment in answer.segments]
+    assert "".join(one.delta for one in streamed if one.type == "transcript.text.delta") == answer.text
+
+
+def test_the_diarizing_model_labels_every_format_of_openais(openai_client: openai.OpenAI) -> None:
+    assert "\nS2: " in openai_answer(openai_client, DIARIZING_MODEL, response_format="srt")
+    verbose = openai_answer(
+        openai_client, DIARIZING_MODEL, response_format="verbose_json", timestamp_granularities=["word", "segment"]
+    )
+    assert {segment.speaker for segment in verbose.segments} == {word.speaker for word in verbose.words} == {"S1", "S2"}
+    other = openai_answer(openai_client, "whisper-1", response_format="srt", extra_body={"diarize": "true"})
+    assert "\nS2: " in other
+    assert "S2" not in openai_answer(openai_client, "whisper-1", response_format="srt")
+
+
+def test_the_diarizing_model_is_refused_where_its_models_are_missing(
+    hearing: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offers = hearing.service.domain.offers
+    monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
+    with (
+        openai.OpenAI(api_key=hearing.key(), base_url=hearing.base + "/v1", max_retries=0) as client,
+        pytest.raises(openai.UnprocessableEntityError, match="scripts/setup speakers"),
+    ):
+        openai_answer(client, DIARIZING_MODEL)
+
+
+def test_deepgrams_clients_get_numbers_from_zero_and_utterances_of_one_speaker(hearing: Served) -> None:
+    key = hearing.key("pro", "sandbox")
+    with httpx.Client(base_url=hearing.base + "/sandbox", headers={"Authorization": f"Token {key}"}) as client:
+        query = {"diarize": "true", "utterances": "true", "paragraphs": "true", "punctuate": "true"}
+        results = client.post("/v1/listen", params=query, content=wav(40), timeout=60).json()["results"]
+        said = results["channels"][0]["alternatives"][0]
+        assert {word["speaker"] for word in said["words"]} == {0, 1}
+        assert {word["speaker_confidence"] for word in said["words"]} == {1.0}
+        assert [one["speaker"] for one in results["utterances"]][:3] == [0, 1, 0]
+        assert all({word["speaker"] for word in one["words"]} == {one["speaker"]} for one in results["utterances"])
+        assert [one["speaker"] for one in said["paragraphs"]["paragraphs"]][:2] == [0, 1]
+        plain = client.post("/v1/listen", content=wav(40), timeout=60).json()["results"]
+        assert "speaker" not in plain["channels"][0]["alternatives"][0]["words"][0]

@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.text.options import REDACTIONS
 from server.jobs.members import Members, Wrong, boolean, keywords, url_text
-from server.jobs.orders import MULTI, language_among, unknown_members
+from server.jobs.orders import MULTI, language_among, missing_speakers, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS, text_options
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
@@ -31,6 +31,7 @@ COMMON = frozenset(
         "punctuate",
         "smart_format",
         "multichannel",
+        "diarize",
         "callback",
         *(name for name in TEXT_MEMBERS if name != "paragraphs"),
     )
@@ -153,9 +154,13 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
     language = None if multi else members.take("language", language_among(offer), None)
     hints = members.take("keyterm", _terms, ()) + members.take("keywords", _boosted, ())
     text = replace(text_options(members, language=language, redact=_redactions), paragraphs=False)  # of the answer
+    diarize = members.take("diarize", boolean, False)
+    if diarize and not offer.speakers:
+        members.errors.append(FieldError("diarize", "not_offered", missing_speakers()))
     members.check()
     return Order(
         language=language,
+        diarize=diarize,
         multilingual=multi and len(offer.languages) > 1,
         keywords=hints,
         word_timestamps=True,

@@ -108,7 +108,9 @@ class ChannelResults:
             "from_finalize": False,
             "channel": {
                 **(search_member(_segments(words), self.listening.order.text.search) if is_final else {}),
-                "alternatives": [alternative(words, punctuated=punctuated, more=more)],
+                "alternatives": [
+                    alternative(words, punctuated=punctuated, more=more, speakers=self.listening.order.diarize)
+                ],
             },
             "metadata": {
                 "request_id": self.request_id,

@@ -29,7 +29,15 @@ from server.model.offers import Offer
 from server.routes.asking import warned
 from server.routes.finished import answer_finished, unsuccessful
 from server.routes.openai.errors import SHAPE, error_body
-from server.routes.openai.shapes import diarized_body, segment_name, spoken_segment, told, usage, verbose_body
+from server.routes.openai.shapes import (
+    diarized_body,
+    segment_name,
+    spoken_segment,
+    spoken_segments,
+    told,
+    usage,
+    verbose_body,
+)
 from server.routes.openai.wishes import FILE_FORMATS, Wish
 from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.ports import BlobStore, JobStore
@@ -110,25 +118,29 @@ class AudioFiles:
         """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
         async with self.eraser.sending(job.id):
             with self.eraser.holding(job.id):
-                async for line in self._told(job, diarized=wish.diarized):
+                async for line in self._told(job, diarized=wish.diarized, voices=job.order.diarize):
                     yield line
 
-    async def _told(self, job: Job, *, diarized: bool) -> AsyncIterator[bytes]:
+    async def _told(self, job: Job, *, diarized: bool, voices: bool) -> AsyncIterator[bytes]:
+        """Segments with their speakers come last where these are known by their *voices* alone."""
         first = True
         async with aclosing(self.following.follow(job.id, after=0, quiet_s=self.quiet_s)) as view:
             async for seen in view:
                 if seen is None:
                     yield KEEP_ALIVE
                 elif isinstance(seen, Event) and seen.type == "word":
-                    yield _delta(orjson.loads(seen.body), first=first, diarized=diarized)
+                    yield _delta(orjson.loads(seen.body), first=first, diarized=diarized and not voices)
                     first = False
-                elif isinstance(seen, Event) and seen.type == "segment" and diarized:
+                elif isinstance(seen, Event) and seen.type == "segment" and diarized and not voices:
                     yield told("transcript.text.segment", **spoken_segment(orjson.loads(seen.body)))
         over = await self.jobs.get(job.id)
         if over is None or over.state is not State.COMPLETED:
             problem = Problem("job_not_completed", "the job was deleted") if over is None else unsuccessful(over)
             yield told("error", **error_body(problem))
             return
+        if diarized and voices:
+            for segment in await asyncio.to_thread(spoken_segments, await self.jobs.chunks(job.id)):
+                yield told("transcript.text.segment", **segment)
         yield told("transcript.text.done", text=over.text, usage=usage(over))
         yield event(None, b"[DONE]")
 

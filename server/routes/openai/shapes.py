@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from pipeline.attribution import by_speaker
 from pipeline.documents.formats import segment_object, word_object
 from pipeline.documents.stored import restored
 from pipeline.recognition.engine import TRANSLATE
@@ -40,7 +41,8 @@ def verbose_body(job: Job, chunks: Iterable[bytes], *, words: bool) -> bytes:
     }
     if words:
         spoken = [word_object(word, segment) for word, segment in words_in_time(segments)]
-        shown["words"] = [{name: word[name] for name in ("word", "start", "end")} for word in spoken]
+        members = ("word", "start", "end", *(("speaker",) if job.order.diarize else ()))
+        shown["words"] = [{name: word[name] for name in members if name in word} for word in spoken]
     return orjson.dumps(shown)
 
 
@@ -50,21 +52,25 @@ def diarized_body(job: Job, chunks: Iterable[bytes]) -> bytes:
         "task": "transcribe",
         "duration": job.duration_s,
         "text": job.text,
-        "segments": [
-            {"type": "transcript.text.segment", **spoken_segment(segment_object(number, segment))}
-            for number, segment in enumerate(_in_time(chunks))
-        ],
+        "segments": [{"type": "transcript.text.segment", **segment} for segment in spoken_segments(chunks)],
         "usage": usage(job),
     }
     return orjson.dumps(shown)
 
 
+def spoken_segments(chunks: Iterable[bytes]) -> list[Mapping[str, Any]]:
+    """Return the segments of stored chunks, each of one speaker."""
+    return [spoken_segment(segment_object(number, segment)) for number, segment in enumerate(_in_time(chunks))]
+
+
 def spoken_segment(segment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a segment with its speaker's letter: A, B, ... by channel, and A where channels were heard together.
+    """Return a segment with its speaker: a name, or the letter A for S1, B for S2, ...; A where nobody is known.
 
     *segment* is one of the JSON file or of a `segment` event.
     """
-    speaker = ascii_uppercase[segment.get("channel", 0)]
+    speaker = segment.get("speaker", "S1")
+    if speaker[1:].isdecimal() and speaker[0] == "S":
+        speaker = ascii_uppercase[int(speaker[1:]) - 1]
     return {"id": segment_name(segment["id"]), "speaker": speaker} | {
         name: segment[name] for name in ("start", "end", "text")
     }
@@ -77,7 +83,11 @@ def segment_name(number: int) -> str:
 
 def _in_time(chunks: Iterable[bytes]) -> Sequence[Segment]:
     """Return the segments of stored chunks in the order of the transcript."""
-    segments = [segment for body in chunks for segment in restored(body).segments]
+    found = [restored(body) for body in chunks]
+    segments = [segment for chunk in found for segment in chunk.segments]
+    turns = next((chunk.turns for chunk in reversed(found) if chunk.turns is not None), None)
+    if turns is not None:
+        return by_speaker(segments, turns)
     return sorted(segments, key=lambda segment: segment.start)
 
 

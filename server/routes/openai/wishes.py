@@ -10,11 +10,11 @@ from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from server.http.bodies import Received
 from server.http.problems import Problem
 from server.jobs.members import Members, one_of
-from server.jobs.orders import SUBTITLES, Asked, common_order, language_among, unknown_members
+from server.jobs.orders import SUBTITLES, Asked, common_order, language_among, missing_speakers, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model.bounds import CHANNEL_MODES
 from server.model.errors import FieldError, Refused, invalid
-from server.model.offers import Offer
+from server.model.offers import DIARIZING_MODEL, Offer
 from server.model.orders import Order
 from server.routes.openai.errors import unknown_model
 
@@ -22,7 +22,7 @@ FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
 DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
-COMMON = ("prompt", "keywords", "retention", "channels", *TEXT_MEMBERS, *SUBTITLES)
+COMMON = ("prompt", "keywords", "retention", "channels", "diarize", "max_speakers", *TEXT_MEMBERS, *SUBTITLES)
 KNOWN = {
     *COMMON,
     "file",
@@ -76,9 +76,20 @@ class Wish:
         else:
             self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
         order = replace(_order(fields, offer), task=self.task)
+        if _wants_speakers(fields["model"], offer) or (self.diarized and offer.speakers and not order.separate):
+            order = replace(order, diarize=True)
         output = FILE_FORMATS.get(self.response_format, "json")
         given_names = {name.removesuffix("[]"): values for name, values in fields.items()}
         return Asked(replace(order, output_formats=(output,)), None, None, unknown_members(given_names, KNOWN))
+
+
+def _wants_speakers(model: list[object], offer: Offer) -> bool:
+    """Whether the name of the model asks for speakers. Raises Refused where they cannot be told apart."""
+    if model != [DIARIZING_MODEL] or offer.model == DIARIZING_MODEL:
+        return False
+    if not offer.speakers:
+        raise invalid([FieldError("model", "not_offered", missing_speakers())])
+    return True
 
 
 def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
