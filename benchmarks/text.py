@@ -1,0 +1,279 @@
+"""What the text stage does: secrets that are hidden, numbers as people write them, and what holding words costs.
+
+    .venv/bin/python -m benchmarks.text              # writes results/text.json
+    .venv/bin/python -m benchmarks.text --no-write --show
+
+Synthetic voices say cards, telephone numbers, social security numbers, IBANs and e-mail addresses, as files and live on
+a clock on which no computation takes time. A secret counts if a file was heard to have it: a card as 12 figures or
+more, and so on. It is hidden if nothing of it is left, neither a figure nor the name of an address's host. Numerals are
+scored on made sentences whose numbers are known, and on sentences of people in which there are none. Waiting is that of
+each word of people's clips with all options, from its end to its place in the text; what the recogniser takes is not in
+it. It is given for all clips, and for those without numbers.
+"""
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.choices import add_choices, chosen
+from benchmarks.latency import TIMELESS, Bench
+from benchmarks.measure import spread, write
+from benchmarks.phrases import CONDITIONS, KINDS, Phrase, cardinal, digits, ordinal, recorded
+from pipeline.audio import RATE
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.stream import StreamCore
+from pipeline.session import Session
+from pipeline.text.figures import Reader
+from pipeline.text.options import REDACTIONS, TextOptions
+from pipeline.text.rewriting import TextRewriter
+from pipeline.text.stage import TextStage
+from pipeline.words import Word, written
+
+EACH = 12  # phrases of each kind of secret, if --each does not say otherwise
+NUMBERS = 200  # sentences with numbers
+ALL = TextOptions(
+    numerals=True,
+    redact=tuple(kind for kind in REDACTIONS if kind != "numbers"),
+    profanity_filter=True,
+    replace=("new york city:NYC",),
+)
+VOICES = ("espeak:en-us", "espeak:en-gb", "flite:slt", "flite:rms")
+HOST = "example"
+_LETTERS = ("G B", "D E", "N L")
+_NAMES = ("anna", "peter dot miller", "susan", "john dash walker")
+
+
+def _ssn(chance: random.Random) -> str:
+    return f"{digits(chance, 3)}, {digits(chance, 2)}, {digits(chance, 4)}"
+
+
+def _iban(chance: random.Random) -> str:
+    return f"{chance.choice(_LETTERS)} {digits(chance, 2)}, {', '.join(digits(chance, 4) for _ in range(4))}"
+
+
+def _email(chance: random.Random) -> str:
+    return f"{chance.choice(_NAMES)} at {HOST} dot com"
+
+
+SECRETS: Mapping[str, tuple[Callable[[random.Random], str], Sequence[str], int]] = {
+    "card": (*KINDS["card"], 12),
+    "telephone": (*KINDS["telephone"], 10),
+    "ssn": (_ssn, ("My social security number is {}. Is that all?", "It is {}, right?"), 9),
+    "iban": (_iban, ("Send it to {}. Thank you.", "The account is {}, in my name."), 12),
+    "email": (_email, ("Please write to {}. Thank you.", "My address is {}."), 0),
+}
+"""By kind: who makes one, sentences, and the least figures with which it counts as heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One secret, said once."""
+
+    kind: str
+    plain: str  # what is heard without redaction
+    shown: str
+    way: str  # files or live
+
+    @property
+    def heard(self) -> bool:
+        least = SECRETS[self.kind][2]
+        return HOST in self.plain.lower() and "com" in self.plain if least == 0 else figures(self.plain) >= least
+
+    @property
+    def hidden(self) -> bool:
+        return "[" in self.shown and not figures(self.shown) and HOST not in self.shown.lower()
+
+
+class _Bench(Bench):
+    """Streams to sessions with this text stage."""
+
+    text: TextOptions | None = None
+
+    def _session(self, scheduler: Scheduler, name: str) -> Session:
+        rewriter = None if self.text is None else TextRewriter(TextStage(self.text, language="en"))
+        core = StreamCore(self._options)
+        return Session(core, vad=self._voice.stream(), listener=scheduler, tenant=name, text=rewriter)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_choices(parser)
+    parser.add_argument("--seed", type=int, default=1, help="of all that is random")
+    parser.add_argument("--each", type=int, default=EACH, help=f"phrases of each kind of secret (default: {EACH})")
+    parser.add_argument("--show", action="store_true", help="print what was not hidden or written otherwise")
+    parser.add_argument("--no-write", action="store_true", help="print only")
+    given = parser.parse_args()
+    choices = chosen(given)
+    bench = _Bench(load(EngineSettings(engine="whisper", model=choices.model)), VoiceDetector(), clock=TIMELESS)
+    outcomes = secrets(bench, given.each, given.seed)
+    wrong = [one for one in number_sentences(given.seed) if shown(one[0]) != one[1]]
+    clips = [bench.offline(clip.samples, "en") for clip in choices.clips()]
+    result = {
+        **choices.about(),
+        "seed": given.seed,
+        "redaction": {way: scores([one for one in outcomes if one.way == way]) for way in ("files", "live")},
+        "numerals": {"sentences": NUMBERS, "as_written": round(1 - len(wrong) / NUMBERS, 4), **untouched(clips)},
+        "waiting": waiting(clips),
+    }
+    for name, row in result.items():
+        print(f"{name:12}", row)
+    if given.show:
+        for outcome in outcomes:
+            if outcome.heard and not outcome.hidden:
+                print(f"{outcome.way:5} {outcome.kind:10} {outcome.plain!r} -> {outcome.shown!r}")
+        for said, wanted in wrong:
+            print(f"{said!r} -> {shown(said)!r}, not {wanted!r}")
+    if not given.no_write:
+        print(write(choices.result("text"), result))
+
+
+def figures(text: str) -> int:
+    """Return how many figures are said in *text*."""
+    words = placed(text)
+    reader = Reader("en")
+    return sum(len(reader.figures(words[run.start : run.stop])) for run in reader.runs(words, reader.has_figure))
+
+
+def placed(text: str) -> list[Word]:
+    """Return the words of *text*, a third of a second each."""
+    return [Word(part, at * RATE // 3, (at + 1) * RATE // 3, 0.9) for at, part in enumerate(text.split())]
+
+
+def through(words: Sequence[Word], options: TextOptions, *, patient: bool = False) -> list[Word]:
+    """Return *words* after the text stage."""
+    stage = TextStage(options, language="en", patient=patient)
+    decided = [placed for word in words for placed in stage.add(word, 0)]
+    return [word for word, _ in [*decided, *stage.release()]]
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def secrets(bench: _Bench, each: int, seed: int) -> list[Outcome]:
+    """Return what becomes of made secrets, as files and live."""
+    named = [(kind, phrase) for kind in SECRETS for phrase in secret_phrases(kind, each, seed)]
+    tracks = [recorded(phrase, seed) for _, phrase in named]
+    outcomes = []
+    for (kind, _), track in zip(named, tracks, strict=True):
+        words = bench.offline(track.samples, "en")
+        outcomes.append(Outcome(kind, written(words), written(through(words, ALL, patient=True)), "files"))
+    bench.text = ALL
+    live = zip(outcomes, bench.final_words(tracks), strict=True)
+    return [*outcomes, *(Outcome(one.kind, one.plain, written(words), "live") for one, words in live)]
+
+
+def secret_phrases(kind: str, each: int, seed: int) -> list[Phrase]:
+    maker, sentences, _ = SECRETS[kind]
+    chance = random.Random(f"{seed} {kind}")
+    names = [name for name in CONDITIONS if name != "telephone"]
+    return [
+        Phrase(
+            f"{kind} {number}",
+            kind,
+            held_out=True,
+            text=sentences[number % len(sentences)].format(maker(chance)),
+            voice=VOICES[number % len(VOICES)],
+            pace=1.0,
+            condition=names[number // len(VOICES) % len(names)],
+        )
+        for number in range(each)
+    ]
+
+
+def scores(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    rows: dict[str, Any] = {}
+    for kind in SECRETS:
+        heard = [one for one in outcomes if one.kind == kind and one.heard]
+        rows[kind] = {"heard": len(heard), "hidden": sum(one.hidden for one in heard)}
+    heard = [one for one in outcomes if one.heard]
+    return {**rows, "share": round(sum(one.hidden for one in heard) / max(1, len(heard)), 4)}
+
+
+# --- numerals --------------------------------------------------------------------------------------------------------
+
+
+def number_sentences(seed: int) -> list[tuple[str, str]]:
+    """Return made sentences with numbers, and how they are to be written."""
+    chance = random.Random(seed)
+    makers = (_cardinal_sentence, _year_sentence, _ordinal_sentence, _digits_sentence)
+    return [makers[number % len(makers)](chance) for number in range(NUMBERS)]
+
+
+def _cardinal_sentence(chance: random.Random) -> tuple[str, str]:
+    value = chance.choice((chance.randint(10, 99), chance.randint(101, 999), chance.randint(1001, 999_999)))
+    text = f"{value:,}" if value >= 10_000 else str(value)
+    return f"They sold {cardinal(value)} of them.", f"They sold {text} of them."
+
+
+def _year_sentence(chance: random.Random) -> tuple[str, str]:
+    year = chance.randint(1910, 1999)
+    return f"It was built in {cardinal(year // 100)} {cardinal(year % 100)}.", f"It was built in {year}."
+
+
+def _ordinal_sentence(chance: random.Random) -> tuple[str, str]:
+    day = chance.randint(10, 31)
+    ending = {21: "st", 31: "st", 22: "nd", 23: "rd"}.get(day, "th")
+    return f"She came on the {ordinal(day)} of May.", f"She came on the {day}{ending} of May."
+
+
+def _digits_sentence(chance: random.Random) -> tuple[str, str]:
+    said = digits(chance, chance.randint(3, 8))
+    return f"The code is {said}.", f"The code is {''.join(str(FIGURES.index(figure)) for figure in said.split())}."
+
+
+FIGURES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def shown(text: str) -> str:
+    return written(through(placed(text), TextOptions(numerals=True)))
+
+
+def untouched(clips: Sequence[Sequence[Word]]) -> dict[str, int]:
+    """Return how many of people's clips without numbers are changed by numerals."""
+    reader = Reader("en")
+    without = [words for words in clips if not any(reader.has_figure(word.text) for word in words)]
+    changed = [words for words in without if written(through(words, TextOptions(numerals=True))) != written(words)]
+    return {"without_numbers": len(without), "changed": len(changed)}
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def waiting(clips: Sequence[Sequence[Word]]) -> dict[str, Any]:
+    """Return for how long words wait in the stage, in seconds of audio, and its CPU time."""
+    reader = Reader("en")
+    rows: dict[str, list[float]] = {"all": [], "without_numbers": []}
+    began = time.process_time()
+    for words in clips:
+        waits = waits_of(words)
+        rows["all"] += waits
+        if not any(reader.has_figure(word.text) for word in words):
+            rows["without_numbers"] += waits
+    cpu_ms = 1000 * (time.process_time() - began)
+    count = sum(map(len, clips))
+    means = {f"mean_{name}": round(float(np.mean(waits)), 4) for name, waits in rows.items() if waits}
+    return {
+        **{name: spread(waits) for name, waits in rows.items()},
+        **means,
+        "cpu_ms_per_word": round(cpu_ms / count, 4),
+    }
+
+
+def waits_of(words: Sequence[Word]) -> list[float]:
+    """Return for each word that is told how long after its end that is, if words are decided when they end."""
+    stage = TextStage(ALL, language="en")
+    waits = []
+    for word in words:
+        waits += [(word.end - told.end) / RATE for told, _ in stage.add(word, 0)]
+    return [*waits, *(0.0 for _ in stage.release())]
+
+
+if __name__ == "__main__":
+    main()
