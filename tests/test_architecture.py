@@ -276,6 +276,15 @@ def test_no_pure_file_asks_for_the_time_for_chance_or_for_a_file() -> None:
         assert not {one.id for one in called if isinstance(one, ast.Name)} & {"open", "input", "print"}, path
 
 
+def test_no_two_modules_have_a_public_class_of_one_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in sources():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name(path))
+    assert not {title: paths for title, paths in homes.items() if len(paths) > 1}
+
+
 def test_nobody_names_a_room_for_everything() -> None:
     banned = {"utils", "helpers", "common", "manager", "misc"}
     assert not [name(path) for path in sources() if path.stem in banned or path.parent.name in banned]

@@ -40,7 +40,7 @@ from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.turns import Turn, TurnOptions, Turns
 from pipeline.recognition.voicing import Voicing
-from pipeline.recognition.window import Window
+from pipeline.recognition.window import AudioWindow
 from pipeline.words import Segment, Word, written
 
 ATTEMPTS = 3
@@ -121,7 +121,7 @@ class StreamCore:
     def __init__(self, options: StreamOptions) -> None:
         self.counts = StreamCounts()
         self._options = options
-        self._window = Window()
+        self._window = AudioWindow()
         self._turns = Turns(options.turns)
         self._level = InputLevel() if options.warn_if_quiet else None  # None once the reader was warned, too
         self._agreement = Agreement(options.agreement)

@@ -18,7 +18,7 @@ MAX_FRAMES = LONGEST_JOB // WINDOW
 """The most frames in one decode job, just under 30 s. A window holds no more."""
 
 
-class Window:
+class AudioWindow:
     """A run of frames of WINDOW samples. It starts and ends at multiples of WINDOW and holds at most MAX_FRAMES.
 
     A full window refuses more, until something is decided and cut off.

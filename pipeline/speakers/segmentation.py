@@ -17,7 +17,7 @@ Array = NDArray[np.float32]
 _SETS = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]], np.float32)
 
 
-class Segmenter:
+class SegmentationModel:
     """The loaded model. It may be used by several threads."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.embedding import HOP, VoiceEncoder, mel_frames
 from pipeline.speakers.frames import OFFSET, STEP, VOICES, LocalTurn, Window
-from pipeline.speakers.segmentation import Segmenter
+from pipeline.speakers.segmentation import SegmentationModel
 
 SPEAKS = 0.5
 """The probability from which a voice counts as speaking when turns are cut out."""
@@ -23,7 +23,7 @@ class SpeakerModels:
 
     def __init__(self) -> None:
         """Load the weights, which takes 0.1 s and 40 MB. Raises ModelUnavailable."""
-        self._segmenter = Segmenter()
+        self._segmenter = SegmentationModel()
         self._encoder = VoiceEncoder()
 
     def listen(self, samples: Samples, start: int) -> Window:

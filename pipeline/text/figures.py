@@ -51,7 +51,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class WordRun:
     """Words *start* to *stop* (exclusive). *open*: the next word may belong to it too."""
 
     start: int
@@ -86,7 +86,7 @@ class Reader:
         plain = bare(text)
         return not plain or text in GLUE_SIGNS or plain in self.words.glue or plain in self.words.mistaken
 
-    def runs(self, words: Sequence[Word], has: Callable[[str], bool], *, within: bool = False) -> Iterator[Run]:
+    def runs(self, words: Sequence[Word], has: Callable[[str], bool], *, within: bool = False) -> Iterator[WordRun]:
         """Yield every run of words that *has* holds for, in order. *within*: a run goes on at the first word."""
         at = 0
         while at < len(words):
@@ -102,7 +102,7 @@ class Reader:
                 elif not self.is_glue(words[here].text):
                     break
                 here += 1
-            yield Run(at, stop, here == len(words))
+            yield WordRun(at, stop, here == len(words))
             at = max(stop, at + 1)
 
     def figures(self, words: Sequence[Word]) -> str:

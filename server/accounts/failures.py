@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from server.accounts.limits import RateTable
 from server.clock import now_ms
 from server.model.accounts import WindowUse
-from server.storage.ports import Rates
+from server.storage.ports import RateCounter
 
 MAX_REFUSED = 10_000  # clients at their limit that are remembered; beyond it all are forgotten and asked for again
 
@@ -20,7 +20,7 @@ class Failures:
     """
 
     what: str
-    shared: Rates | None
+    shared: RateCounter | None
     _own: RateTable = field(init=False, default_factory=RateTable)
     _refused: dict[str, WindowUse] = field(init=False, default_factory=dict)  # clients at their limit, until it resets
 

@@ -16,7 +16,7 @@ from itertools import islice
 from server.accounts.addresses import Network, address_key, client_address
 from server.accounts.limits import RateTable
 from server.clock import now_ms
-from server.commands.turns import Turns
+from server.commands.turns import ParseQueue
 from server.metrics import Metrics
 
 MIN_READ_BYTES = 16 * 1024  # that a client takes within ConnectionRules.unread_s, if so much waits for it
@@ -45,7 +45,7 @@ class Connections:
         self.rules = rules
         self.on_room: Callable[[], None] = lambda: None
         """Called whenever a connection has ended, or rests and can be closed."""
-        self.turns = Turns()
+        self.turns = ParseQueue()
         self.headless: dict[Place, None] = {}  # without a request so far; the oldest first
         self.resting: dict[Place, None] = {}  # between two requests; the oldest first
         self.idle: dict[Place, None] = {}  # readers of what is silent; the oldest first
@@ -147,7 +147,7 @@ class Place:
         self._left = False
 
     @property
-    def turns(self) -> Turns:
+    def turns(self) -> ParseQueue:
         """In which all connections of the process parse what came."""
         return self._connections.turns
 

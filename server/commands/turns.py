@@ -1,4 +1,4 @@
-"""Turns for connections that bring more small things at once than may be parsed without a pause."""
+"""A queue of connections that bring more small things at once than may be parsed without a pause."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ TURN_S = 0.002
 """Of one turn of the event loop, for the connections that have more to be parsed than their share of it."""
 
 
-class Turns:
+class ParseQueue:
     """Lets connections that have more to be parsed take turns, so that each turn of the event loop stays short."""
 
     def __init__(self) -> None:

@@ -5,9 +5,9 @@ the peer sends, its pongs too, waits behind it. So only little may wait, and a p
 alive.
 
 A frame costs the same work with one byte as with a thousand, and a peer sends thousands of them in one packet. So a
-connection parses a few frames in a turn of the event loop (Turns). It may send as many small messages as its allowance
-says; what comes beyond waits in the sockets like audio that comes too fast. Who sends too many pings or pongs is cut
-(1008), and so is who goes on sending after our close frame.
+connection parses a few frames in a turn of the event loop (ParseQueue). It may send as many small messages as its
+allowance says; what comes beyond waits in the sockets like audio that comes too fast. Who sends too many pings or pongs
+is cut (1008), and so is who goes on sending after our close frame.
 """
 
 import asyncio

@@ -12,7 +12,7 @@ from server.accounts.failures import Failures
 from server.clock import now_ms
 from server.model.accounts import Plan
 from server.model.errors import Refused
-from server.storage.ports import BlobStore, Rates
+from server.storage.ports import BlobStore, RateCounter
 
 MAX_AT_ONCE = 8  # each takes a process for some 20 ms, a hostile file for seconds; more of them wait
 MAX_PER_ACCOUNT = 2  # of these, so that nobody's files make everybody wait
@@ -25,7 +25,7 @@ REQUESTS_PER_BAD_FILE = 3
 class Prober:
     """Looks at recordings in processes of their own, a few at a time, and counts the bad files of each account."""
 
-    def __init__(self, isolation: Isolation, blobs: BlobStore, rates: Rates | None = None) -> None:
+    def __init__(self, isolation: Isolation, blobs: BlobStore, rates: RateCounter | None = None) -> None:
         """*rates* counts for all nodes together; None: bad files are counted here."""
         self._isolation = isolation
         self._blobs = blobs

@@ -28,7 +28,7 @@ MAX_DOWNLOADS = 32  # at the same time, beside the transcriptions: they wait for
 MAX_DOWNLOADS_PER_ACCOUNT = 2
 
 
-class Attempt(Protocol):
+class JobAttempt(Protocol):
     """The work on one job under one lease: a download or a transcription."""
 
     @property
@@ -136,7 +136,7 @@ class Workers:
     async def _plan_of(self, job: Job) -> Plan:
         return await self.plans.of_id(job.account, environment=job.environment)
 
-    async def _work(self, attempt: Attempt) -> bool:
+    async def _work(self, attempt: JobAttempt) -> bool:
         """Make the attempt and write how it ended. Returns False if the lease was lost on the way."""
         held, job = attempt.held, attempt.held.job
         if job.started_at is not None and job.epoch == 1:
@@ -150,7 +150,7 @@ class Workers:
             return False
         return True
 
-    async def _outcome(self, attempt: Attempt) -> Outcome | HandBack:
+    async def _outcome(self, attempt: JobAttempt) -> Outcome | HandBack:
         async with racing(attempt.work(), attempt.keeper.keep(), self._stopping.wait()) as (work, keep, _):
             if not work.done() and not keep.done():
                 attempt.stop()

@@ -36,7 +36,7 @@ from server.routes.seats import Seated, Seats
 from server.routes.strangers import check_account
 from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
 from server.storage.ports import ChannelStore
-from server.streams.channels import ChannelFollowing, Place
+from server.streams.channels import ChannelFollowing, ChannelPosition
 from server.streams.rendering import Rendered
 
 MAX_BODY = 4096
@@ -223,7 +223,7 @@ class Channels:
         check_account(request, channel.account)
         return channel
 
-    async def _lines(self, channel_id: str, place: Place) -> AsyncGenerator[bytes]:
+    async def _lines(self, channel_id: str, place: ChannelPosition) -> AsyncGenerator[bytes]:
         rules = self.seats.rules
         yield retry(rules.retry_ms)
         sent = time.monotonic()
@@ -242,14 +242,14 @@ def no_such_channel() -> Refused:
     return Refused("channel_not_found", "there is no such channel")
 
 
-def _place(text: str | None) -> Place:
+def _place(text: str | None) -> ChannelPosition:
     """Where a reader with this Last-Event-ID goes on. Raises InvalidLastEventId."""
     if not text:
-        return Place()
+        return ChannelPosition()
     found = _PLACE.fullmatch(text.strip())
     if found is None:
         raise InvalidLastEventId("Last-Event-ID must be the id of an event of this channel")
-    return Place(found[1], int(found[2]))
+    return ChannelPosition(found[1], int(found[2]))
 
 
 def _as_event(item: Rendered) -> bytes:

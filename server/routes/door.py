@@ -26,7 +26,7 @@ from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, SigningKeys, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RateLimited, RequestError, StorageBusy
 from server.routes.strangers import address_of, check_account
-from server.storage.ports import AccountStore, Counter, Rates
+from server.storage.ports import AccountStore, Counter, RateCounter
 
 MAX_FAMILIAR = 10_000  # keys that were good lately; beyond it all are forgotten and become familiar again
 MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are counted by the month
@@ -51,7 +51,7 @@ class Door:
     trusted_proxies: Sequence[Network]
     origins: Sequence[str]  # whose pages may open WebSockets; "*": any
     signup_origins: Sequence[str]  # whose pages may get a key without having one
-    shared_rates: Rates | None = None  # counts requests for several nodes; None: they are counted here
+    shared_rates: RateCounter | None = None  # counts requests for several nodes; None: they are counted here
     _rates: RateTable = field(init=False, default_factory=RateTable)  # by account and environment, or by address
     _free: RateTable = field(init=False, default_factory=RateTable)  # requests of Auth.FREE, by address
     _refused: Failures = field(init=False)  # keys, by address

@@ -419,7 +419,7 @@ class Upkeep(Protocol):
         ...
 
 
-class Rates(Protocol):
+class RateCounter(Protocol):
     """Requests of the last minute, counted for all nodes together."""
 
     async def hit(self, subject: str, *, limit: int) -> WindowUse:
@@ -485,7 +485,7 @@ class Storage(Protocol):
         ...
 
     @property
-    def rates(self) -> Rates | None:
+    def rates(self) -> RateCounter | None:
         """None if one process serves all requests, and counts them in memory."""
         ...
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 from server.model.channels import Channel
 from server.storage.ports import ChannelStore, JobStore
-from server.streams.following import Following, Reader
-from server.streams.rendering import Batch
+from server.streams.following import EventReader, Following
+from server.streams.rendering import RenderedBatch
 from server.waiting import set_within
 
 LOOK_S = 1.0  # how old the answer to "which session is shown there?" may be
 MAX_KNOWN = 1000  # channels whose answer is in memory
-OVER = -1  # of a Place: the reader has everything of its session
+OVER = -1  # of a ChannelPosition: the reader has everything of its session
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChannelPosition:
     """How far a reader of a channel is: the session, and the number of its last event."""
 
     job_id: str | None = None
@@ -29,8 +29,8 @@ class Place:
 class Told:
     """What a reader is sent next. *reader* says whether it hands over results."""
 
-    batch: Batch
-    reader: Reader
+    batch: RenderedBatch
+    reader: EventReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,45 +54,45 @@ class ChannelFollowing:
             self._known[channel_id] = (now, channel)
         return channel
 
-    async def follow(self, channel_id: str, place: Place) -> AsyncGenerator[Told | None]:
-        """Yield what a reader at *place* is sent, and None about once a LOOK_S while there is nothing.
+    async def follow(self, channel_id: str, position: ChannelPosition) -> AsyncGenerator[Told | None]:
+        """Yield what a reader at *position* is sent, and None about once a LOOK_S while there is nothing.
 
         A session that was over before the reader came is not shown to it, but for the rest of the reader's own. Ends
         when the channel is deleted and when the server stops.
         """
-        place = await self._beginning(channel_id, place)
+        position = await self._beginning(channel_id, position)
         while not self.closing.is_set() and (channel := await self.look(channel_id)) is not None:
-            session = await self._next(channel, place)
+            session = await self._next(channel, position)
             if session is None:
                 yield None
                 await set_within(self.closing, LOOK_S)
                 continue
             async for told in self._session(channel_id, session):
                 yield told
-            place = Place(session.job_id, OVER)
+            position = ChannelPosition(session.job_id, OVER)
 
-    async def _beginning(self, channel_id: str, place: Place) -> Place:
+    async def _beginning(self, channel_id: str, position: ChannelPosition) -> ChannelPosition:
         channel = await self.look(channel_id)
-        if channel is None or channel.job in (None, place.job_id):
-            return place
+        if channel is None or channel.job in (None, position.job_id):
+            return position
         job = await self.jobs.get(channel.job)
-        return Place(channel.job, OVER if job is None or job.terminal else 0)
+        return ChannelPosition(channel.job, OVER if job is None or job.terminal else 0)
 
-    async def _next(self, channel: Channel, place: Place) -> Place | None:
+    async def _next(self, channel: Channel, position: ChannelPosition) -> ChannelPosition | None:
         """Where to read next: the rest of the reader's session, or the whole of a newer one, which may be over too."""
-        if channel.job is None or (channel.job == place.job_id and place.seq == OVER):
+        if channel.job is None or (channel.job == position.job_id and position.seq == OVER):
             return None
         if await self.jobs.get(channel.job) is None:
             return None
-        return place if channel.job == place.job_id else Place(channel.job)
+        return position if channel.job == position.job_id else ChannelPosition(channel.job)
 
-    async def _session(self, channel_id: str, place: Place) -> AsyncGenerator[Told | None]:
+    async def _session(self, channel_id: str, position: ChannelPosition) -> AsyncGenerator[Told | None]:
         """What one session has, until it ends or the channel shows another."""
-        assert place.job_id is not None
+        assert position.job_id is not None
         async with AsyncExitStack() as stack:
-            reader = stack.enter_context(self.following.reading(place.job_id, after=place.seq, quiet_s=LOOK_S))
+            reader = stack.enter_context(self.following.reading(position.job_id, after=position.seq, quiet_s=LOOK_S))
             async for batch in reader:
                 yield None if batch is None else Told(batch, reader)
                 channel = await self.look(channel_id)
-                if channel is None or channel.job != place.job_id:
+                if channel is None or channel.job != position.job_id:
                     return

@@ -15,7 +15,7 @@ from server.model.events import Event
 from server.storage.patience import patiently
 from server.storage.ports import EventLog
 from server.streams.partials import Partials, ShownPartial
-from server.streams.rendering import Batch, Rendered, partial_body
+from server.streams.rendering import Rendered, RenderedBatch, partial_body
 from server.waiting import racing
 
 KEPT = 128  # events that are kept for readers which are behind, and at most twice as many; the log has them all
@@ -50,8 +50,8 @@ class Feed:
         self._last: int | None = None  # the number of the newest event; None before the log was looked at
         self._newest: list[Rendered] = []  # events up to the last one
         self._rendered: dict[int | None, Rendered] = {}  # the partials, by channel
-        self._batches: dict[tuple[int, tuple[int, ...]], Batch] = {}  # of this version, by their begin and the partials
-        self._pages: dict[int, asyncio.Task[Batch | None]] = {}  # read from the log just now, by the number before them
+        self._batches: dict[tuple[int, tuple[int, ...]], RenderedBatch] = {}  # of this version, by begin and partials
+        self._pages: dict[int, asyncio.Task[RenderedBatch | None]] = {}  # being read, by the number before them
         self._waiting: OrderedDict[asyncio.Future[bool], tuple[int, float]] = OrderedDict()  # version seen, since when
         self._releasing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -79,7 +79,7 @@ class Feed:
         """Whether the events behind number *after* are still in memory, as far as the feed knows of them."""
         return self._last is not None and after >= self._last - len(self._newest)
 
-    def since(self, after: int, shown: int) -> Batch | None:
+    def since(self, after: int, shown: int) -> RenderedBatch | None:
         """What a reader lacks that has every event up to *after* and the partials up to *shown*; None if nothing.
 
         For places that the feed has(). Readers at the same place get the same batch.
@@ -92,10 +92,10 @@ class Feed:
         key = (after, tuple(one.number for one in partials))
         if key not in self._batches:
             events = self._newest[len(self._newest) - behind :]
-            self._batches[key] = Batch([*events, *self._render_partials(partials)])
+            self._batches[key] = RenderedBatch([*events, *self._render_partials(partials)])
         return self._batches[key]
 
-    async def page(self, after: int) -> Batch | None:
+    async def page(self, after: int) -> RenderedBatch | None:
         """What the log has behind number *after*, for a reader at a place that is no longer in memory; None if nothing.
 
         Readers that ask for the same within a moment share one reading of the log.
@@ -158,14 +158,14 @@ class Feed:
         except StopAsyncIteration:
             return
 
-    async def _read_page(self, after: int) -> Batch | None:
+    async def _read_page(self, after: int) -> RenderedBatch | None:
         try:
             page = await self._events.read(self._job_id, after=after, limit=PAGE)
-            return Batch([await self._render(event) for event in page]) if page else None
+            return RenderedBatch([await self._render(event) for event in page]) if page else None
         except StorageAway:
             return None  # what is lacking comes when the database is back
 
-    def _forget_page(self, after: int, reading: "asyncio.Task[Batch | None]") -> None:
+    def _forget_page(self, after: int, reading: "asyncio.Task[RenderedBatch | None]") -> None:
         if self._pages.get(after) is reading:
             del self._pages[after]
 

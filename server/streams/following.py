@@ -21,7 +21,7 @@ from server.records.records import Records
 from server.storage.ports import EventLog, JobStore
 from server.streams.feed import Feed
 from server.streams.partials import Partials
-from server.streams.rendering import Batch, Rendered, Seen, event_body
+from server.streams.rendering import Rendered, RenderedBatch, Seen, event_body
 
 _NOTHING_ELSE = nullcontext()
 
@@ -40,7 +40,7 @@ class Following:
     feeds: dict[tuple[str, float], Feed] = field(default_factory=dict, init=False)  # by job and quiet_s
 
     @contextmanager
-    def reading(self, job_id: str, *, after: int, quiet_s: float) -> Iterator["Reader"]:
+    def reading(self, job_id: str, *, after: int, quiet_s: float) -> Iterator["EventReader"]:
         """A reader of every event after number *after*, while the block lasts."""
         key = (job_id, quiet_s)
         feed = self.feeds.get(key)
@@ -56,7 +56,7 @@ class Following:
         feed.readers += 1
         try:
             with self.eraser.holding(job_id):
-                yield Reader(job_id, after, feed=feed, following=self)
+                yield EventReader(job_id, after, feed=feed, following=self)
         finally:
             feed.readers -= 1
             if not feed.readers:
@@ -83,7 +83,7 @@ class Following:
         return Rendered(event, event_body(event))
 
 
-class Reader:
+class EventReader:
     """Iterate over it for every event once and in order, with partials in their places, and None for each silence.
 
     It ends after the job's last event, when the job is deleted, and when the server stops.
@@ -101,7 +101,7 @@ class Reader:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Batch | None:
+    async def __anext__(self) -> RenderedBatch | None:
         feed = self._feed
         while not self._over and not self._following.closing.is_set():
             version = feed.version
@@ -115,19 +115,19 @@ class Reader:
                 return None
         raise StopAsyncIteration
 
-    def handing_over(self, batch: Batch | None) -> AbstractAsyncContextManager[None]:
+    def handing_over(self, batch: RenderedBatch | None) -> AbstractAsyncContextManager[None]:
         """The block sends the batch. If that has all results of a job that keeps none, they were handed over then."""
         if batch is None or not batch.hands_over:
             return _NOTHING_ELSE
         return self._following.eraser.sending(self._job_id)
 
-    async def _lacking(self) -> Batch | None:
+    async def _lacking(self) -> RenderedBatch | None:
         """What comes next, as far as it is known now."""
         if self._feed.has(self._after):
             return self._feed.since(self._after, self._shown)
         return await self._feed.page(self._after)
 
-    def _pass(self, batch: Batch) -> None:
+    def _pass(self, batch: RenderedBatch) -> None:
         """Note that the reader has the batch."""
         if (event := batch.event) is not None:
             self._after = event.seq

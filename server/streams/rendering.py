@@ -40,7 +40,7 @@ class Rendered:
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class RenderedBatch:
     """What a reader is sent next, together: events in order and perhaps partials behind them. Never empty."""
 
     items: Sequence[Rendered]

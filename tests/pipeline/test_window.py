@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, WINDOW
-from pipeline.recognition.window import MAX_FRAMES, Window
+from pipeline.recognition.window import MAX_FRAMES, AudioWindow
 
 
 def frame(number: int) -> np.ndarray:
@@ -16,7 +16,7 @@ def frame(number: int) -> np.ndarray:
 
 @given(cuts=st.lists(st.integers(-1000, 60 * WINDOW), max_size=12), end=st.integers(1, WINDOW * 40))
 def test_cutting_never_moves_what_remains(cuts, end):
-    window = Window()
+    window = AudioWindow()
     for number in range(40):
         window.append(frame(number), speech=number / 100)
     for cut in cuts:
@@ -33,7 +33,7 @@ def test_cutting_never_moves_what_remains(cuts, end):
 
 
 def test_speech_goes_with_the_samples():
-    window = Window()
+    window = AudioWindow()
     for speech in (0.1, 0.9, 0.2, 0.3):
         window.append(frame(0), speech=speech)
     window.cut(WINDOW)
@@ -42,7 +42,7 @@ def test_speech_goes_with_the_samples():
 
 
 def test_samples_and_voice_between_two_positions_are_whole_frames():
-    window = Window()
+    window = AudioWindow()
     for number, speech in enumerate((0.1, 0.9, 0.8, 0.2, 0.7)):
         window.append(frame(number), speech=speech)
     assert window.samples(WINDOW + 5, 3 * WINDOW - 5)[0] == WINDOW
@@ -54,7 +54,7 @@ def test_samples_and_voice_between_two_positions_are_whole_frames():
 
 
 def test_a_full_window_holds_one_decode_job_and_refuses_more():
-    window = Window()
+    window = AudioWindow()
     for number in range(MAX_FRAMES):
         assert not window.full
         window.append(frame(number), speech=0.0)
@@ -68,4 +68,4 @@ def test_a_full_window_holds_one_decode_job_and_refuses_more():
 
 def test_a_frame_of_another_size_is_refused():
     with pytest.raises(ValueError, match="512"):
-        Window().append(np.zeros(511, np.float32), speech=0.0)
+        AudioWindow().append(np.zeros(511, np.float32), speech=0.0)

@@ -12,7 +12,7 @@ from server.storage.ports import EventLog
 from server.streams.feed import KEPT, WOKEN_AT_ONCE
 from server.streams.following import Following
 from server.streams.partials import Partials
-from server.streams.rendering import Batch, Rendered
+from server.streams.rendering import Rendered, RenderedBatch
 from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit
 from tests.server.test_following import QUIET_S, following
 
@@ -171,7 +171,7 @@ async def test_every_quiet_reader_gets_its_own_signs_of_life(tmp_path):
         view, lease = following(storage, Partials()), await started(storage)
         last, loop = await storage.events.last(lease.job.id), asyncio.get_running_loop()
 
-        async def pauses(wait_s: float) -> list[tuple[Batch | None, float]]:
+        async def pauses(wait_s: float) -> list[tuple[RenderedBatch | None, float]]:
             await asyncio.sleep(wait_s)
             seen, before = [], loop.time()
             with view.reading(lease.job.id, after=last, quiet_s=quiet_s) as reader:

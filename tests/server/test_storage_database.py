@@ -13,7 +13,7 @@ import pytest
 
 from server.model.errors import DiskFull, StorageBusy, StorageError
 from server.storage.sqlite import database as module
-from server.storage.sqlite.database import Database, Transaction, Watch
+from server.storage.sqlite.database import SqliteDatabase, SqliteTransaction, Watch
 from server.storage.sqlite.schema import MIGRATIONS
 from server.storage.vital import SOFTWARE
 from tests.processes import ROOT
@@ -22,10 +22,10 @@ from tests.server.storing import LEASE_S, NOON, ManualClock, claim, completed, i
 WRITER_FAILS = """
 import asyncio, sys
 from pathlib import Path
-from server.storage.sqlite.database import Database
+from server.storage.sqlite.database import SqliteDatabase
 
 async def main():
-    database = Database(Path(sys.argv[1]), lambda: 0)
+    database = SqliteDatabase(Path(sys.argv[1]), lambda: 0)
     database._commit = None
     await database.write(lambda tx: None)
 
@@ -34,8 +34,8 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[Database]:
-    database = Database(folder / "test.db", ManualClock())
+async def opened(folder: Path) -> AsyncIterator[SqliteDatabase]:
+    database = SqliteDatabase(folder / "test.db", ManualClock())
     try:
         yield database
     finally:
@@ -43,23 +43,23 @@ async def opened(folder: Path) -> AsyncIterator[Database]:
 
 
 def insert(name: str, size: int = 0):
-    def run(tx: Transaction) -> str:
+    def run(tx: SqliteTransaction) -> str:
         tx.run("INSERT INTO fairness VALUES (?, 0)", (name + "x" * size,))
         return name
 
     return run
 
 
-def names(tx: Transaction) -> list[str]:
+def names(tx: SqliteTransaction) -> list[str]:
     return [row["account"] for row in tx.all("SELECT account FROM fairness ORDER BY account")]
 
 
 @asynccontextmanager
-async def held_up(database: Database) -> AsyncIterator[None]:
+async def held_up(database: SqliteDatabase) -> AsyncIterator[None]:
     """Keep the writing thread busy while the block runs."""
     held, go = threading.Event(), threading.Event()
 
-    def hold_up(tx: Transaction) -> None:  # noqa: ARG001  write() passes it
+    def hold_up(tx: SqliteTransaction) -> None:  # noqa: ARG001  write() passes it
         held.set()
         go.wait()
 
@@ -72,7 +72,7 @@ async def held_up(database: Database) -> AsyncIterator[None]:
         await holding
 
 
-async def at_once(database: Database, *functions) -> list[object]:
+async def at_once(database: SqliteDatabase, *functions) -> list[object]:
     """Give all *functions* to the database while its writing thread is busy; return what each returned or raised."""
     async with held_up(database):
         writing = [asyncio.create_task(database.write(function)) for function in functions]
@@ -101,7 +101,7 @@ async def test_writes_that_wait_at_the_same_time_share_one_commit(tmp_path):
 
 @in_a_loop
 async def test_the_failure_of_one_write_undoes_nothing_of_another(tmp_path):
-    def half(tx: Transaction) -> None:
+    def half(tx: SqliteTransaction) -> None:
         insert("half")(tx)
         raise ValueError("changed my mind")
 
@@ -127,8 +127,8 @@ async def test_a_write_that_does_not_fit_fails_alone_and_the_database_goes_on(tm
         assert check[0] == "ok"
 
 
-async def limit_pages(database: Database, more: int) -> None:
-    def limit(tx: Transaction) -> None:
+async def limit_pages(database: SqliteDatabase, more: int) -> None:
+    def limit(tx: SqliteTransaction) -> None:
         (count,) = tx.all("PRAGMA page_count")
         tx.all(f"PRAGMA max_page_count = {count[0] + more}")
 
@@ -159,7 +159,7 @@ async def test_a_read_is_of_one_moment(tmp_path):
     async with opened(tmp_path) as database:
         looked, written = threading.Event(), threading.Event()
 
-        def look_twice(tx: Transaction) -> list[list[str]]:
+        def look_twice(tx: SqliteTransaction) -> list[list[str]]:
             first = names(tx)
             looked.set()
             written.wait()
@@ -207,7 +207,7 @@ async def test_an_older_database_is_brought_forward_with_its_content(tmp_path, m
     broken = (*MIGRATIONS, "CREATE TABLE first (n); CREATE TABLE fairness (n);")
     monkeypatch.setattr(module, "MIGRATIONS", broken)
     with pytest.raises(StorageError, match="already exists"):
-        Database(tmp_path / "test.db", ManualClock())
+        SqliteDatabase(tmp_path / "test.db", ManualClock())
     monkeypatch.setattr(module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE first (n);"))  # the broken one left nothing
     async with opened(tmp_path) as database:
         assert await database.read(names) == ["a"]
@@ -252,13 +252,13 @@ async def test_a_database_of_a_newer_program_is_refused(tmp_path, monkeypatch):
         pass
     monkeypatch.undo()
     with pytest.raises(StorageError, match="newer version"):
-        Database(tmp_path / "test.db", ManualClock())
+        SqliteDatabase(tmp_path / "test.db", ManualClock())
 
 
 def test_a_file_that_is_no_database_is_refused_by_name(tmp_path):
     (tmp_path / "test.db").write_bytes(b"these are not the pages you are looking for" * 100)
     with pytest.raises(StorageError, match=r"test\.db: file is not a database"):
-        Database(tmp_path / "test.db", ManualClock())
+        SqliteDatabase(tmp_path / "test.db", ManualClock())
 
 
 @in_a_loop
@@ -311,7 +311,7 @@ async def test_what_is_announced_before_the_wait_but_after_the_watch_is_not_miss
 
 @in_a_loop
 async def test_a_write_that_failed_wakes_nobody(tmp_path):
-    def announce(tx: Transaction) -> None:
+    def announce(tx: SqliteTransaction) -> None:
         tx.announce("topic")
         raise ValueError
 

@@ -12,7 +12,7 @@ import pytest
 from server.model.errors import StorageAway, StorageError
 from server.model.jobs import State
 from server.storage.postgres.connecting import connect, parameters
-from server.storage.postgres.database import WRITERS, Transaction
+from server.storage.postgres.database import WRITERS, PostgresTransaction
 from server.storage.postgres.open import PostgresStorage, open_storage
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private
@@ -199,7 +199,7 @@ async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url,
     """Given up while it runs, and before its turn: that one never happens."""
     held, go, late = threading.Event(), threading.Event(), []
 
-    def hold_up(tx: Transaction) -> None:  # noqa: ARG001  write() passes it
+    def hold_up(tx: PostgresTransaction) -> None:  # noqa: ARG001  write() passes it
         held.set()
         go.wait()
 

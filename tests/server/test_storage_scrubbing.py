@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from server.storage.sqlite import database as database_module
-from server.storage.sqlite.database import Database, Transaction
+from server.storage.sqlite.database import SqliteDatabase, SqliteTransaction
 from server.storage.sqlite.slack import Layout, gap, layout, used_gaps
 from tests.server.storing import ManualClock, completed, in_a_loop, stored, submit
 from tests.server.storing import claim as claimed
@@ -64,10 +64,10 @@ def test_maps_of_auto_vacuum_are_not_taken_for_trees():
 async def test_after_a_scrub_no_byte_of_a_deleted_row_is_left(tmp_path, seed):
     """These orders of inserting and deleting leave copies of rows in gaps, in SQLite 3.40."""
     chance = random.Random(seed)
-    database = Database(tmp_path / "file.db", ManualClock())
+    database = SqliteDatabase(tmp_path / "file.db", ManualClock())
     deleted: list[str] = []
 
-    def fill(tx: Transaction) -> None:
+    def fill(tx: SqliteTransaction) -> None:
         tx.run("CREATE TABLE words (job, number, body, PRIMARY KEY (job, number)) WITHOUT ROWID")
         kept: list[tuple[int, str]] = []
         for made in range(300):
@@ -101,7 +101,7 @@ def copied(folder: Path) -> list[Path]:
 
 @in_a_loop
 async def test_a_scrub_that_readers_are_in_the_way_of_can_be_repeated(tmp_path):
-    database = Database(tmp_path / "file.db", ManualClock())
+    database = SqliteDatabase(tmp_path / "file.db", ManualClock())
     await database.write(lambda tx: tx.run("CREATE TABLE words (body)"))
     await database.write(lambda tx: tx.run("INSERT INTO words VALUES ('MARKER')"))
     with closing(database_module._connect(tmp_path / "file.db")) as reader:

@@ -3,7 +3,7 @@
 from server.model.accounts import SigningKeys
 from server.model.errors import StorageError
 from server.storage.postgres.connecting import Connection, connect, parameters
-from server.storage.postgres.database import Database
+from server.storage.postgres.database import PostgresDatabase
 from server.storage.postgres.listening import DEAD_MS
 from server.storage.postgres.migrating import migrate
 from server.storage.postgres.transaction import NOW
@@ -11,7 +11,7 @@ from server.storage.postgres.transaction import NOW
 NAME = "move"
 
 
-def open_for_move(url: str, keys: SigningKeys) -> Database:
+def open_for_move(url: str, keys: SigningKeys) -> PostgresDatabase:
     """Open the database of *url*, which signs with *keys* from now on. It blocks.
 
     Raises StorageError if a node works in it; StorageAway.
@@ -21,10 +21,10 @@ def open_for_move(url: str, keys: SigningKeys) -> Database:
         migrate(connection)
         _refuse_if_used(connection)
         _adopt(connection, keys)
-    return Database(conninfo, name=NAME, notify=False)
+    return PostgresDatabase(conninfo, name=NAME, notify=False)
 
 
-async def end_move(database: Database) -> None:
+async def end_move(database: PostgresDatabase) -> None:
     """Number what is erased from now on behind what was moved."""
     last = await database.read(lambda tx: tx.one("SELECT coalesce(max(number), 0) AS last FROM erasures"))
     assert last is not None

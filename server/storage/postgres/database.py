@@ -21,8 +21,8 @@ from server.model.errors import OutcomeUnknown, StorageAway, StorageError
 from server.storage.postgres import connecting
 from server.storage.postgres.committing import CHANNEL, commit, new_mark, payload, was_committed
 from server.storage.postgres.connecting import Connection, is_lost, is_outdated, is_worth_a_retry, translated
-from server.storage.postgres.listening import Listener
-from server.storage.postgres.transaction import NOW, Transaction
+from server.storage.postgres.listening import NotificationListener
+from server.storage.postgres.transaction import NOW, PostgresTransaction
 from server.storage.vital import start_vital
 from server.storage.watching import Watch, Watches
 
@@ -43,11 +43,11 @@ class _Write(Generic[T]):
 
     __slots__ = ("_result", "function", "future")
 
-    def __init__(self, function: Callable[[Transaction], T]) -> None:
+    def __init__(self, function: Callable[[PostgresTransaction], T]) -> None:
         self.function = function
         self.future: Future[T] = Future()
 
-    def attempt(self, transaction: Transaction) -> None:
+    def attempt(self, transaction: PostgresTransaction) -> None:
         self._result = self.function(transaction)
 
     def settle(self) -> None:
@@ -57,7 +57,7 @@ class _Write(Generic[T]):
         self.future.set_exception(translated(error))
 
 
-class Database:
+class PostgresDatabase:
     """The open database; migrations are done. close() ends its threads and connections."""
 
     def __init__(self, conninfo: str, *, name: str, clock: Clock | None = None, notify: bool = True) -> None:
@@ -67,7 +67,7 @@ class Database:
         self._notify = notify
         self._closing = False
         self._watches = Watches()
-        self._listener = Listener(conninfo, self._watches, boot=self.boot, name=name, notify=notify)
+        self._listener = NotificationListener(conninfo, self._watches, boot=self.boot, name=name, notify=notify)
         self._pool = ConnectionPool(
             conninfo,
             kwargs={"autocommit": True, "row_factory": dict_row},
@@ -93,7 +93,7 @@ class Database:
         """Whether this process was chosen among those that have the database open."""
         return self._listener.leads
 
-    async def write(self, function: Callable[[Transaction], T]) -> T:
+    async def write(self, function: Callable[[PostgresTransaction], T]) -> T:
         """Run *function* in a transaction. Its changes are durable when this returns; none are left if it raises.
 
         It may run again if the transaction met another one or lost its connection. Raises what it raises, DiskFull,
@@ -104,14 +104,14 @@ class Database:
         self._writers.submit(self._commit_alone, write)
         return await _answered(write.future, OutcomeUnknown)
 
-    async def write_together(self, function: Callable[[Transaction], T]) -> T:
+    async def write_together(self, function: Callable[[PostgresTransaction], T]) -> T:
         """Run *function* as write() does. It locks no rows but those of one job, so many may share one commit."""
         self._check()
         write = _Write(function)
         self._gathered.put(write)
         return await _answered(write.future, OutcomeUnknown)
 
-    async def read(self, function: Callable[[Transaction], T]) -> T:
+    async def read(self, function: Callable[[PostgresTransaction], T]) -> T:
         """Run *function*, whose every statement sees what is committed when it begins. It cannot write."""
         self._check()
         return await _answered(self._readers.submit(self._read, function), StorageAway)
@@ -156,11 +156,11 @@ class Database:
 
     # --- in threads ---
 
-    def _read(self, function: Callable[[Transaction], T]) -> T:
+    def _read(self, function: Callable[[PostgresTransaction], T]) -> T:
         for left in reversed(range(TRIES)):
             try:
                 with self._pool.connection() as connection:
-                    return function(Transaction(connection, None if self._clock is None else self._clock()))
+                    return function(PostgresTransaction(connection, None if self._clock is None else self._clock()))
             except psycopg.Error as error:
                 self._notice(error)
                 if not left or not is_worth_a_retry(error):
@@ -249,15 +249,15 @@ class Database:
         self._watches.wake(transaction.topics)
         return True
 
-    def _begin(self, connection: Connection) -> Transaction:
+    def _begin(self, connection: Connection) -> PostgresTransaction:
         if self._clock is not None:
             connection.execute("BEGIN", prepare=False)
-            return Transaction(connection, self._clock())
+            return PostgresTransaction(connection, self._clock())
         cursor = connection.cursor()
         cursor.execute(f"BEGIN; {NOW}".encode(), prepare=False)
         cursor.nextset()
         (row,) = cursor
-        return Transaction(connection, int(row["now"]))
+        return PostgresTransaction(connection, int(row["now"]))
 
     def _look_up(self, mark: str) -> bool:
         """Whether the transaction with *mark* was committed. Raises OutcomeUnknown when there is no telling."""
@@ -265,7 +265,7 @@ class Database:
         while True:
             try:
                 with self._pool.connection() as connection:
-                    committed = was_committed(connection, mark, Transaction(connection, None).now)
+                    committed = was_committed(connection, mark, PostgresTransaction(connection, None).now)
                 if committed:
                     self._watches.wake_all()
             except psycopg.Error as error:

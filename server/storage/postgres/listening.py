@@ -28,7 +28,7 @@ DEAD_MS = 20_000  # a process that has said nothing for this long is gone
 RETRY_S = 0.25
 
 
-class Listener:
+class NotificationListener:
     """A thread with a connection of its own. It wakes watches, and writes into `nodes` that this process is alive."""
 
     def __init__(self, conninfo: str, watches: Watches, *, boot: str, name: str, notify: bool) -> None:

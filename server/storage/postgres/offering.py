@@ -7,14 +7,14 @@ from typing import Any
 import orjson
 
 from server.model.offers import Offer
-from server.storage.postgres.database import Database
+from server.storage.postgres.database import PostgresDatabase
 from server.storage.sql.database import Transaction
 
 ENVIRONMENT = "production"  # the sandbox offers the same on every node
 
 
 class PostgresOffers:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     async def tell(self, offer: Offer) -> None:

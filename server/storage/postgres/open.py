@@ -15,12 +15,12 @@ from server.storage.ports import (
     JobStore,
     Offers,
     Outbox,
-    Rates,
+    RateCounter,
     Relay,
     Upkeep,
 )
 from server.storage.postgres.connecting import Connection, connect, parameters, translating
-from server.storage.postgres.database import Clock, Database
+from server.storage.postgres.database import Clock, PostgresDatabase
 from server.storage.postgres.listening import DEAD_MS
 from server.storage.postgres.migrating import migrate
 from server.storage.postgres.offering import PostgresOffers
@@ -57,10 +57,10 @@ class PostgresStorage:
     blobs: BlobStore
     upkeep: Upkeep
     signing_keys: SigningKeys
-    rates: Rates
+    rates: RateCounter
     offers: Offers
     relay: Relay | None
-    _database: Database = field(repr=False)
+    _database: PostgresDatabase = field(repr=False)
     _close_blobs: Callable[[], Awaitable[None]] = field(repr=False)
 
     @property
@@ -93,7 +93,7 @@ def open_storage(
     with connect(conninfo) as connection, translating():
         migrate(connection)
         keys = _signing_keys(connection)
-    database = Database(conninfo, name=name, clock=clock, notify=notify)
+    database = PostgresDatabase(conninfo, name=name, clock=clock, notify=notify)
     return PostgresStorage(
         jobs=SqlJobs(database, max_queued=max_queued, boot=database.boot, is_alive=_is_alive),
         events=SqlEvents(database),

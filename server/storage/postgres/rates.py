@@ -1,4 +1,4 @@
-"""The Rates: one row per client, with the requests of each second of the last minute.
+"""The RateCounter: one row per client, with the requests of each second of the last minute.
 
 The table is not logged and its commits wait for no disk: after a crash of the database the counts begin anew.
 """
@@ -8,14 +8,14 @@ from functools import partial
 import orjson
 
 from server.model.accounts import WindowUse
-from server.storage.postgres.database import Database
+from server.storage.postgres.database import PostgresDatabase
 from server.storage.sql.database import Transaction
 
 MINUTE_S = 60
 
 
 class PostgresRates:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     async def hit(self, subject: str, *, limit: int) -> WindowUse:

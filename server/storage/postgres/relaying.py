@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from server.model.errors import StorageError
 from server.storage.postgres.committing import MAX_PAYLOAD_BYTES
-from server.storage.postgres.database import Database
+from server.storage.postgres.database import PostgresDatabase
 from server.storage.postgres.listening import RELAY_CHANNEL
 from server.storage.sql.database import Transaction
 
@@ -14,7 +14,7 @@ from server.storage.sql.database import Transaction
 class PostgresRelay:
     max_bytes = (MAX_PAYLOAD_BYTES - 100) * 3 // 4  # a notification is text
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
         self._handles: list[Callable[[bytes], None]] = []
 

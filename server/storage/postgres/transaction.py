@@ -10,7 +10,7 @@ from psycopg.rows import DictRow
 
 from server.storage.postgres.connecting import Connection
 from server.storage.sql.database import Parameters
-from server.storage.sql.rows import Row
+from server.storage.sql.rows import SqlRow
 
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now"
 COMMITS_KEPT_MS = 60 * 60 * 1000  # nobody looks for a commit for longer than some seconds
@@ -19,7 +19,7 @@ RATES_KEPT_MS = 2 * 60 * 1000
 WORDS = re.compile(r"'[^']*'|\?|(?<!:):(\w+)|%")
 
 
-class Transaction:
+class PostgresTransaction:
     """What a function given to read() or write() can do. *now* is asked of the database when it is first needed."""
 
     __slots__ = ("_cursor", "_now", "topics", "wrote")
@@ -50,7 +50,7 @@ class Transaction:
         elif rows:
             self._cursor.executemany(_in_postgres(sql), rows)
 
-    def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+    def one(self, sql: str, parameters: Parameters = ()) -> SqlRow | None:
         """The first row, if any."""
         return self._asked(sql, parameters).fetchone()
 
@@ -85,4 +85,4 @@ def _word(found: "re.Match[str]") -> str:
     return f"%({found.group(1)})s" if found.group(1) else word.replace("%", "%%")
 
 
-Work = Callable[[Transaction], Any]
+Work = Callable[[PostgresTransaction], Any]

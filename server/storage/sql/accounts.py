@@ -11,7 +11,7 @@ from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
 from server.model.errors import TooManyKeys
 from server.storage.remembered import Remembered
 from server.storage.sql.database import Database, Transaction
-from server.storage.sql.rows import Row, text_of
+from server.storage.sql.rows import SqlRow, text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
 TOPIC = "accounts"
@@ -179,7 +179,7 @@ def _account(tx: Transaction, account_id: str) -> Account | None:
     return None if row is None else _account_of(row)
 
 
-def _account_of(row: Row) -> Account:
+def _account_of(row: SqlRow) -> Account:
     secret = WebhookSecret(**orjson.loads(row["webhook_secret"]))
     sandbox = row["sandbox_webhook_secret"]
     return Account(
@@ -198,5 +198,5 @@ def _for_sandbox(secret: WebhookSecret) -> WebhookSecret:
     return WebhookSecret(current="whsec_" + base64.b64encode(chance).decode(), created_at=secret.created_at)
 
 
-def _key_of(row: Row) -> ApiKey:
+def _key_of(row: SqlRow) -> ApiKey:
     return ApiKey(**{column: row[column] for column in KEY_COLUMNS})

@@ -4,7 +4,7 @@ from server.model.bounds import MAX_CHANNELS
 from server.model.channels import Channel
 from server.model.errors import TooManyChannels
 from server.storage.sql.database import Database, Transaction
-from server.storage.sql.rows import Row
+from server.storage.sql.rows import SqlRow
 
 
 class SqlChannels:
@@ -78,7 +78,7 @@ def _named(tx: Transaction, account: str, environment: str, name: str) -> Channe
     return None if row is None else _channel_of(row)
 
 
-def _channel_of(row: Row) -> Channel:
+def _channel_of(row: SqlRow) -> Channel:
     return Channel(
         id=row["id"],
         account=row["account"],

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from server.storage.sql.rows import Row
+from server.storage.sql.rows import SqlRow
 from server.storage.watching import Watch
 
 T = TypeVar("T")
@@ -30,11 +30,11 @@ class Transaction(Protocol):
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None: ...
 
-    def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+    def one(self, sql: str, parameters: Parameters = ()) -> SqlRow | None:
         """The first row, if any."""
         ...
 
-    def all(self, sql: str, parameters: Parameters = ()) -> Sequence[Row]: ...
+    def all(self, sql: str, parameters: Parameters = ()) -> Sequence[SqlRow]: ...
 
     def announce(self, topic: str) -> None:
         """Wake everything that watches *topic*, in any process, once this is committed."""

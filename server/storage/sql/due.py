@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from server.model.deliveries import Crowding
 from server.storage.sql.database import Transaction, marks
-from server.storage.sql.rows import Row
+from server.storage.sql.rows import SqlRow
 
 WAITING_ACCOUNTS = """
     WITH RECURSIVE line (account) AS (
@@ -53,7 +53,7 @@ def choose(tx: Transaction, crowding: Crowding, limit: int) -> list[str]:
     hosts = Counter(crowding.hosts)
     turns = _turns(tx, crowding)
     chosen: list[str] = []
-    lines: dict[str, Iterator[Row]] = {}
+    lines: dict[str, Iterator[SqlRow]] = {}
     while turns and len(chosen) < limit:
         busy, turn, _, account = heapq.heappop(turns)
         if busy >= crowding.per_account or (busy and limit - len(chosen) <= crowding.kept):
@@ -82,7 +82,7 @@ def _turns(tx: Transaction, crowding: Crowding) -> list[tuple[int, int, int, str
     return turns
 
 
-def _due(tx: Transaction, account: str, hosts: Counter[str], per_host: int) -> Iterator[Row]:
+def _due(tx: Transaction, account: str, hosts: Counter[str], per_host: int) -> Iterator[SqlRow]:
     """Yield the account's due deliveries, the oldest first. A host that is full when its turn comes is passed over."""
     place = (0, "")
     while True:

@@ -9,13 +9,13 @@ from server.storage.sql.counters import change
 from server.storage.sql.database import Transaction
 from server.storage.sql.events import append, status_event, terminal_event
 from server.storage.sql.outbox import enqueue
-from server.storage.sql.rows import BATCH, Row, error_of, job_of, quotas_of, text_of
+from server.storage.sql.rows import BATCH, SqlRow, error_of, job_of, quotas_of, text_of
 
 MAX_ATTEMPTS = 4  # so that a file that crashes workers does not stop all of them
 QUEUE_TOPIC = "queue"
 
 
-def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
+def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
     """End the job of *row*: state, artifacts, usage, quotas, last event and webhook, all in this transaction.
 
     An allowance that the outcome returns is kept all the same once a word was told. Raises ImpossibleStep unless
@@ -78,7 +78,7 @@ def end(tx: Transaction, row: Row, cause: Cause, outcome: Outcome) -> None:
     enqueue(tx, job_of(ended))
 
 
-def _untold(tx: Transaction, row: Row) -> bool:
+def _untold(tx: Transaction, row: SqlRow) -> bool:
     """Whether nobody can have read a word of the job: it has no chunk, and its log has no word."""
     told = tx.one(
         "SELECT 1 FROM chunks WHERE job = :id"
@@ -88,7 +88,7 @@ def _untold(tx: Transaction, row: Row) -> bool:
     return told is None
 
 
-def _settle(tx: Transaction, row: Row, heard_s: float | None, *, returned: bool) -> None:
+def _settle(tx: Transaction, row: SqlRow, heard_s: float | None, *, returned: bool) -> None:
     """Return the reserved allowance, or adjust it to the audio that was heard."""
     for quota in quotas_of(row["quotas"]):
         if returned:
@@ -97,15 +97,15 @@ def _settle(tx: Transaction, row: Row, heard_s: float | None, *, returned: bool)
             change(tx, row["account"], quota, math.ceil(heard_s) - quota.amount)
 
 
-def cancel(tx: Transaction, row: Row, *, return_quota: bool) -> None:
+def cancel(tx: Transaction, row: SqlRow, *, return_quota: bool) -> None:
     end(tx, row, Cause.CANCELED, Outcome(state=State.CANCELED, return_quota=return_quota))
 
 
-def fail(tx: Transaction, row: Row, cause: Cause, error: JobError) -> None:
+def fail(tx: Transaction, row: SqlRow, cause: Cause, error: JobError) -> None:
     end(tx, row, cause, Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code)))
 
 
-def lapse(tx: Transaction, row: Row) -> None:
+def lapse(tx: Transaction, row: SqlRow) -> None:
     """The lease of *row* ran out. The job goes back to the queue, or ends if it was canceled or has no attempt left."""
     if row["class"] == BATCH and row["attempt"] >= MAX_ATTEMPTS and row["cancel_requested_at"] is None:
         last = error_of(row["last_error"])
@@ -116,7 +116,9 @@ def lapse(tx: Transaction, row: Row) -> None:
         put_back(tx, row, Cause.LEASE_LOST, delay_ms=0, counted=True, error=None)
 
 
-def put_back(tx: Transaction, row: Row, cause: Cause, *, delay_ms: int, counted: bool, error: JobError | None) -> None:
+def put_back(
+    tx: Transaction, row: SqlRow, cause: Cause, *, delay_ms: int, counted: bool, error: JobError | None
+) -> None:
     """Queue the job of *row* again, from *delay_ms* on. A job with a requested cancel is canceled instead.
 
     *counted*: the attempt failed. It stays counted, and the account is charged for the time that it took.

@@ -9,7 +9,7 @@ import orjson
 from server.model.events import Event, NewEvent
 from server.model.jobs import TERMINAL, State
 from server.storage.sql.database import Database, Transaction
-from server.storage.sql.rows import Row
+from server.storage.sql.rows import SqlRow
 
 PAGE = 500  # events that a tail holds at most
 
@@ -103,5 +103,5 @@ def _read(tx: Transaction, stream: str, after: int, limit: int) -> list[Event]:
     return [_event(row) for row in rows]
 
 
-def _event(row: Row) -> Event:
+def _event(row: SqlRow) -> Event:
     return Event(row["stream"], row["seq"], row["at"], row["type"], row["body"])

@@ -6,7 +6,7 @@ What turns out to cost more than that is charged: the job's later attempts and t
 
 from server.model.jobs import State
 from server.storage.sql.database import Transaction
-from server.storage.sql.rows import BATCH, Row
+from server.storage.sql.rows import BATCH, SqlRow
 
 ASSUMED_AUDIO_S = 300.0  # assumed for a source of unknown length, for its place in the queue
 MIN_COUNTED_AUDIO_S = 1.0  # each file counts at least this much: a thousand tiny ones are work too
@@ -30,13 +30,13 @@ def remember_claimed(tx: Transaction, virtual_time: float) -> None:
     _advance(tx, LAST_CLAIMED, virtual_time)
 
 
-def charge_attempt(tx: Transaction, row: Row) -> float:
+def charge_attempt(tx: Transaction, row: SqlRow) -> float:
     """Charge the account for the time that the failed attempt of *row* held its lease. Returns the cost."""
     held_ms = min(tx.now, row["lease_until"]) - row["claimed_at"]
     return _charge(tx, row, held_ms / 1000)
 
 
-def charge_end(tx: Transaction, row: Row, state: State, duration_s: float | None) -> None:
+def charge_end(tx: Transaction, row: SqlRow, state: State, duration_s: float | None) -> None:
     """Charge what the job of *row*, which ends in *state* now, took beyond what was counted at its beginning."""
     if row["class"] != BATCH or row["lease_until"] is None:
         return
@@ -46,7 +46,7 @@ def charge_end(tx: Transaction, row: Row, state: State, duration_s: float | None
         charge_attempt(tx, row)
 
 
-def _charge(tx: Transaction, row: Row, more_s: float) -> float:
+def _charge(tx: Transaction, row: SqlRow, more_s: float) -> float:
     cost: float = more_s / row["weight"]
     if cost > 0:
         _advance(tx, row["account"], _reached(tx, row["account"]) + cost)

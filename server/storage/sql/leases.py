@@ -16,7 +16,7 @@ from server.storage.sql.database import Transaction, marks
 from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end, fail, lapse, put_back
 from server.storage.sql.events import append, progress_event, status_event
 from server.storage.sql.fairness import remember_claimed
-from server.storage.sql.rows import BATCH, LIVE, Row, job_of, text_of
+from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, text_of
 
 FENCE = (
     "SELECT * FROM jobs"
@@ -163,7 +163,7 @@ def reap(tx: Transaction, limit: int) -> int:
     return len(expired) + len(too_old)
 
 
-def _waited_too_long(tx: Transaction, limit: int) -> list[Row]:
+def _waited_too_long(tx: Transaction, limit: int) -> list[SqlRow]:
     before = tx.now - QUEUE_BOUND_MS
     found = tx.all(
         "SELECT * FROM jobs WHERE state = 'queued' AND class = ? AND queued_at <= ? LIMIT ? FOR UPDATE SKIP LOCKED",
@@ -186,14 +186,14 @@ def lapse_of(tx: Transaction, owner: str) -> int:
     return len(held)
 
 
-def stale_live(tx: Transaction, limit: int) -> Sequence[Row]:
+def stale_live(tx: Transaction, limit: int) -> Sequence[SqlRow]:
     return tx.all(
         "SELECT * FROM jobs WHERE class = ? AND state = 'queued' AND queued_at <= ? ORDER BY queued_at LIMIT ?",
         (LIVE, tx.now - LIVE_GRACE_MS, limit),
     )
 
 
-def request_cancel(tx: Transaction, job_id: str) -> Row | None:
+def request_cancel(tx: Transaction, job_id: str) -> SqlRow | None:
     """Cancel a queued job, or request it of a processing one. Returns the row afterwards."""
     row = tx.one("SELECT * FROM jobs WHERE id = ? FOR UPDATE", (job_id,))
     if row is None:
@@ -206,12 +206,12 @@ def request_cancel(tx: Transaction, job_id: str) -> Row | None:
     return tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
 
 
-def unspent(row: Row) -> bool:
+def unspent(row: SqlRow) -> bool:
     """Whether cancelling the job may return its allowance. A live session that had a writer has been used."""
     return row["started_at"] is None or row["class"] == BATCH
 
 
-def _grant(tx: Transaction, row: Row, worker: str, lease_s: float) -> Lease:
+def _grant(tx: Transaction, row: SqlRow, worker: str, lease_s: float) -> Lease:
     state = step(State(row["state"]), Cause.CLAIMED)
     until = tx.now + round(lease_s * 1000)
     (granted,) = tx.all(
@@ -234,7 +234,7 @@ def chunks(tx: Transaction, job_id: str) -> tuple[bytes, ...]:
     return tuple(row["body"] for row in tx.all("SELECT body FROM chunks WHERE job = ? ORDER BY idx", (job_id,)))
 
 
-def _held(tx: Transaction, lease: Lease) -> Row | None:
+def _held(tx: Transaction, lease: Lease) -> SqlRow | None:
     return tx.one(FENCE, {"id": lease.job.id, "lease_id": lease.lease_id, "now": tx.now})
 
 
@@ -246,5 +246,5 @@ def _extend(tx: Transaction, lease: Lease, lease_s: float) -> None:
     )
 
 
-def _live(tx: Transaction, job_id: str) -> Row | None:
+def _live(tx: Transaction, job_id: str) -> SqlRow | None:
     return tx.one("SELECT * FROM jobs WHERE id = ? AND class = ? FOR UPDATE", (job_id, LIVE))

@@ -6,7 +6,7 @@ from typing import Any
 
 from server.model.jobs import Job, JobFilter
 from server.storage.sql.database import Transaction, marks
-from server.storage.sql.rows import Row, job_of
+from server.storage.sql.rows import SqlRow, job_of
 
 SEARCHED_AT_ONCE = 200  # rows that a search for text holds in memory
 
@@ -27,7 +27,7 @@ def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:
     return [job_of(row) for row in rows if row is not None]
 
 
-def _page(tx: Transaction, which: JobFilter, limit: int, *, columns: str = "*") -> Sequence[Row]:
+def _page(tx: Transaction, which: JobFilter, limit: int, *, columns: str = "*") -> Sequence[SqlRow]:
     """At most *limit* rows after the cursor, whatever their text is."""
     conditions, values = _conditions(which)
     direction = "DESC" if which.descending else "ASC"

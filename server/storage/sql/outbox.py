@@ -13,7 +13,7 @@ from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.jobs import Job, State
 from server.storage.sql.database import Database, Transaction
 from server.storage.sql.due import choose
-from server.storage.sql.rows import Row
+from server.storage.sql.rows import SqlRow
 
 TOPIC = "outbox"
 UNBOUNDED = 2**62
@@ -232,7 +232,7 @@ def _log_attempt(tx: Transaction, delivery_id: str, attempt: Attempt) -> None:
     )
 
 
-def _note_health(tx: Transaction, address: Row, attempt: Attempt, *, exhausted: bool) -> AddressHealth:
+def _note_health(tx: Transaction, address: SqlRow, attempt: Attempt, *, exhausted: bool) -> AddressHealth:
     """Count the result of an attempt for its address. Only addresses that failed have a row."""
     named = {"account": address["account"], "url": address["url"], "at": attempt.at, "now": tx.now}
     if attempt.error is None:
@@ -265,13 +265,13 @@ def _disabled(tx: Transaction, account: str, url: str) -> bool:
     return found is not None
 
 
-def _deliveries(tx: Transaction, rows: Sequence[Row]) -> list[Delivery]:
+def _deliveries(tx: Transaction, rows: Sequence[SqlRow]) -> list[Delivery]:
     return [
         _delivery(row, tx.all("SELECT * FROM attempts WHERE delivery = ? ORDER BY n", (row["id"],))) for row in rows
     ]
 
 
-def _delivery(row: Row, attempts: Sequence[Row]) -> Delivery:
+def _delivery(row: SqlRow, attempts: Sequence[SqlRow]) -> Delivery:
     return Delivery(
         job_id=row["job"],
         attempts=tuple(Attempt(**{name: attempt[name] for name in Attempt.__slots__}) for attempt in attempts),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from server.model.erasures import What, Why
 from server.storage.sql.database import Transaction
-from server.storage.sql.rows import Row, order_of, text_of
+from server.storage.sql.rows import SqlRow, order_of, text_of
 from server.storage.sql.upkeep import note_erasure
 
 PASSING = """
@@ -24,7 +24,7 @@ def answered(tx: Transaction, job_id: str) -> None:
         tx.announce(job_id)
 
 
-def passing(tx: Transaction, limit: int) -> Sequence[Row]:
+def passing(tx: Transaction, limit: int) -> Sequence[SqlRow]:
     return tx.all(f"{PASSING} LIMIT ?", (limit,))
 
 

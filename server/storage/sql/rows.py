@@ -47,7 +47,7 @@ MEMBERS: dict[type, frozenset[str]] = {
 """The members of what is stored as JSON."""
 
 
-class Row(Protocol):
+class SqlRow(Protocol):
     """Values by the names of their columns."""
 
     def __getitem__(self, name: str, /) -> Any: ...
@@ -55,7 +55,7 @@ class Row(Protocol):
     def keys(self) -> Iterable[str]: ...
 
 
-def job_of(row: Row) -> Job:
+def job_of(row: SqlRow) -> Job:
     return Job(
         state=State(row["state"]),
         order=order_of(row["options"]),

@@ -11,7 +11,7 @@ from server.storage.sql.counters import look, take
 from server.storage.sql.database import Transaction
 from server.storage.sql.endings import QUEUE_TOPIC
 from server.storage.sql.events import append, status_event
-from server.storage.sql.rows import BATCH, LIVE, Row, job_of, order_of, text_of
+from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, order_of, text_of
 
 Liveness: TypeAlias = Callable[[Transaction, str], bool]
 """Whether the process that named itself so is alive and has this storage open."""
@@ -157,7 +157,7 @@ def _class(new: NewJob) -> int:
     return BATCH if new.order.live is None else LIVE
 
 
-def _claimed_key(tx: Transaction, key: IdempotencyKey) -> Row:
+def _claimed_key(tx: Transaction, key: IdempotencyKey) -> SqlRow:
     """The key's row, locked. It is made if there is none, or if it is too old to count: then it names no process."""
     row = tx.one(
         "INSERT INTO idempotency (account, path, key, fingerprint, job, boot, created_at)"
@@ -181,7 +181,7 @@ def _keep_key(tx: Transaction, key: IdempotencyKey, job_id: str | None, boot: st
     )
 
 
-def _row(tx: Transaction, job_id: str) -> Row:
+def _row(tx: Transaction, job_id: str) -> SqlRow:
     row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
     assert row is not None, "a key's job is deleted with the key"
     return row

@@ -42,7 +42,7 @@ WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is truncated once its pages ar
 NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 
 
-class Transaction:
+class SqliteTransaction:
     """What a function given to read() or write() can do. *now* is the same instant for all of it."""
 
     __slots__ = ("_connection", "now", "topics")
@@ -89,14 +89,14 @@ class _Write(Generic[T]):
 
     __slots__ = ("_failure", "_function", "_result", "future", "topics")
 
-    def __init__(self, function: Callable[[Transaction], T]) -> None:
+    def __init__(self, function: Callable[[SqliteTransaction], T]) -> None:
         self._function = function
         self.future: Future[T] = Future()
 
     def attempt(self, connection: sqlite3.Connection, clock: Clock) -> None:
         """Run in a savepoint of the open transaction. A failure is kept for settle(), unless it undid everything."""
         connection.execute("SAVEPOINT one")
-        transaction = Transaction(connection, clock())
+        transaction = SqliteTransaction(connection, clock())
         try:
             self._result = self._function(transaction)
         except Exception as error:
@@ -135,7 +135,7 @@ class _Chore:
             self.future.set_exception(_translated(error))
 
 
-class Database:
+class SqliteDatabase:
     """The open database. Its constructor creates or migrates the file; call it inside folder.one_opener()."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -168,7 +168,7 @@ class Database:
         # A program can end without close(): uncommitted writes were never confirmed to anyone.
         self._writer = start_vital(self._write_forever, name="storage-write")
 
-    async def write(self, function: Callable[[Transaction], T]) -> T:
+    async def write(self, function: Callable[[SqliteTransaction], T]) -> T:
         """Run *function* under the write lock. Its changes are durable when this returns; none are left if it raises.
 
         It may run twice, if a commit that it shared failed. Raises what it raises, DiskFull, StorageBusy, StorageError.
@@ -181,7 +181,7 @@ class Database:
 
     write_together = write  # all writes of one moment share a commit
 
-    async def read(self, function: Callable[[Transaction], T]) -> T:
+    async def read(self, function: Callable[[SqliteTransaction], T]) -> T:
         """Run *function* on one consistent view of everything committed so far. It cannot write."""
         if self._closing:
             raise StorageError("the database is closed")
@@ -275,12 +275,12 @@ class Database:
             self._reading.append(connection)
         return connection
 
-    def _read(self, function: Callable[[Transaction], T]) -> T:
+    def _read(self, function: Callable[[SqliteTransaction], T]) -> T:
         try:
             connection = self._reader()
             connection.execute("BEGIN")
             try:
-                return function(Transaction(connection, self._clock()))
+                return function(SqliteTransaction(connection, self._clock()))
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as error:

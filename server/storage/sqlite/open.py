@@ -13,7 +13,7 @@ from server.storage.sql.events import SqlEvents
 from server.storage.sql.jobs import MAX_QUEUED, SqlJobs
 from server.storage.sql.outbox import SqlOutbox
 from server.storage.sql.upkeep import SqlUpkeep
-from server.storage.sqlite.database import Clock, Database
+from server.storage.sqlite.database import Clock, SqliteDatabase
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private, one_opener, signing_keys
 
@@ -37,7 +37,7 @@ class SqliteStorage:
     rates: None = None
     offers: None = None
     relay: None = None
-    _database: Database = field(repr=False)
+    _database: SqliteDatabase = field(repr=False)
     _files: FileBlobs = field(repr=False)
 
     async def close(self) -> None:
@@ -50,7 +50,7 @@ class SqliteStorage:
 class Installation:
     """What is in a data folder, to be copied elsewhere, until close()."""
 
-    database: Database = field(repr=False)
+    database: SqliteDatabase = field(repr=False)
     blobs: FileBlobs
     signing_keys: SigningKeys
 
@@ -65,7 +65,9 @@ def open_installation(folder: Path, *, clock: Clock) -> Installation:
         raise StorageError(f"there is no installation in {folder}: set SCRIBEWIRE_DATA_DIR")
     with one_opener(folder):
         return Installation(
-            database=Database(folder / FILE_NAME, clock), blobs=FileBlobs(folder), signing_keys=signing_keys(folder)
+            database=SqliteDatabase(folder / FILE_NAME, clock),
+            blobs=FileBlobs(folder),
+            signing_keys=signing_keys(folder),
         )
 
 
@@ -79,7 +81,7 @@ def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, re
     with one_opener(folder):
         keys = signing_keys(folder)
         files = FileBlobs(folder, reserve_bytes=reserve_bytes)
-        database = Database(folder / FILE_NAME, clock)
+        database = SqliteDatabase(folder / FILE_NAME, clock)
     return SqliteStorage(
         jobs=SqlJobs(database, max_queued=max_queued),
         events=SqlEvents(database),
