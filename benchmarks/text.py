@@ -84,7 +84,9 @@ class Outcome:
     @property
     def heard(self) -> bool:
         least = SECRETS[self.kind][2]
-        return HOST in self.plain.lower() and "com" in self.plain if least == 0 else figures(self.plain) >= least
+        if least == 0:
+            return HOST in self.plain.lower() and any(sign in self.plain for sign in ("@", " at "))
+        return figures(self.plain) >= least
 
     @property
     def hidden(self) -> bool:

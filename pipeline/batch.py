@@ -90,6 +90,7 @@ class Batch:
         isolation: Isolation,
         threads: Executor,  # at least as many as files at the same time
         voices: SpeakerModels | None = None,  # for BatchOptions.speakers; None: speakers take turns by sentences
+        swearing: frozenset[str] | None = None,  # in lower case; None: the words of each language
     ) -> None:
         self._engine = engine
         self._recognition = recognition
@@ -97,6 +98,7 @@ class Batch:
         self._isolation = isolation
         self._threads = threads
         self._voices = voices
+        self._swearing = swearing
 
     @property
     def engine_name(self) -> str:
@@ -179,7 +181,7 @@ class Batch:
         part: MemoryPart | None = None,
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks of one channel, or with None of all channels together."""
-        stretch = _Stretch(done, options.text)
+        stretch = _Stretch(done, options.text, self._swearing)
         line = _Line(self._engine, self._recognition, options, stretch.language)
         notes: list[str] = []
         try:
@@ -362,9 +364,9 @@ class _Line:
 class _Stretch:
     """The chunk that is growing."""
 
-    def __init__(self, done: Sequence[Chunk], text: TextOptions) -> None:
+    def __init__(self, done: Sequence[Chunk], text: TextOptions, swearing: frozenset[str] | None) -> None:
         last = done[-1] if done else None
-        self._text = _rewriter(done, text) if text.changes_words else None
+        self._text = _rewriter(done, text, swearing) if text.changes_words else None
         self._index = len(done)
         self._start = self._reached = last.end if last else 0
         self._jobs_done = last.jobs_done if last else 0
@@ -408,10 +410,10 @@ class _Stretch:
         return chunk
 
 
-def _rewriter(done: Sequence[Chunk], text: TextOptions) -> SegmentRewriter:
+def _rewriter(done: Sequence[Chunk], text: TextOptions, swearing: frozenset[str] | None) -> SegmentRewriter:
     """Make the text stage of a file, which continues after the chunks that are done."""
     said = [word for chunk in done[-1:] for segment in chunk.segments[-NEAR:] for word in segment.words]
-    return SegmentRewriter(TextStage(text, said=said[-NEAR:], patient=True))
+    return SegmentRewriter(TextStage(text, said=said[-NEAR:], patient=True, swearing=swearing))
 
 
 @asynccontextmanager

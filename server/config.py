@@ -36,6 +36,7 @@ class Config:
     engine: str
     whisper_model: str
     model_aliases: tuple[str, ...]  # "*" among them: any
+    profanity_file: Path | None
     device: str
     compute_type: str
     model_threads: int  # 0: one fewer than the machine has cores
@@ -312,6 +313,12 @@ VARIABLES = (
         "",
         _names,
         "further names by which clients of OpenAI's API may ask for the model, a comma list; * is any",
+    ),
+    Variable(
+        "PROFANITY_FILE",
+        "",
+        _optional_file,
+        "a text file with the words that `profanity_filter` stars, in place of the known ones; # begins a comment",
     ),
     Variable("DEVICE", "auto", _one_of("auto", "cpu", "cuda"), "auto, cpu or cuda: where the model runs"),
     Variable("COMPUTE_TYPE", "auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32"),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pipeline.batch import Batch
 from pipeline.errors import ModelUnavailable
@@ -17,7 +18,7 @@ from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
 from pipeline.speakers.weights import installed
 from pipeline.speakers.windows import SpeakerModels
 from server.capacity import sessions_of
-from server.config import Config
+from server.config import Config, ConfigError
 from server.jobs.running import Transcriber
 from server.live.engine import LiveEngine
 from server.model.offers import OPENAI_MODELS, Offer
@@ -58,9 +59,14 @@ def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
         voice = VoiceDetector() if loaded.engine.name != "scripted" else None
         measured = sessions_of(loaded.engine, config.data_dir)
         speakers = load_speaker_models() if voice is not None else None
-        production = _served(stack, loaded, (voice, speakers), isolation, threads, max_sessions=measured)
+        swearing = read_swear_words(config.profanity_file)
+        production = _served(
+            stack, loaded, (voice, speakers), isolation, threads, max_sessions=measured, swearing=swearing
+        )
         scripted = Loaded(ScriptedEngine())
-        sandbox = _served(stack, scripted, (None, None), isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS)
+        sandbox = _served(
+            stack, scripted, (None, None), isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS, swearing=swearing
+        )
         served = {"production": production, "sandbox": sandbox}
         named = {name: replace(engine, offer=with_aliases(engine.offer, config)) for name, engine in served.items()}
         yield named, isolation
@@ -95,12 +101,19 @@ def _served(
     threads: Executor,
     *,
     max_sessions: int | None,
+    swearing: frozenset[str] | None,
 ) -> ServedEngine:
     engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
     voice, speakers = voices
     batch = Batch(
-        engine=engine, recognition=scheduler, voice=voice, isolation=isolation, threads=threads, voices=speakers
+        engine=engine,
+        recognition=scheduler,
+        voice=voice,
+        isolation=isolation,
+        threads=threads,
+        voices=speakers,
+        swearing=swearing,
     )
     live = LiveEngine(
         engine=engine.name,
@@ -110,8 +123,20 @@ def _served(
         voice=voice,
         speakers=speakers,
         max_sessions=max_sessions,
+        swearing=swearing,
     )
     return ServedEngine(batch=batch, live=live, offer=_offer(loaded, speakers), statistics=scheduler.statistics)
+
+
+def read_swear_words(path: Path | None) -> frozenset[str] | None:
+    """The operator's swear words, in lower case; None if there is no file of them. Raises ConfigError."""
+    if path is None:
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"PROFANITY_FILE must be a text file in UTF-8, got {str(path)!r}: {error}") from None
+    return frozenset(word.casefold() for line in lines for word in line.partition("#")[0].split())
 
 
 def load_speaker_models() -> SpeakerModels | None:

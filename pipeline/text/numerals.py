@@ -31,8 +31,9 @@ class _Number:
 
     @property
     def figure(self) -> bool:
-        """Whether it is one figure said by itself."""
-        return self.stop - self.start == 1 and len(self.text) == 1 and self.text.isdecimal()
+        """Whether its figures are said one by one. text2num joins those after a zero."""
+        one_by_one = len(self.text) == self.stop - self.start and (len(self.text) == 1 or self.text.startswith("0"))
+        return one_by_one and self.text.isdecimal()
 
 
 def with_numerals(words: Sequence[Word], reader: Reader, before: str = "") -> list[Word]:
@@ -85,7 +86,7 @@ def _joined(numbers: Sequence[_Number], tokens: Sequence[Token], reader: Reader)
     while at < len(numbers):
         row = _row(numbers, at, tokens)
         figures = _figures(row)
-        if len(figures) >= SPELLED_FIGURES:
+        if sum(len(one.text) for one in figures) >= SPELLED_FIGURES:
             last = row[len(figures) - 1]
             joined.append(_Number(row[0].start, last.stop, "".join(one.text for one in figures)))
             at += len(figures)

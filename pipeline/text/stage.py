@@ -35,13 +35,21 @@ class TextStage:
     """Holds the words of one speaker or channel that are not decided yet."""
 
     def __init__(
-        self, options: TextOptions, *, language: str | None = None, said: Sequence[Word] = (), patient: bool = False
+        self,
+        options: TextOptions,
+        *,
+        language: str | None = None,
+        said: Sequence[Word] = (),
+        patient: bool = False,
+        swearing: frozenset[str] | None = None,
     ) -> None:
         """Continue after the words *said*: figures that follow a label may belong to what it hides.
 
-        *patient*: nobody waits for the words, so the first part of an address can be held too.
+        *patient*: nobody waits for the words, so the first part of an address can be held too. *swearing*: swear words
+        of every language, in lower case, in place of those that are known.
         """
         self._options = options
+        self._own_swearing = swearing
         self._patient = patient and "email" in options.redact
         self._replacer = Replacer(options.replace)
         self._held: list[Placed] = []
@@ -62,7 +70,8 @@ class TextStage:
         self._language = language
         self._reader = Reader(language)
         self._redactor = Redactor(frozenset(self._options.redact), self._reader)
-        self._swearing = swear_words(language) if self._options.profanity_filter else frozenset()
+        known = swear_words(language) if self._own_swearing is None else self._own_swearing
+        self._swearing = known if self._options.profanity_filter else frozenset()
 
     @property
     def held_from(self) -> int | None:

@@ -57,6 +57,7 @@ class LiveEngine:
     voice: VoiceDetector | None  # None: everything counts as speech
     speakers: SpeakerModels | None = None  # None: two speakers take turns by sentences
     max_sessions: int | None = None  # sessions that this machine can carry, if that was measured
+    swearing: frozenset[str] | None = None  # in lower case; None: the words of each language
 
     def live_speakers(self, order: Order, past: Past) -> LiveSpeakers | None:
         """Make what tells the speakers of a session apart by their voices; None where its order does not ask for it."""
@@ -96,7 +97,8 @@ class LiveEngine:
         rewriter = None
         if order.text.changes_words:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
-            rewriter = TextRewriter(TextStage(order.text, language=options.language, said=said))
+            stage = TextStage(order.text, language=options.language, said=said, swearing=self.swearing)
+            rewriter = TextRewriter(stage)
         return Session(StreamCore(options), vad=vad, listener=listener, tenant=tenant, text=rewriter)
 
 

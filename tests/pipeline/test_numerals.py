@@ -19,6 +19,7 @@ NUMERALS = TextOptions(numerals=True)
         ("Three million and four hundred thousand two hundred.", "3 million and 400,200."),
         ("Call five five five, one two three four.", "Call 555, 1234."),
         ("It is oh seven oh oh seven.", "It is 07007."),
+        ("It is two eight zero eight one four zero zero one, not zero five.", "It is 280814001, not 05."),
         ("Chapter seventeen, page one hundred and five.", "Chapter 17, page 105."),
         ("We have fifteen, sixteen or ninety nine.", "We have 15, 16 or 99."),
     ],

@@ -12,6 +12,8 @@ from pipeline.text.options import REDACTIONS, TextOptions
 from pipeline.text.rewriting import SegmentRewriter, TextRewriter
 from pipeline.text.stage import MAX_HELD, MAX_HELD_WORDS, TextStage
 from pipeline.words import Segment, Word, written
+from server.config import ConfigError
+from server.engines import read_swear_words
 from tests.pipeline.saying import said, text_of
 
 EVERYTHING = TextOptions(
@@ -162,6 +164,18 @@ def test_segments_of_a_file_pass_as_those_of_a_stream_do():
     assert (first, rewriter.complete) == ([], False)
     rest = rewriter.receive(segments[1:], language="en", reached=words[-1].end + position(9))
     assert [segment.text for segment in [*rest, *rewriter.flush()]] == ["my card is [CARD]", "thanks NYC"]
+
+
+def test_an_operators_swear_words_take_the_place_of_those_that_are_known(tmp_path):
+    path = tmp_path / "words"
+    path.write_text("Heck  darn # mild ones\n# damn\n", encoding="utf-8")
+    stage = TextStage(TextOptions(profanity_filter=True), language="de", swearing=read_swear_words(path))
+    told = [word for one in said("Oh heck, damn DARN") for word, _ in stage.add(one, 0)]
+    assert written(told) == "Oh h***, damn D***"
+    assert read_swear_words(None) is None
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="PROFANITY_FILE must be a text file in UTF-8"):
+        read_swear_words(path)
 
 
 @pytest.mark.parametrize(
