@@ -29,7 +29,7 @@ from websockets.asyncio.client import connect
 
 from benchmarks.measure import ROOT, cpu_s, own_rss_mb, spread, write
 from benchmarks.serving import Serving, serving
-from server.commands.acceptor import raise_descriptor_limit
+from server.transport.acceptor import raise_descriptor_limit
 
 SECOND = 32_000  # bytes of audio
 PIECE_S = 0.1

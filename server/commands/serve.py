@@ -2,19 +2,16 @@
 
 import argparse
 import asyncio
-import contextlib
 import gc
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 import uvloop
-from starlette.types import ASGIApp
 
 from estimator import EstimateError, Estimator
 from pipeline.batch import BatchOptions
@@ -24,14 +21,9 @@ from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
 from server.app import Service, build
-from server.commands.acceptor import Acceptor, connection_limits, raise_descriptor_limit
-from server.commands.bulk import BulkReads
-from server.commands.connections import Connections, Place
-from server.commands.http_protocol import PlacedHttp
 from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
-from server.commands.websocket import PatientWebSocket
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
 from server.domain import SERVER, Domain
 from server.engines import ServedEngine, open_decoder, open_engines
@@ -40,14 +32,13 @@ from server.offering import OfferWatch, tell_others
 from server.storage.ports import Storage
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sqlite.folder import claim_folder
+from server.transport.acceptor import connection_limits, raise_descriptor_limit
+from server.transport.connections import Connections
+from server.transport.http_server import HttpServer, listen
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
 OPERATOR_KEY = "operator-key"  # file in the data folder
-CUT_OFF_BYTES = 4 * 1024 * 1024
-"""Of a WebSocket message that is read at all. Routes refuse a quarter of it in good order, here the line is cut."""
-
 PARTING_S = 0.5  # for streams to say why they end, before uvicorn closes what is left
-GRACE_S = 20  # seconds after which a shutdown cuts open connections
 
 
 def add(commands: Any) -> None:
@@ -131,7 +122,7 @@ def open_estimator(config: Config) -> Estimator:
     return estimator
 
 
-async def _answer(service: Service, server: "HttpServer") -> None:
+async def _answer(service: Service, server: HttpServer) -> None:
     """Serve HTTP until a signal comes."""
     loop, leaving = asyncio.get_running_loop(), asyncio.Event()
 
@@ -147,83 +138,6 @@ async def _answer(service: Service, server: "HttpServer") -> None:
 
     with stop_signals(stop):
         await server.serve()
-
-
-def transport(app: ASGIApp) -> uvicorn.Config:
-    """The settings of HTTP and WebSockets."""
-    return uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,  # the door reads X-Forwarded-For, and only from trusted proxies
-        server_header=False,
-        lifespan="off",
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=GRACE_S,
-        http=PlacedHttp,
-        ws=PatientWebSocket,
-        ws_max_size=CUT_OFF_BYTES,
-        ws_ping_interval=20,
-        ws_ping_timeout=20,
-        ws_per_message_deflate=False,  # audio does not compress, and every connection would keep its tables
-    )
-
-
-class HttpServer(uvicorn.Server):
-    """uvicorn with our own acceptor, and without its signal handlers: streams are told before they are closed."""
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        listening: socket.socket,
-        connections: Connections,
-        *,
-        ready: Sequence[str] = (),
-    ) -> None:
-        """*ready* are log lines for when the port answers."""
-        super().__init__(transport(app))
-        self._listening = listening
-        self.connections = connections
-        self._ready = ready
-        self._bulk = BulkReads()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets or [])  # nothing for asyncio to accept
-        self._acceptor = Acceptor(self._listening, self.connections, self._protocol)
-        self._acceptor.start()
-        for line in self._ready:
-            log.info(line)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._acceptor.close()
-        await super().shutdown(sockets)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    def _protocol(self, place: Place) -> asyncio.Protocol:
-        return PlacedHttp(
-            place, self._bulk, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-
-
-def listen(config: Config) -> socket.socket:
-    """Bind the port, before anything else, so that links know its number. Raises ConfigError."""
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only for connections whose socket names its protocol. With it on, each answer
-    # on a kept connection waits for the client's delayed acknowledgement: 40 ms.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((config.host, config.port))
-    except OSError as error:
-        listening.close()
-        raise ConfigError(
-            f"{PREFIX}HOST and {PREFIX}PORT must be free to listen on, got {config.host}:{config.port} "
-            f"({error.strerror})"
-        ) from None
-    return listening
 
 
 def _address(config: Config, listening: socket.socket) -> str:

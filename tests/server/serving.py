@@ -34,9 +34,6 @@ from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
 from server.app import Service, build
 from server.clock import now_ms
-from server.commands.acceptor import connection_limits
-from server.commands.connections import Connections
-from server.commands.serve import HttpServer, listen
 from server.config import PREFIX, Config
 from server.domain import LIVE_RULES
 from server.engines import ServedEngine
@@ -45,6 +42,9 @@ from server.live.rules import LiveRules
 from server.model.offers import Offer
 from server.storage.ports import Storage
 from server.storage.sqlite.open import open_storage
+from server.transport.acceptor import connection_limits
+from server.transport.connections import Connections
+from server.transport.http_server import HttpServer, listen
 from tests.server.conforming import Description
 
 T = TypeVar("T")

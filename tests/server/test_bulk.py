@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from websockets.frames import Frame, Opcode
 
-from server.commands.bulk import LEAST_BYTES, MOST_BYTES, TOGETHER_BYTES, BulkReads
+from server.transport.bulk import LEAST_BYTES, MOST_BYTES, TOGETHER_BYTES, BulkReads
 from tests.server.storing import in_a_loop
 from tests.server.test_patient_websocket import HANDSHAKE, serving
 

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from server.accounts.limits import Limits
-from server.commands.acceptor import MAX_CONNECTIONS, connection_limits
 from server.config import ConfigError
+from server.transport.acceptor import MAX_CONNECTIONS, connection_limits
 from tests.processes import printed
 from tests.server.peers import RawClient
 from tests.server.running import ROOT, Server, running
@@ -281,7 +281,7 @@ def test_the_limit_of_open_files_is_raised_to_the_hard_one():
     program = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 900))
-from server.commands.acceptor import raise_descriptor_limit
+from server.transport.acceptor import raise_descriptor_limit
 print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
     assert printed(program) == "900 900 900"

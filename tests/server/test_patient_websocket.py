@@ -11,12 +11,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from server.commands import websocket
-from server.commands.connections import ConnectionRules, Connections
-from server.commands.serve import HttpServer
-from server.commands.websocket import MAX_FRAGMENTS
 from server.http.sockets import Socket
 from server.metrics import Metrics
+from server.transport import websocket
+from server.transport.connections import ConnectionRules, Connections
+from server.transport.http_server import HttpServer
+from server.transport.websocket import MAX_FRAGMENTS
 from tests.server.storing import in_a_loop
 
 PING_S = 0.1

@@ -1,7 +1,7 @@
 """How many connections the server has at a time, and how long a client may do nothing with one.
 
-serve.py makes one Connections for the process. The acceptor asks it for a Place for each new connection, and uvicorn's
-protocols tell that Place what the connection does.
+The command `serve` makes one Connections for the process. The acceptor asks it for a Place for each new connection, and
+uvicorn's protocols tell that Place what the connection does.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from itertools import islice
 from server.accounts.addresses import Network, address_key, client_address
 from server.accounts.limits import RateTable
 from server.clock import now_ms
-from server.commands.turns import ParseQueue
 from server.metrics import Metrics
+from server.transport.parse_queue import ParseQueue
 
 MIN_READ_BYTES = 16 * 1024  # that a client takes within ConnectionRules.unread_s, if so much waits for it
 MAX_CUTS = 20  # of connections of an account within a minute; then it may open no other
@@ -45,7 +45,7 @@ class Connections:
         self.rules = rules
         self.on_room: Callable[[], None] = lambda: None
         """Called whenever a connection has ended, or rests and can be closed."""
-        self.turns = ParseQueue()
+        self.parse_queue = ParseQueue()
         self.headless: dict[Place, None] = {}  # without a request so far; the oldest first
         self.resting: dict[Place, None] = {}  # between two requests; the oldest first
         self.idle: dict[Place, None] = {}  # readers of what is silent; the oldest first
@@ -147,9 +147,9 @@ class Place:
         self._left = False
 
     @property
-    def turns(self) -> ParseQueue:
+    def parse_queue(self) -> ParseQueue:
         """In which all connections of the process parse what came."""
-        return self._connections.turns
+        return self._connections.parse_queue
 
     def begin(self, transport: asyncio.WriteTransport) -> None:
         """The connection is open. Its first request is awaited."""

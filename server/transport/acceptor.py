@@ -12,11 +12,11 @@ import socket
 from collections.abc import Callable
 
 from server.accounts.issuing import fresh_id
-from server.commands.connections import ConnectionRules, Connections, Place
 from server.config import PREFIX, Config, ConfigError
 from server.http.problems import Problem, raw_answer
 from server.logs import log
 from server.model.ids import Prefix
+from server.transport.connections import ConnectionRules, Connections, Place
 
 MAX_DESCRIPTORS = 1_048_576  # where the system has no limit
 RESERVED_DESCRIPTORS = 256  # for the database, decoders and outgoing requests

@@ -24,7 +24,7 @@ from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from server.commands.connections import Placed
+from server.transport.connections import Placed
 from server.waiting import TokenBucket
 
 WAITING_BYTES = 128 * 1024
@@ -115,7 +115,7 @@ class PricedFrames(ServerProtocol):
 
 
 class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
-    """The WebSocket class that serve.py gives to uvicorn."""
+    """The WebSocket class that http_server.py gives to uvicorn."""
 
     conn: PricedFrames
 
@@ -141,7 +141,7 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         self._heard_at = self.loop.time()
         if self._cut:
             return
-        waits = self.conn.held or not self.handshake_complete or self.place.turns.busy
+        waits = self.conn.held or not self.handshake_complete or self.place.parse_queue.busy
         self.conn.hold(data)
         if not waits:
             self._parse()
@@ -184,9 +184,9 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         self._waits = True
         owed_s = 0.0 if self.close_sent else self.conn.owed_s
         if owed_s > 0:
-            self.loop.call_later(owed_s, self.place.turns.join, self._go_on)
+            self.loop.call_later(owed_s, self.place.parse_queue.join, self._go_on)
         else:
-            self.place.turns.join(self._go_on)
+            self.place.parse_queue.join(self._go_on)
 
     def _go_on(self) -> None:
         """Parse what is held, or read again if nothing is."""

@@ -12,10 +12,10 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from server.accounts.issuing import fresh_id
-from server.commands.bulk import FROM_BYTES, BulkReads
-from server.commands.connections import Place, Placed
 from server.http.problems import Problem, raw_answer
 from server.model.ids import Prefix
+from server.transport.bulk import FROM_BYTES, BulkReads
+from server.transport.connections import Place, Placed
 from server.waiting import TokenBucket
 
 MAX_TARGET_BYTES = 4 * 1024

@@ -1,0 +1,99 @@
+"""The HTTP server: uvicorn with our acceptor, our HTTP protocol and our WebSocket. `scribewire serve` runs it."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator, Sequence
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from server.config import PREFIX, Config, ConfigError
+from server.logs import log
+from server.transport.acceptor import Acceptor
+from server.transport.bulk import BulkReads
+from server.transport.connections import Connections, Place
+from server.transport.http_protocol import PlacedHttp
+from server.transport.websocket import PatientWebSocket
+
+CUT_OFF_BYTES = 4 * 1024 * 1024
+"""Of a WebSocket message that is read at all. Routes refuse a quarter of it in good order, here the line is cut."""
+
+GRACE_S = 20  # seconds after which a shutdown cuts open connections
+
+
+def uvicorn_settings(app: ASGIApp) -> uvicorn.Config:
+    """The settings of HTTP and WebSockets."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # the door reads X-Forwarded-For, and only from trusted proxies
+        server_header=False,
+        lifespan="off",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=GRACE_S,
+        http=PlacedHttp,
+        ws=PatientWebSocket,
+        ws_max_size=CUT_OFF_BYTES,
+        ws_ping_interval=20,
+        ws_ping_timeout=20,
+        ws_per_message_deflate=False,  # audio does not compress, and every connection would keep its tables
+    )
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn with our own acceptor, and without its signal handlers: streams are told before they are closed."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        listening: socket.socket,
+        connections: Connections,
+        *,
+        ready: Sequence[str] = (),
+    ) -> None:
+        """*ready* are log lines for when the port answers."""
+        super().__init__(uvicorn_settings(app))
+        self._listening = listening
+        self.connections = connections
+        self._ready = ready
+        self._bulk = BulkReads()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets or [])  # nothing for asyncio to accept
+        self._acceptor = Acceptor(self._listening, self.connections, self._protocol)
+        self._acceptor.start()
+        for line in self._ready:
+            log.info(line)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._acceptor.close()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def _protocol(self, place: Place) -> asyncio.Protocol:
+        return PlacedHttp(
+            place, self._bulk, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+
+
+def listen(config: Config) -> socket.socket:
+    """Bind the port, before anything else, so that links know its number. Raises ConfigError."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    # asyncio turns Nagle's algorithm off only for connections whose socket names its protocol. With it on, each answer
+    # on a kept connection waits for the client's delayed acknowledgement: 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((config.host, config.port))
+    except OSError as error:
+        listening.close()
+        raise ConfigError(
+            f"{PREFIX}HOST and {PREFIX}PORT must be free to listen on, got {config.host}:{config.port} "
+            f"({error.strerror})"
+        ) from None
+    return listening
