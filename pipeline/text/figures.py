@@ -20,6 +20,7 @@ PAUSE = position(2.0)
 
 MAX_GLUE = 3  # words in a row without a figure, within a run
 MAX_CACHED = 4096
+MANY_FIGURES = 4  # in a word with letters, which may be a number that letters were stuck to
 
 _EDGE = re.compile(r"^[^\w@+]+|[^\w@]+$")
 _FIGURE = re.compile(r"\d")
@@ -71,8 +72,8 @@ class Reader:
 
     def has_figure(self, text: str) -> bool:
         """Return whether a word is a figure, a number word or what is said for one."""
-        if _FIGURE.search(text):
-            return not _is_code(text)
+        if figures := _FIGURE.findall(text):
+            return len(figures) >= MANY_FIGURES or not is_code(text)
         plain = bare(text)
         if plain in self.words.zeros or plain in self.words.times:
             return True
@@ -80,7 +81,7 @@ class Reader:
 
     def has_sign(self, text: str) -> bool:
         """Return whether a word is a figure or a spelled letter, as accounts have them."""
-        return self.has_figure(text) or bool(_LETTERS.fullmatch(_EDGE.sub("", text))) or _is_code(text)
+        return self.has_figure(text) or bool(_LETTERS.fullmatch(_EDGE.sub("", text))) or is_code(text)
 
     def is_glue(self, text: str) -> bool:
         plain = bare(text)
@@ -184,7 +185,7 @@ def _is_known(word: str, language: str) -> bool:
     return True
 
 
-def _is_code(text: str) -> bool:
+def is_code(text: str) -> bool:
     """Return whether a word mixes letters and figures, as "GB29" does and "21st" does not."""
     plain = bare(text)
     return bool(re.search(r"[a-z]{2,}\d|\d[a-z]+\d|^[a-z]\d", plain))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pipeline.text.figures import Reader, bare
+from pipeline.text.figures import Reader, bare, is_code
 from pipeline.text.options import LABELS, OF_FIGURES
 from pipeline.words import Word
 
@@ -164,7 +164,7 @@ class Redactor:
         """Return the letters and figures of *words*, in capitals."""
         signs, figures = "", []
         for word in words:
-            if self.reader.has_figure(word.text):
+            if self.reader.has_figure(word.text) and not is_code(word.text):
                 figures.append(word)
                 continue
             if self.reader.has_sign(word.text):

@@ -1,6 +1,10 @@
 """Tests of what is redacted: numbers and addresses however they are said or written, and nothing else."""
 
+import re
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.text.options import REDACTIONS, TextOptions
 from tests.pipeline.saying import said, text_of, told
@@ -25,6 +29,8 @@ CARDS = TextOptions(redact=("pci",))
         "four two four two four oh oh two double four triple two four two",
         "4242 (1.8) 4242 (1.8) 4242 (1.8) 4242",
         "4242 uh 4242 and then 4242 space 4242",
+        "card4242 4242 4242x 4242",
+        "$4242 4242% #4242 No.4242",
         "42 for 2 42 42 to 2 42 42 4 2 4 2",
         "four (1.5) two (1.5) four (1.5) two (1.5) four (1.5) two (1.5) four (1.5) two (1.5) four (1.5) two",
     ],
@@ -61,6 +67,8 @@ def test_the_code_and_the_date_of_a_card_are_hidden_with_it(text, shown):
         ("to GB29 NWBK 6016 1331 9268 19 please", "to [IBAN] please"),
         ("to D E eight nine three seven zero four zero zero four four zero five three two please", "to [IBAN] please"),
         ("to DE89 3704 0044 0532 0130 00.", "to [IBAN]."),
+        ("to GB29NWBK60161331926819.", "to [IBAN]."),
+        ("to GB29-NWBK-6016-1331-9268-19, yes", "to [IBAN], yes"),
         ("to 89 3704 0044 0532 0130 00.", "to [CARD]."),
         ("write to anna.smith@example.com.", "write to [EMAIL]."),
         ("write to anna.smith at example.com, or not", "write to [EMAIL], or not"),
@@ -111,6 +119,39 @@ def test_live_the_first_word_of_an_address_may_be_told_before_it_is_known_to_be_
 )
 def test_number_words_of_other_languages_count_as_figures(language, text):
     assert text_of(f"{text} .", CARDS, language=language).split()[-2] == "[CARD]"
+
+
+FIGURES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+
+
+@st.composite
+def spoken_cards(draw: st.DrawFn) -> str:
+    """Return 13 to 19 figures, written in groups or said in words, with marks, fillers and pauses between them."""
+    left = draw(st.integers(13, 19))
+    parts: list[str] = []
+    while left > 0:
+        size = min(left, draw(st.integers(1, 4)))
+        group = draw(st.text("0123456789", min_size=size, max_size=size))
+        tens = size == 2 and group[0] in "23456789" and group[1] != "0"
+        match draw(st.sampled_from(["written", "words", "tens" if tens else "words"])):
+            case "written":
+                parts.append(group + draw(st.sampled_from(["", ",", ".", "-"])))
+            case "words":
+                parts += [FIGURES[int(figure)] for figure in group]
+            case "tens":
+                parts.append(f"{TENS[int(group[0])]}{draw(st.sampled_from(['-', ' ']))}{FIGURES[int(group[1])]}")
+        left -= size
+        parts += draw(st.sampled_from([[], [], [], ["uh"], ["and"], ["(1.2)"], ["dash"]])) if left else []
+    return " ".join(parts)
+
+
+@settings(max_examples=150, deadline=None)
+@given(spoken_cards(), st.booleans(), st.booleans())
+def test_no_figure_of_any_card_is_left(card, numerals, patient):
+    options = TextOptions(redact=("pci",), numerals=numerals)
+    shown = text_of(f"my card is {card} thank you", options, patient=patient)
+    assert re.fullmatch(r"my card is \[CARD\][.,]?( uh| and| dash)* thank you", shown), shown
 
 
 def test_a_label_is_one_word_with_the_times_of_what_it_hides():
