@@ -14,6 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pipeline.attribution import numbered, scripted_turns
 from pipeline.audio import LONGEST_JOB, RATE, Samples
 from pipeline.channels import in_time
@@ -28,6 +31,7 @@ from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, DecodeRequest, En
 from pipeline.recognition.phrases import phrases
 from pipeline.recognition.scheduler import Urgency
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
+from pipeline.speakers.known import learn_voices
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import NO_CHANGES, TextOptions
@@ -107,6 +111,13 @@ class Batch:
     @property
     def model_name(self) -> str:
         return self._engine.model
+
+    async def learn_voices(self, recordings: Mapping[str, bytes]) -> Mapping[str, NDArray[np.float32]]:
+        """Return what known people sound like, by name, for SpeakerOptions. Raises UnusableReference."""
+        if self._voices is None:
+            return {}
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, learn_voices, self._isolation, self._voices, recordings)
 
     async def transcribe(
         self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()

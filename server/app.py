@@ -259,6 +259,7 @@ class _Routes:
     def _transcriptions(self) -> Transcriptions:
         return Transcriptions(
             uploads=Uploads(self._storage.blobs),
+            batches=self._domain.batches,
             prober=self._domain.prober,
             jobs=self._storage.jobs,
             waiter=self._waiter,

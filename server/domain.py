@@ -20,7 +20,7 @@ from server.engines import ServedEngine
 from server.jobs.erasing import Eraser
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
-from server.jobs.running import Tools
+from server.jobs.running import Tools, Transcriber
 from server.jobs.sweeping import Sweeper
 from server.jobs.worker import Workers
 from server.live.desk import Desk, DeskParts
@@ -48,6 +48,7 @@ class Domain:
     """Everything below the routes. *closing* is set when the server stops."""
 
     storage: Storage
+    batches: Mapping[str, Transcriber]  # by environment; none on a node without a model
     offers: Mapping[str, Offer]  # by environment: what clients may ask of the model
     offer_watch: OfferWatch | None  # None: this process has the model itself
     metrics: Metrics
@@ -147,6 +148,7 @@ def build_domain(
     )
     return Domain(
         storage=storage,
+        batches={environment: engine.batch for environment, engine in engines.items()},
         offers=_offers(engines) if offer_watch is None else offer_watch.offers,
         offer_watch=offer_watch,
         metrics=metrics,

@@ -117,7 +117,7 @@ PURE = (
     "server/accounts/signed.py",
     "server/egress/targets.py",
     "server/http/codes.py", "server/http/headers.py", "server/http/sse.py",
-    "server/jobs/members.py", "server/jobs/orders.py", "server/jobs/text_members.py",
+    "server/jobs/known_speakers.py", "server/jobs/members.py", "server/jobs/orders.py", "server/jobs/text_members.py",
     "server/storage/ports.py", "server/storage/sql/rows.py", "server/storage/sqlite/schema.py",
     "server/storage/postgres/schema.py",
     "server/webhooks/backoff.py", "server/webhooks/signing.py",

@@ -21,8 +21,8 @@ APART = 0.33
 SAME_WINDOW = 2.0
 """The distance of two local voices of one window."""
 
-MOST_TURNS = 3000
-"""Turns that are compared with each other: of more, evenly chosen ones. Their distances take 36 MB."""
+MOST_TURNS = 2000
+"""Turns that are compared with each other: of more, evenly chosen ones. Their distances take 16 MB."""
 
 LONG_TURN_S = 2.0
 """Turns that are compared are this long, or in short recordings at least SHORT_TURN_S."""

@@ -1,12 +1,17 @@
 """Learns what known people sound like from short recordings of each, and refuses recordings that would mislead."""
 
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples, seconds
-from pipeline.errors import UnusableReference
+from pipeline.errors import PipelineError, UnusableReference
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.isolation import Isolation
+from pipeline.speakers.clustering import find_voices
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.frames import average
 from pipeline.speakers.options import SpeakerOptions
@@ -20,6 +25,9 @@ LEAST_S, MOST_S = 2.0, 10.0
 
 SAME = 0.85
 """The cosine from which the voices of two references are one person's."""
+
+ONE_VOICE = 0.65
+"""The cosine from which two voices that were found in a reference are taken for one after all: it has no third."""
 
 _ANOTHER_S = 1.0  # speech of a second voice that is no mistake
 
@@ -36,6 +44,26 @@ def known_voices(models: SpeakerModels, samples: Mapping[str, Samples]) -> dict[
     return voices
 
 
+def learn_voices(
+    isolation: Isolation, models: SpeakerModels, recordings: Mapping[str, bytes]
+) -> dict[str, NDArray[np.float32]]:
+    """The same for recordings in any known format. Errors of a decoder are told as UnusableReference too."""
+    samples: dict[str, Samples] = {}
+    for name, recording in recordings.items():
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(recording)
+            file.flush()
+            limits = DecodeLimits(longest_s=LONGEST / RATE)
+            try:
+                with isolation.decoding(Path(file.name), limits) as audio:
+                    samples[name] = np.concatenate([np.zeros(0, np.float32), *audio])
+            except PipelineError as error:
+                if error.retryable:
+                    raise
+                raise UnusableReference(name, str(error)) from error
+    return known_voices(models, samples)
+
+
 def _voice(models: SpeakerModels, name: str, samples: Samples) -> NDArray[np.float32]:
     if len(samples) > LONGEST:
         raise UnusableReference(name, f"it lasts {seconds(len(samples))} s, at most {LONGEST // RATE} s are taken")
@@ -48,6 +76,7 @@ def _voice(models: SpeakerModels, name: str, samples: Samples) -> NDArray[np.flo
     total = sum(spoken.values())
     if not LEAST_S <= total <= MOST_S:
         raise UnusableReference(name, f"it has {total:.1f} s of speech, {LEAST_S:g} to {MOST_S:g} s are needed")
-    if total - max(spoken.values()) >= _ANOTHER_S:
+    found = find_voices(diarizer.windows, 2)
+    if total - max(spoken.values()) >= _ANOTHER_S and float(found[0] @ found[-1]) < ONE_VOICE:
         raise UnusableReference(name, "it has more than one voice")
     return average([turn for window in diarizer.windows for turn in window.turns])

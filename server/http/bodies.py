@@ -25,6 +25,8 @@ MEDIA_TYPES = (MULTIPART, JSON, URLENCODED)
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64_000
 MAX_FORM_BYTES = 1_000_000  # a body without a file
+LARGE_FIELDS = frozenset({"known_speaker_references", "known_speaker_references[]"})  # recordings as data URLs
+MAX_BODY_WITH_RECORDINGS = 16_000_000  # also of such a field, which may have several in a JSON array
 MIN_BYTES_S = 10_000
 PACE_WINDOW_S = 60.0  # within which a body must bring MIN_BYTES_S on average, or the rest of it
 PIECE = 512 * 1024  # bytes gathered at least before a write, so that a fast upload needs few thread switches
@@ -92,9 +94,9 @@ class Uploads:
                     request, received, options.get(b"boundary", b""), f"{prefix}/source", most, hashed=hashed
                 )
             elif media_type == JSON.encode():
-                received.fields = _from_json(await body_of(request, most=MAX_FORM_BYTES))
+                received.fields = _from_json(await _without_file(request))
             else:
-                received.fields = _from_urlencoded(await body_of(request, most=MAX_FORM_BYTES))
+                received.fields = _from_urlencoded(await _without_file(request))
             yield received
         finally:
             if received.begun and not received.keep:
@@ -120,7 +122,7 @@ class Uploads:
             total = 0
             async for data in _arriving(request):
                 total += len(data)
-                if total > most + MAX_FORM_BYTES:
+                if total > most + MAX_BODY_WITH_RECORDINGS:
                     raise _too_large(most, total)
                 form.feed(data)
                 if form.file is not None and file is None:
@@ -244,8 +246,9 @@ class _Form:
             self._taken.append(memoryview(data)[start:end])
             return
         self._value += data[start:end]
-        if len(self._value) > MAX_FIELD_BYTES:
-            raise Problem("invalid_multipart", f"field {self._name[:100]!r} is larger than {MAX_FIELD_BYTES} bytes")
+        most = MAX_BODY_WITH_RECORDINGS if self._name in LARGE_FIELDS else MAX_FIELD_BYTES
+        if len(self._value) > most:
+            raise Problem("invalid_multipart", f"field {self._name[:100]!r} is larger than {most} bytes")
 
     def _part_end(self) -> None:
         if not self._is_file:
@@ -283,6 +286,17 @@ async def body_of(request: Request, *, most: int) -> bytes:
         if len(body) > most:
             raise _too_large(most, len(body))
     return bytes(body)
+
+
+async def _without_file(request: Request) -> bytes:
+    """Read a body without a file. It may be large if it has recordings of known speakers.
+
+    Raises what body_of() does.
+    """
+    body = await body_of(request, most=MAX_BODY_WITH_RECORDINGS)
+    if len(body) > MAX_FORM_BYTES and not any(name.encode() in body for name in LARGE_FIELDS):
+        raise _too_large(MAX_FORM_BYTES, len(body))
+    return body
 
 
 def json_object(body: bytes) -> dict[str, object]:

@@ -88,6 +88,20 @@ DIARIZE: Mapping[str, Any] = {
         "description": "With diarize: as many speakers at most, on all channels together",
     },
 }
+KNOWN_SPEAKERS: Mapping[str, Any] = {
+    "known_speaker_names": {
+        "type": "array",
+        "maxItems": bounds.MAX_SPEAKERS[-1],
+        "items": {"type": "string", "minLength": 1, "maxLength": bounds.MAX_SPEAKER_CHARS},
+        "description": "With diarize: people who are called by their names",
+    },
+    "known_speaker_references": {
+        "type": "array",
+        "maxItems": bounds.MAX_SPEAKERS[-1],
+        "items": {"type": "string"},
+        "description": "A data URL for each name: 2 to 10 s of speech of this person alone, of at most 2 MB and 30 s",
+    },
+}
 CHANNELS_MEMBER = {
     "enum": [*bounds.CHANNEL_MODES],
     "default": "mixed",
@@ -199,6 +213,7 @@ _FORM_ORDER: Mapping[str, Any] = {
     "output_formats": {**_FORM_LIST, "examples": ["json,srt,vtt"], "default": "json"},
     "word_timestamps": {"enum": ["true", "false", "1", "0"], "default": "false"},
     "diarize": {"enum": ["true", "false", "1", "0"], "default": "false"},
+    **KNOWN_SPEAKERS,
     "webhook_events": {**_FORM_LIST, "examples": [",".join(bounds.WEBHOOK_EVENTS)]},
     "metadata": {"type": "string", "contentMediaType": "application/json", "contentSchema": METADATA},
     "task": TASK,
@@ -349,6 +364,7 @@ SCHEMAS: Mapping[str, Any] = {
             **_ORDER_MEMBERS,
             **TEXT_SWITCHES,
             **TEXT_LISTS,
+            **KNOWN_SPEAKERS,
             "keywords": KEYWORDS,
             "output_formats": {**FORMAT_NAMES, "default": ["json"], "minItems": 1},
             "word_timestamps": {"type": "boolean", "default": False},

@@ -4,7 +4,7 @@ Unknown members are only warned of, so that a typing error is noticed and a newe
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import orjson
 
@@ -12,6 +12,8 @@ from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
 from pipeline.speakers.options import INSTALL
+from server.jobs.known_speakers import MEMBERS as KNOWN_SPEAKERS
+from server.jobs.known_speakers import known_speakers, without_brackets
 from server.jobs.members import (
     Fields,
     Members,
@@ -68,10 +70,12 @@ class Asked:
     url: str | None
     wait_s: int | None
     warnings: tuple[Mapping[str, str], ...]
+    known_speakers: Mapping[str, bytes] = field(default_factory=dict)  # a recording of each person, by name
 
 
 def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) -> Asked:
     """Parse a request for a file's transcription. Raises Refused: missing_input, ambiguous_input, invalid_parameter."""
+    fields = without_brackets(fields)
     members = Members(fields)
     url, twin = members.take("url", url_text, None), members.take("audio_url", url_text, None)
     given = members.has("url") + members.has("audio_url") + has_file
@@ -87,15 +91,17 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     separate = members.take("channels", one_of(bounds.CHANNEL_MODES), MIXED) == SEPARATE
     wait_s = members.take("wait", whole_seconds, None)
     members.take("schema", one_of(("service_v1",)), None)
+    people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
     if not given:
         raise Refused("missing_input", "give the audio as a multipart part named file, or its address as url")
-    known = COMMON | FILE_ONLY
+    known = COMMON | FILE_ONLY | KNOWN_SPEAKERS
     return Asked(
-        replace(order, task=task, separate=separate),
+        replace(order, task=task, separate=separate, known_speakers=tuple(people)),
         twin if url is None else url,
         wait_s,
         unknown_members(fields, known if sandbox else known - {"sandbox_scenario"}),
+        people,
     )
 
 

@@ -1,13 +1,16 @@
 """One file in the hands of one worker: transcribe it chunk by chunk, and write its outputs."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import base64
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from pipeline.attribution import speaker_runs
 from pipeline.audio import seconds
@@ -37,6 +40,8 @@ class Transcriber(Protocol):
 
     @property
     def model_name(self) -> str: ...
+
+    async def learn_voices(self, recordings: Mapping[str, bytes]) -> Mapping[str, NDArray[np.float32]]: ...
 
     def transcribe(self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()) -> AsyncGenerator[Chunk]: ...
 
@@ -102,7 +107,7 @@ class Running:
             tenant=self._job.account,
             longest_s=self._plan.audio_s_per_file,
             separate=order.separate,
-            speakers=speaker_options(order),
+            speakers=speaker_options(order, await self._known_voices()),
         )
         async with self._tools.blobs.local(key) as path:
             made = rehearse(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
@@ -113,6 +118,12 @@ class Running:
                     if self._stopping:
                         raise Stopped
         return chunks
+
+    async def _known_voices(self) -> Mapping[str, NDArray[np.float32]]:
+        if not self._job.order.known_speakers:
+            return {}
+        pieces = [piece async for piece in self._tools.blobs.read(voices_key(self._job.id))]
+        return await self._batch.learn_voices(read_recordings(b"".join(pieces)))
 
     async def _checkpoint(self, chunk: Chunk, before: Sequence[Chunk]) -> None:
         events = chunk_events(chunk, before, words=self._job.order.word_timestamps)
@@ -138,9 +149,25 @@ def source_key(job_id: str) -> str:
     return f"{job_id}/source"
 
 
-def speaker_options(order: Order) -> SpeakerOptions | None:
+def speaker_options(order: Order, known: Mapping[str, NDArray[np.float32]] | None = None) -> SpeakerOptions | None:
     """How the speakers of an order's audio are told apart by their voices; None where they are not."""
-    return SpeakerOptions(most=order.max_speakers or MOST_VOICES) if order.diarize else None
+    if not order.diarize:
+        return None
+    return SpeakerOptions(most=order.max_speakers or MOST_VOICES, known=known or {})
+
+
+def voices_key(job_id: str) -> str:
+    """The blob of the recordings of known people. It is deleted with the job's audio."""
+    return f"{job_id}/voices"
+
+
+def stored_recordings(recordings: Mapping[str, bytes]) -> bytes:
+    """The content of that blob."""
+    return orjson.dumps({name: base64.b64encode(data).decode() for name, data in recordings.items()})
+
+
+def read_recordings(blob: bytes) -> dict[str, bytes]:
+    return {name: base64.b64decode(data) for name, data in orjson.loads(blob).items()}
 
 
 def final_speakers(chunks: Sequence[Chunk]) -> list[NewEvent]:

@@ -15,7 +15,7 @@ from server.jobs.ended import report_end
 from server.jobs.leases import HeldLease, LeaseKeeper
 from server.jobs.outputs import delete_if_gone
 from server.jobs.pool import Pool
-from server.jobs.running import Running, Tools, Transcriber, source_key
+from server.jobs.running import Running, Tools, Transcriber, source_key, voices_key
 from server.logs import log
 from server.metrics import Metrics
 from server.model.accounts import Plan
@@ -117,6 +117,7 @@ class Workers:
             for job_id in spent:
                 with contain("deleting audio", self.metrics, job=job_id):
                     await self.tools.blobs.delete(source_key(job_id))
+                    await self.tools.blobs.delete(voices_key(job_id))
                     deleted.append(job_id)
             await self.tools.jobs.audio_deleted(deleted)
             left += len(spent) - len(deleted)

@@ -12,6 +12,8 @@ FORMATS = tuple(OUTPUT_FORMATS)
 WEBHOOK_EVENTS = ("job.completed", "job.failed")
 CHANNEL_MODES = ("mixed", "separate")
 MAX_SPEAKERS = range(1, 11)
+MAX_SPEAKER_CHARS = 64
+MAX_REFERENCE_BYTES = 2_000_000
 """What to do with the channels of a file: hear them together, or each by itself."""
 SCENARIOS = ("fail", "slow", "empty", "quota_exceeded", "rate_limited", "canceled")
 RETENTIONS = (NOTHING,)

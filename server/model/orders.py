@@ -71,6 +71,7 @@ class Order:
     retention: str | None = None  # NOTHING, or None: as long as the plan says
     separate: bool = False  # the channels are separate speakers, each heard by itself
     diarize: bool = False  # tell speakers apart by their voices
+    known_speakers: tuple[str, ...] = ()  # people whose voices were made known
     max_speakers: int | None = None  # as many at most; None: as many as can be told apart
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
     text: TextOptions = NO_CHANGES  # what is done with the words after recognition

@@ -1,24 +1,27 @@
 """Tests of files whose voices are told apart: the turns are in the last chunk, also after a stop, and by channel."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
 import soundfile
 
 from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.documents.assemble import assemble
+from pipeline.documents.stored import stored
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.words import Chunk
-from tests.pipeline.conversing import conversation, models
+from tests.pipeline.conversing import SPEECH, conversation, models
 
 PARTS = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac", "flite/rms_0.flac")
 
@@ -88,3 +91,28 @@ def test_voices_of_each_channel_have_their_own_numbers(call: Path) -> None:
         assert {(turn.channel, turn.speaker) for turn in fewer} == {(0, "S1"), (1, "S2")}
 
     use(body)
+
+
+def test_nothing_that_a_voice_sounds_like_is_stored_or_logged(talk: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def body(batch: Batch) -> None:
+        known = await batch.learn_voices({"Ann": talk_of("flite/rms_4.flac")})
+        options = BatchOptions(tenant="t", language="en", speakers=SpeakerOptions(known=known))
+        made = [chunk async for chunk in batch.transcribe(talk, options)]
+        assert "Ann" in {turn.speaker for turn in made[-1].turns or ()}
+        for chunk in made:
+            fields = orjson.loads(stored(chunk))
+            turns = fields.pop("turns", [])
+            assert {type(value) for turn in turns for value in turn} <= {str, int, type(None)}
+            for segment in fields.pop("segments"):
+                assert segment.keys() == {"avg_logprob", "no_speech_prob", "words"}
+            assert all(not isinstance(value, list) or name == "notes" for name, value in fields.items())
+
+    use(body)
+    assert not [record for record in caplog.records if record.name.startswith("pipeline.speakers")]
+    assert "Ann" not in caplog.text
+
+
+def talk_of(name: str) -> bytes:
+    return (SPEECH / name).read_bytes()

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import httpx
+import numpy as np
 import uvloop
+from numpy.typing import NDArray
 
 from estimator import Estimator
 from pipeline.audio import RATE
@@ -113,6 +115,9 @@ class ScriptedBatch:
     def __init__(self) -> None:
         self.scripts: dict[str, Script] = dict(self.known)
         self.options: list[BatchOptions] = []
+
+    async def learn_voices(self, recordings: Mapping[str, bytes]) -> Mapping[str, NDArray[np.float32]]:
+        return {name: np.zeros(256, np.float32) for name in recordings}
 
     async def transcribe(
         self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()

@@ -1,5 +1,6 @@
 """Tests of jobs whose speakers are told apart by their voices, with the sandbox's two who take turns by sentences."""
 
+import base64
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,6 +10,7 @@ import httpx
 import openai
 import pytest
 
+from server.model.errors import StorageError
 from server.model.offers import DIARIZING_MODEL
 from tests.server.serving import Served, served, until, wav
 
@@ -168,3 +170,55 @@ def test_deepgrams_clients_get_numbers_from_zero_and_utterances_of_one_speaker(h
         assert [one["speaker"] for one in said["paragraphs"]["paragraphs"]][:2] == [0, 1]
         plain = client.post("/v1/listen", content=wav(40), timeout=60).json()["results"]
         assert "speaker" not in plain["channels"][0]["alternatives"][0]["words"][0]
+
+
+def data_url(data: bytes) -> str:
+    return f"data:audio/wav;base64,{base64.b64encode(data).decode()}"
+
+
+REFERENCE = data_url(wav())
+ANN = {"known_speaker_names": ["Ann"], "known_speaker_references": [REFERENCE]}
+TWO = {"known_speaker_names": ["Ann", "Bob"], "known_speaker_references": [REFERENCE] * 2}
+
+
+@pytest.mark.parametrize(
+    ("members", "param"),
+    [
+        ({**ANN, "diarize": False}, "known_speaker_names"),
+        ({**TWO, "known_speaker_references": [REFERENCE]}, "known_speaker_names"),
+        ({**TWO, "known_speaker_names": ["Ann", "ann"]}, "known_speaker_names"),
+        *(({**ANN, "known_speaker_names": [name]}, "known_speaker_names") for name in ("S1", "A", " ", "x" * 65, 7)),
+        ({**ANN, "known_speaker_references": ["https://example.org/a"]}, "known_speaker_references"),
+        ({**ANN, "known_speaker_references": ["data:audio/wav;base64,?"]}, "known_speaker_references"),
+        ({**TWO, "max_speakers": 1}, "max_speakers"),
+    ],
+)
+def test_known_speakers_are_checked(sandbox: httpx.Client, members: dict[str, Any], param: str) -> None:
+    answer = sandbox.post("/v1/transcribe", json={"url": "https://example.org/a.wav", "diarize": True, **members})
+    assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
+
+
+@pytest.mark.parametrize("brackets", ["", "[]"])
+def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audio(
+    hearing: Served, brackets: str
+) -> None:
+    form = {
+        "diarize": "true",
+        f"known_speaker_names{brackets}": ["Ann", "Bob"],
+        f"known_speaker_references{brackets}": [REFERENCE, data_url(wav(9))],
+    }
+    with hearing.new_client() as client:
+        answer = client.post("/v1/transcribe", files={"file": wav()}, data=form)
+    assert answer.status_code == 200, answer.text
+    assert not answer.json()["warnings"]
+    speakers = hearing.batch.options[-1].speakers
+    assert speakers is not None
+    assert list(speakers.known) == ["Ann", "Bob"]
+    until(lambda: not hearing.wait(is_stored(hearing, f"{answer.json()['job_id']}/voices")))
+
+
+async def is_stored(served: Served, key: str) -> bool:
+    try:
+        return bool([piece async for piece in served.storage.blobs.read(key)])
+    except (StorageError, OSError):
+        return False

@@ -1,6 +1,6 @@
 """What OpenAI's clients ask for with an audio file, and how it becomes an order.
 
-Members that make no difference here, as chunking_strategy, include and known_speaker_names, get a warning.
+Members that make no difference here, as chunking_strategy and include, get a warning.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,8 @@ from dataclasses import replace
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from server.http.bodies import Received
 from server.http.problems import Problem
+from server.jobs.known_speakers import MEMBERS as KNOWN_SPEAKERS
+from server.jobs.known_speakers import known_speakers, without_brackets
 from server.jobs.members import Members, one_of
 from server.jobs.orders import SUBTITLES, Asked, common_order, language_among, missing_speakers, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS
@@ -80,7 +82,16 @@ class Wish:
             order = replace(order, diarize=True)
         output = FILE_FORMATS.get(self.response_format, "json")
         given_names = {name.removesuffix("[]"): values for name, values in fields.items()}
-        return Asked(replace(order, output_formats=(output,)), None, None, unknown_members(given_names, KNOWN))
+        people = _people(fields, order)
+        order = replace(order, output_formats=(output,), known_speakers=tuple(people))
+        return Asked(order, None, None, unknown_members(given_names, KNOWN | KNOWN_SPEAKERS), people)
+
+
+def _people(fields: Mapping[str, list[object]], order: Order) -> Mapping[str, bytes]:
+    members = Members(without_brackets(fields))
+    people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
+    members.check()
+    return people
 
 
 def _wants_speakers(model: list[object], offer: Offer) -> bool:

@@ -34,7 +34,7 @@ def erase_outputs(tx: Transaction, job_id: str) -> str | None:
         return None
     tx.run(
         "UPDATE jobs SET text = NULL, speakers = NULL, options = ?, erased_at = ? WHERE id = ?",
-        (text_of(replace(order_of(row["options"]), prompt="", keywords=())), tx.now, job_id),
+        (text_of(replace(order_of(row["options"]), prompt="", keywords=(), known_speakers=())), tx.now, job_id),
     )
     tx.run("DELETE FROM chunks WHERE job = ?", (job_id,))
     tx.run("DELETE FROM artifacts WHERE job = ?", (job_id,))

@@ -1,0 +1,91 @@
+"""The people whose voices a request makes known: their names, and a recording of each as a data URL."""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+
+import orjson
+
+from server.jobs.members import Fields, Members, Wrong
+from server.model import bounds
+from server.model.errors import FieldError
+
+NAMES, REFERENCES = "known_speaker_names", "known_speaker_references"
+MEMBERS = frozenset({NAMES, REFERENCES})
+
+_DATA_URL = re.compile(r"data:[\w.+-]*/?[\w.+-]*(;[\w.+-]+=[^;,]*)*;base64,", re.ASCII)
+_TAKEN = re.compile(r"[sS]\d+|\w")  # labels of speakers without a name
+
+
+def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None) -> Mapping[str, bytes]:
+    """Parse both members. Return each person's recording by name; what is wrong goes into *members*."""
+    names = members.take(NAMES, _names, ())
+    recordings = members.take(REFERENCES, _recordings, ())
+    given = members.has(NAMES) or members.has(REFERENCES)
+    if given and not diarize:
+        members.errors.append(FieldError(NAMES, "missing_companion", "needs diarize=true"))
+    elif given and not members.errors and len(names) != len(recordings):
+        told = f"must be as many as {REFERENCES}: {len(names)} and {len(recordings)} were given"
+        members.errors.append(FieldError(NAMES, "invalid_value", told))
+    elif max_speakers is not None and max_speakers < len(names):
+        members.errors.append(FieldError("max_speakers", "out_of_range", f"must be at least {len(names)}, one a name"))
+    return dict(zip(names, recordings, strict=False))
+
+
+def without_brackets(fields: Fields) -> Fields:
+    """Return the fields with those of MEMBERS that are written with [], as OpenAI's clients do, under their names."""
+    merged: dict[str, Sequence[object]] = {}
+    for name, values in fields.items():
+        bare = name.removesuffix("[]")
+        key = bare if bare in MEMBERS else name
+        merged[key] = [*merged.get(key, ()), *values]
+    return merged
+
+
+def _texts(values: Sequence[object]) -> list[str]:
+    items = [item for value in values for item in (value if isinstance(value, list) else [_parsed(value)])]
+    if len(values) == 1 and isinstance(items[0], list):
+        items = items[0]
+    if not all(isinstance(item, str) for item in items):
+        raise Wrong("invalid_type", "must be a list of strings")
+    if len(items) > bounds.MAX_SPEAKERS[-1]:
+        raise Wrong("too_many", f"must be at most {bounds.MAX_SPEAKERS[-1]}, got {len(items)}")
+    return [str(item) for item in items]
+
+
+def _parsed(value: object) -> object:
+    """The list that a form has as JSON text, or the value itself."""
+    if isinstance(value, str) and value.startswith("["):
+        try:
+            return orjson.loads(value)
+        except orjson.JSONDecodeError:
+            raise Wrong("invalid_json", "must be a JSON array, or the part repeated") from None
+    return value
+
+
+def _names(values: Sequence[object]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in _texts(values))
+    for name in names:
+        if not 1 <= len(name) <= bounds.MAX_SPEAKER_CHARS or not name.isprintable():
+            raise Wrong("invalid_value", f"must have 1 to {bounds.MAX_SPEAKER_CHARS} characters, none of control")
+        if _TAKEN.fullmatch(name):
+            raise Wrong("invalid_value", f"{name!r} could be a speaker without a name")
+    if len({name.casefold() for name in names}) < len(names):
+        raise Wrong("repeated", "must differ from each other in more than capitals")
+    return names
+
+
+def _recordings(values: Sequence[object]) -> tuple[bytes, ...]:
+    recordings = []
+    for text in _texts(values):
+        head = _DATA_URL.match(text)
+        if head is None:
+            raise Wrong("invalid_value", "must be data URLs in base64, as data:audio/wav;base64,...")
+        if (len(text) - head.end()) * 3 // 4 > bounds.MAX_REFERENCE_BYTES + 2:
+            raise Wrong("too_long", f"must have at most {bounds.MAX_REFERENCE_BYTES} bytes each")
+        try:
+            recordings.append(base64.b64decode(text[head.end() :], validate=True))
+        except (binascii.Error, ValueError):
+            raise Wrong("invalid_value", "must be data URLs in base64") from None
+    return tuple(recordings)
