@@ -21,7 +21,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -208,31 +208,25 @@ class Bench:
                 words += heard.words
         return words
 
-    def one_by_one(self, tracks: Sequence[Track]) -> dict[str, Any]:
-        """Stream each track in its own session, one after the other."""
+    def one_by_one(self, tracks: Iterable[Track], finals: list[tuple[Word, ...]] | None = None) -> dict[str, Any]:
+        """Stream each track in its own session, one after the other, and append the final words of each to *finals*."""
 
         async def main(run: Run, scheduler: Scheduler) -> None:
             for number, track in enumerate(tracks):
-                await stream(track, self._session(scheduler, f"s{number}"), run, delay_s=0.0, since=0.0)
+                heard: list[Happened] = []
+                await stream(track, self._session(scheduler, f"s{number}"), run, delay_s=0.0, since=0.0, heard=heard)
+                if finals is not None:
+                    events = [happened.event for happened in heard]
+                    words = [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
+                    finals.append(tuple(words))
 
         return self._run(main)
 
     def final_words(self, tracks: Sequence[Track]) -> list[tuple[Word, ...]]:
         """Stream each track in its own session, one after the other, and return the final words of each."""
-        found: list[tuple[Word, ...]] = []
-
-        async def main(run: Run, scheduler: Scheduler) -> None:
-            for number, track in enumerate(tracks):
-                session = self._session(scheduler, f"s{number}")
-                heard: list[Happened] = []
-                await stream(track, session, run, delay_s=0.0, since=0.0, heard=heard)
-                events = [happened.event for happened in heard]
-                found.append(
-                    tuple(word for event in events if isinstance(event, WordsCommitted) for word in event.words)
-                )
-
-        self._run(main)
-        return found
+        finals: list[tuple[Word, ...]] = []
+        self.one_by_one(tracks, finals)
+        return finals
 
     def together(self, tracks: Sequence[Track], *, seed: int = 1) -> dict[str, Any]:
         """Stream all tracks at once, starting at random moments of the first second."""

@@ -1,0 +1,226 @@
+"""Word errors and speed on a folder of speech of your own, beside other programs with the same weights.
+
+    .venv/bin/python -m benchmarks.corpus LibriSpeech/test-clean              # prints a line for each system
+    .venv/bin/python -m benchmarks.corpus recordings --model small --live     # and live words: errors and latency
+    .venv/bin/python -m benchmarks.corpus recordings --ggml ggml-tiny.en.bin  # and whisper.cpp, by pywhispercpp
+    .venv/bin/python -m benchmarks.corpus recordings --write                  # writes results/corpus.json
+
+The folder has LibriSpeech's layout, in which SPEAKER-CHAPTER.trans.txt stands beside its .flac files, or audio files
+with a .txt of the same name beside each, or both; folders in it are searched too. Words are compared in lower case and
+without punctuation, and numbers as they are written: texts that write 12 count an error where a system writes twelve.
+
+A system's speed counts its start, which is a second or two for a small model: short folders show it lower than it is.
+Live words are those of sessions at the speed of speech, one after the other, on a clock that counts the model's CPU
+time alone. Their latency is the time from a word's end, as the whole recording is recognised, to its final event.
+"""
+
+import argparse
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+
+from benchmarks.accuracy import Hears, by_batched, by_transcribe, by_us
+from benchmarks.choices import BUNDLED_NAME, bundled
+from benchmarks.file_scores import Heard
+from benchmarks.latency import Bench, placed
+from benchmarks.live_scores import Shown
+from benchmarks.measure import write
+from benchmarks.said import text_of
+from benchmarks.scoring import spoken, word_errors
+from benchmarks.tracks import Track
+from benchmarks.virtual_time import VirtualTimeLoop
+from pipeline.audio import RATE, Samples
+from pipeline.errors import PipelineError
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.decode import recording
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.words import Word, written
+
+OURS, LIVE, WHISPER_CPP = "ours", "ours live", "whisper.cpp"
+CHAPTER = ".trans.txt"
+GGML = b"lmgg"
+"""The first bytes of a model of whisper.cpp."""
+
+AUDIO = (".flac", ".wav", ".mp3", ".m4a", ".mp4", ".aac", ".ogg", ".oga", ".opus", ".webm", ".mka", ".mkv", ".wma")
+LAYOUTS = "LibriSpeech's SPEAKER/CHAPTER/SPEAKER-CHAPTER.trans.txt, or audio files with a .txt of the same name"
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """One recording, and what is said in it."""
+
+    path: Path
+    text: str
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each system. Raises SystemExit with one sentence for a mistake that the user can correct."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help=f"of speech: {LAYOUTS}")
+    parser.add_argument("--model", help="a Whisper model's folder or name (default: the bundled tiny.en)")
+    parser.add_argument("--ggml", type=Path, metavar="PATH", help="a model of whisper.cpp; needs pywhispercpp")
+    parser.add_argument("--live", action="store_true", help="also our live words; takes longer")
+    parser.add_argument("--write", action="store_true", help="write results/corpus.json of this checkout")
+    given = parser.parse_args(arguments)
+    clips = list(found(given.folder))
+    model = given.model or str(bundled())
+    others = {} if given.ggml is None else {WHISPER_CPP: by_whisper_cpp(given.ggml)}
+    seconds = sum(map(length_s, clips))
+    try:
+        systems = dict(rows(clips, seconds, model, others, live=given.live))
+    except PipelineError as error:
+        raise SystemExit(f"a recording of {given.folder} cannot be heard: {error}") from error
+    if given.write:
+        name = Path(model).name if given.model else BUNDLED_NAME
+        about = {"model": name, "recordings": len(clips), "seconds": round(seconds, 1)}
+        print(write("corpus", {**about, "systems": systems}))
+
+
+def found(folder: Path) -> Iterator[Clip]:
+    """Yield the recordings of a folder, by name. Raises SystemExit if it has none, or one that lacks its audio."""
+    clips = [
+        clip for path in sorted(folder.rglob("*.txt")) for clip in (chapter if _is_chapter(path) else single)(path)
+    ]
+    if not any(words(clip.text) for clip in clips):
+        raise SystemExit(f"{folder} has no recordings with words: it must hold {LAYOUTS}")
+    yield from clips
+
+
+def chapter(path: Path) -> Iterator[Clip]:
+    """Yield the recordings that a chapter's text of LibriSpeech lists, a line each: its name and its words."""
+    for line in _read(path).splitlines():
+        name, _, text = line.strip().partition(" ")
+        audio = path.parent / f"{name}.flac"
+        if name and not audio.is_file():
+            raise SystemExit(f"{path} lists {name}, but {audio.name} is not beside it")
+        if name:
+            yield Clip(audio, text)
+
+
+def single(path: Path) -> Iterator[Clip]:
+    """Yield the recordings that have the name of a text file. Other texts, such as a README, have none."""
+    for audio in (path.with_suffix(suffix) for suffix in AUDIO):
+        if audio.is_file():
+            yield Clip(audio, _read(path))
+
+
+def words(text: str) -> list[str]:
+    """Return the words of *text* in lower case, without punctuation. An apostrophe within a word stays."""
+    return [word for part in spoken(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")) if (word := part.strip("'"))]
+
+
+def rows(
+    clips: Sequence[Clip], seconds: float, model: str, others: dict[str, Hears], *, live: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Print and yield the figures of each system. Raises PipelineError for a recording that cannot be decoded."""
+    paths = [clip.path for clip in clips]
+    systems = {OURS: by_us, "transcribe()": by_transcribe, "batched": by_batched}  # ours loads what theirs need
+    for name, hears in ({name: by(model) for name, by in systems.items()} | others).items():
+        began_s = time.monotonic()
+        heard = hears(paths)
+        speed = round(seconds / (time.monotonic() - began_s), 1)
+        figures = errors(clips, map(text_of, heard)) | {"audio_s_per_s": speed}
+        print(f"{name} {line(figures)}  {speed} s of audio a second", flush=True)
+        yield name, figures
+    if live:
+        texts, commit_s = by_us_live(clips, model)
+        figures = errors(clips, texts) | {"commit_s": commit_s}
+        print(f"{LIVE} {line(figures)}", *(f"{share} {commit_s[share]:.2f} s" for share in ("p50", "p95") if commit_s))
+        yield LIVE, figures
+
+
+def errors(clips: Sequence[Clip], texts: Iterable[str]) -> dict[str, Any]:
+    """Return how many words were said, how many of them came out wrong, and the share of these."""
+    said = [words(clip.text) for clip in clips]
+    wrong = sum(word_errors(these, words(text)) for these, text in zip(said, texts, strict=True))
+    count = sum(map(len, said))
+    return {"words": count, "errors": wrong, "wer": round(wrong / count, 4)}
+
+
+def line(figures: dict[str, Any]) -> str:
+    return f"words {figures['words']} wer {100 * figures['wer']:.1f} %"
+
+
+def by_us_live(clips: Sequence[Clip], model: str) -> tuple[list[str], dict[str, float]]:
+    """Return our live text of each recording, and percentiles of how late its right words are final, in seconds."""
+    engine = load(EngineSettings(engine="whisper", model=model, device="cpu", threads=1))
+    bench = Bench(engine, VoiceDetector(), clock=partial(VirtualTimeLoop, time.process_time))
+    finals: list[tuple[Word, ...]] = []
+    scores = bench.one_by_one((_track(clip, bench) for clip in clips), finals)
+    engine.close()
+    return [written(said) for said in finals], scores["commit_s"]
+
+
+def _track(clip: Clip, bench: Bench) -> Track:
+    samples = decoded(clip.path)
+    said = " ".join(words(clip.text))
+    return Track(clip.path.name, "", samples, placed(said, bench.offline(samples)) if said else ())
+
+
+def by_whisper_cpp(ggml: Path) -> Hears:
+    """Return what whisper.cpp recognises with the model in *ggml* and beam 5. Raises SystemExit without either."""
+    if not ggml.is_file() or _head(ggml) != GGML:  # whisper.cpp crashes on any other file
+        raise SystemExit(f"--ggml must be the file of a model of whisper.cpp, got {str(ggml)!r}")
+    if find_spec("pywhispercpp") is None:
+        raise SystemExit("--ggml needs whisper.cpp: .venv/bin/pip install pywhispercpp")
+
+    def hear(paths: Sequence[Path]) -> list[Heard]:
+        from pywhispercpp.model import Model  # noqa: PLC0415  few have it
+
+        whisper: Any = Model(
+            str(ggml),
+            params_sampling_strategy=1,
+            beam_search={"beam_size": 5, "patience": -1.0},
+            language="en" if ".en" in ggml.name else "auto",  # English-only models are named so
+            print_progress=False,
+            redirect_whispercpp_logs_to=None,
+        )
+        answers = (whisper.transcribe(decoded(path)) for path in paths)
+        return [Heard([Shown(segment.text) for segment in segments], None) for segments in answers]
+
+    return hear
+
+
+def length_s(clip: Clip) -> float:
+    """Return the length of a recording in seconds. Raises SystemExit if it cannot be decoded."""
+    try:
+        return float(soundfile.info(clip.path).duration)
+    except soundfile.LibsndfileError:  # a container that it does not know, such as MP4
+        return len(decoded(clip.path)) / RATE
+
+
+def decoded(path: Path) -> Samples:
+    """Return a recording at 16 kHz, mono. Raises SystemExit if it cannot be decoded."""
+    try:
+        with path.open("rb") as file, recording(file, DecodeLimits()) as chunks:
+            return np.concatenate([np.zeros(0, np.float32), *chunks])
+    except PipelineError as error:
+        raise SystemExit(f"{path} cannot be heard: {error}") from error
+
+
+def _is_chapter(path: Path) -> bool:
+    return path.name.endswith(CHAPTER)
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(GGML))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SystemExit(f"{path} must be text in UTF-8: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

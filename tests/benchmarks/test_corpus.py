@@ -1,0 +1,85 @@
+"""Tests of the scores of a folder of speech, with the small test model and clips that it knows."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from benchmarks import measure
+from benchmarks.corpus import found, main, words
+from benchmarks.tracks import MODEL, SPEECH
+
+TEXTS = {row["file"]: row["text"] for row in json.loads((SPEECH / "manifest.json").read_text())}
+CHAPTER, BESIDE = ("espeak/en_00.flac", "espeak/en_04.flac"), "espeak/en_03.flac"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with two recordings as LibriSpeech has them, one with its text beside it, and texts of no recording."""
+    chapter = tmp_path / "84" / "121123"
+    chapter.mkdir(parents=True)
+    lines = []
+    for number, name in enumerate(CHAPTER):
+        shutil.copy(SPEECH / name, chapter / f"84-121123-{number:04}.flac")
+        lines.append(f"84-121123-{number:04} {TEXTS[name].upper().strip('.')}\n")
+    (chapter / "84-121123.trans.txt").write_text("".join(lines))
+    soundfile.write(tmp_path / "Eleven bananas.wav", *soundfile.read(SPEECH / BESIDE))
+    (tmp_path / "Eleven bananas.txt").write_text(f"{TEXTS[BESIDE]}\n")
+    (tmp_path / "README.txt").write_text("Whose voices these are.")
+    return tmp_path
+
+
+def test_both_layouts_are_found_in_one_folder(folder: Path) -> None:
+    clips = {clip.path.name: words(clip.text) for clip in found(folder)}
+    assert list(clips) == ["84-121123-0000.flac", "84-121123-0001.flac", "Eleven bananas.wav"]
+    assert clips["84-121123-0000.flac"] == ["we", "heard", "a", "quiet", "sugar"]
+    assert clips["Eleven bananas.wav"] == ["eleven", "yellow", "banana", "under", "our", "green", "dinner"]
+
+
+def test_words_have_no_case_and_no_punctuation() -> None:
+    text = "Don\N{RIGHT SINGLE QUOTATION MARK}t, she said: 'TEN o'clock' -- well-known."
+    assert " ".join(words(text)) == "don't she said ten o'clock well known"
+
+
+@pytest.mark.parametrize("name", ["84/121123/84-121123-0001.flac", "Eleven bananas.wav"])
+def test_a_listed_recording_must_be_there_and_a_text_alone_is_none(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    if name.endswith(".wav"):
+        assert len(list(found(folder))) == 2
+    else:
+        with pytest.raises(SystemExit, match=r"lists 84-121123-0001, but 84-121123-0001\.flac is not beside it"):
+            list(found(folder))
+
+
+def test_a_folder_without_recordings_a_file_of_no_sound_and_a_missing_model_are_one_sentence(folder: Path) -> None:
+    with pytest.raises(SystemExit, match="has no recordings with words: it must hold LibriSpeech's"):
+        main([str(folder / "nowhere")])
+    for name in ("ggml-none.bin", "README.txt"):
+        with pytest.raises(SystemExit, match=rf"--ggml must be the file of a model of whisper\.cpp, got '.*{name}'"):
+            main([str(folder), "--model", MODEL, "--ggml", str(folder / name)])
+    (folder / "broken.m4a").write_bytes(b"no sound")
+    (folder / "broken.txt").write_text("words")
+    with pytest.raises(SystemExit, match=r"broken\.m4a cannot be heard: "):
+        main([str(folder), "--model", MODEL])
+
+
+def test_each_system_has_a_line_with_words_errors_and_speed_and_live_words_their_latency(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(measure, "RESULTS", tmp_path / "results")
+    main([str(folder), "--model", MODEL, "--live"])
+    *files, live = capsys.readouterr().out.splitlines()
+    for system, line in zip(("ours", "transcribe()", "batched"), files, strict=True):
+        figures = re.fullmatch(r"(.*) words 18 wer (\d+\.\d) %  (\d+\.\d) s of audio a second", line)
+        assert figures is not None, line
+        assert figures[1] == system
+        assert float(figures[3]) > 0
+    assert files[0].startswith("ours words 18 wer 0.0 %")
+    figures = re.fullmatch(r"ours live words 18 wer (\d+\.\d) % p50 (\d\.\d\d) s p95 (\d\.\d\d) s", live)
+    assert figures is not None, live
+    assert float(figures[1]) <= 15
+    assert 0.2 < float(figures[2]) <= float(figures[3]) < 4
+    assert not (tmp_path / "results").exists(), "nothing is written without --write"
