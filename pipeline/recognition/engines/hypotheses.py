@@ -15,7 +15,7 @@ class Encoded:
 
     states: Any  # ctranslate2.StorageView
     window_s: int
-    lead: int  # samples of silence, or of the primer, before the audio of each row
+    lead: int  # samples of silence before the audio of each row
     rows: int
 
 
@@ -33,7 +33,6 @@ class Hypothesis:
     failed: str | None
     encoded: Encoded
     row: int
-    primer: tuple[int, ...] = ()  # the tokens before *tokens* in the encoded audio
 
 
 def needs_second_look(said: Hypothesis) -> bool:

@@ -29,8 +29,7 @@ class Shape:
     window_s: int
     prefix: int  # tokens before <|startoftranscript|>, its own marker not counted
     final: bool
-    said: int = 0  # tokens that the answer is told to begin with, besides those of the primer
-    primed: bool = False  # the audio comes after the recording of primer.py
+    said: int = 0  # tokens that the answer is told to begin with
 
     @property
     def max_tokens(self) -> int:

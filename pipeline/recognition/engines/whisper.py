@@ -36,8 +36,7 @@ from pipeline.recognition.engines.gates import count_before_echo, failed_gate, w
 from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis, better, needs_second_look
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
-from pipeline.recognition.engines.primer import primed, primer_length, primer_text, repeats_primer
-from pipeline.recognition.engines.prompts import HINT_TOKENS, PAD_S, Shape, max_length, window_for
+from pipeline.recognition.engines.prompts import HINT_TOKENS, Shape, max_length, window_for
 from pipeline.recognition.engines.windows import FULL, Fit
 from pipeline.recognition.languages import likeliest
 from pipeline.recognition.merging import merge
@@ -164,8 +163,6 @@ class WhisperEngine:
         shape = max((self._shape(request, fit) for request in requests), key=lambda shape: shape.window_s)
         hypotheses = self._decode(requests, shape)
         for row, request in enumerate(requests):
-            if shape.primed and (hypotheses[row].failed is not None or repeats_primer(hypotheses[row].text)):
-                [hypotheses[row]] = self._decode([request], replace(shape, primed=False))
             if request.final and needs_second_look(hypotheses[row]):
                 hypotheses[row] = self._second_look(request, hypotheses[row], shape)
         words = self._align(requests, hypotheses)
@@ -219,8 +216,7 @@ class WhisperEngine:
         sums: dict[str, float] = {}
         try:
             for window in windows:
-                shape = Shape(self.fit.window_s(len(window), final=True), 0, final=True)
-                encoded = self._encode([raised(window)], shape)
+                encoded = self._encode([raised(window)], self.fit.window_s(len(window), final=True))
                 for language, probability in self._languages(encoded)[0].items():
                     sums[language] = sums.get(language, 0.0) + probability * len(window)
         except RuntimeError as error:
@@ -235,13 +231,11 @@ class WhisperEngine:
     def _decode(
         self, requests: Sequence[DecodeRequest], shape: Shape, *, lead: int = 0, **search: int
     ) -> list[Hypothesis]:
-        encoded = self._encode([_raised(request) for request in requests], shape, lead)
-        primer = self._tokens_of(primer_text()) if shape.primed else ()
+        encoded = self._encode([_raised(request) for request in requests], shape.window_s, lead)
         languages = self._languages_of(requests, encoded)
         prompts = [
             [
                 *self._prompt(self._prefix(request)[: shape.prefix], language, self._task(request, language)),
-                *primer,
                 *self._said(request)[: shape.said],
             ]
             for request, (language, _) in zip(requests, languages, strict=True)
@@ -257,7 +251,7 @@ class WhisperEngine:
             **search,
         )
         return [
-            self._hypothesis(request, result, shape, language, (encoded, row, primer))
+            self._hypothesis(request, result, shape, language, (encoded, row))
             for row, (request, result, language) in enumerate(zip(requests, results, languages, strict=True))
         ]
 
@@ -267,15 +261,13 @@ class WhisperEngine:
         result: Any,
         shape: Shape,
         language: tuple[str, float],
-        place: tuple[Encoded, int, tuple[int, ...]],
+        place: tuple[Encoded, int],
     ) -> Hypothesis:
-        encoded, row, primer = place
-        said = result.sequences_ids[0][len(primer) :]  # includes the tokens that it was told to begin with
+        said = result.sequences_ids[0]  # includes the tokens that it was told to begin with
         tokens = self._without_echo(tuple(token for token in said if token < self._tokenizer.eot), request)
         text = self._tokenizer.decode(tokens)
         # CTranslate2 divides by the number of tokens without the end token, which counts too (as in faster-whisper).
-        # Those of the primer are given and cost nothing.
-        avg_logprob = result.scores[0] * len(result.sequences_ids[0]) / (len(said) + 1)
+        avg_logprob = result.scores[0] * len(said) / (len(said) + 1)
         failed = failed_gate(
             text,
             seconds=len(request.samples) / RATE,
@@ -285,8 +277,7 @@ class WhisperEngine:
             voiced_s=request.voiced_s,
         )
         task = self._task(request, language[0])
-        no_speech_prob = result.no_speech_prob
-        return Hypothesis(tokens, text, *language, task, avg_logprob, no_speech_prob, failed, encoded, row, primer)
+        return Hypothesis(tokens, text, *language, task, avg_logprob, result.no_speech_prob, failed, *place)
 
     def _without_echo(self, tokens: tuple[int, ...], request: DecodeRequest) -> tuple[int, ...]:
         """Return *tokens* without repetitions of the last phrase for which there was too little speech."""
@@ -338,7 +329,7 @@ class WhisperEngine:
             frames = [2] * encoded.rows
             for index in members:
                 row = hypotheses[index].row
-                tokens[row] = (*hypotheses[index].primer, *hypotheses[index].tokens)
+                tokens[row] = hypotheses[index].tokens
                 content = -(-(encoded.lead + len(requests[index].samples)) // HOP) + _ALIGN_BEYOND
                 frames[row] = min(content, encoded.window_s * FRAMES_PER_S)
             results = self._model.align(encoded.states, self._tokenizers[language, task].sot_sequence, tokens, frames)
@@ -350,11 +341,10 @@ class WhisperEngine:
         written = _ENGLISH if said.task == TRANSLATE else said.language
         tokenizer = self._tokenizers[written, said.task]
         texts, tokens = tokenizer.split_to_word_tokens([*said.tokens, tokenizer.eot])
-        before = len(said.primer)
         return words_of(
             [TextPiece(text, len(parts)) for text, parts in zip(texts[:-1], tokens[:-1], strict=True)],
-            [(token - before, frame) for token, frame in aligned.alignments if token >= before],
-            aligned.text_token_probs[before:],
+            aligned.alignments,
+            aligned.text_token_probs,
             request.samples,
             start=request.start,
             lead=said.encoded.lead,
@@ -362,13 +352,11 @@ class WhisperEngine:
             final=request.final,
         )
 
-    def _encode(self, windows: Sequence[Samples], shape: Shape, lead: int = 0) -> Encoded:
-        """Encode the windows with *lead* samples of silence before them, or with the primer."""
-        frames = shape.window_s * FRAMES_PER_S
-        audio = [primed(samples) if shape.primed else np.pad(samples, (lead, 0)) for samples in windows]
-        features = np.stack([self._mel(samples, frames) for samples in audio])
+    def _encode(self, windows: Sequence[Samples], window_s: int, lead: int = 0) -> Encoded:
+        frames = window_s * FRAMES_PER_S
+        features = np.stack([self._mel(np.pad(samples, (lead, 0)), frames) for samples in windows])
         states = self._model.encode(ctranslate2.StorageView.from_array(features))
-        return Encoded(states, shape.window_s, primer_length() if shape.primed else lead, len(windows))
+        return Encoded(states, window_s, lead, len(windows))
 
     def _languages_of(self, requests: Sequence[DecodeRequest], encoded: Encoded) -> list[tuple[str, float]]:
         """Return for each request its language with probability 1, or the detected language."""
@@ -394,10 +382,7 @@ class WhisperEngine:
 
     def _shape(self, request: DecodeRequest, fit: Fit) -> Shape:
         window_s = fit.window_s(len(request.samples), final=request.final)
-        english = request.language == _ENGLISH or not self._multilingual
-        room = window_s * RATE - len(request.samples) - PAD_S * RATE
-        primes = english and room >= primer_length()
-        return Shape(window_s, len(self._prefix(request)), request.final, len(self._said(request)), primes)
+        return Shape(window_s, len(self._prefix(request)), request.final, len(self._said(request)))
 
     def _said(self, request: DecodeRequest) -> tuple[int, ...]:
         """Return the tokens that the answer begins with. None in calls of several, which may differ."""
