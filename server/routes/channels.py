@@ -229,8 +229,8 @@ class Channels:
         sent = time.monotonic()
         async for told in self.following.follow(channel_id, place):
             if told is not None:
-                async with told.reader.handing_over(told.batch):
-                    yield told.batch.joined(_as_event)
+                async with told.reader.record_delivery(told.batch):
+                    yield told.batch.join_bytes(_as_event)
             elif time.monotonic() - sent < rules.keep_alive_s:
                 continue
             else:

@@ -109,12 +109,12 @@ class EventStreams:
         rules = self.seats.rules
         with (
             self.metrics.subscribers.track_inprogress(),
-            self.following.reading(job_id, after=after, quiet_s=rules.keep_alive_s) as reader,
+            self.following.open_reader(job_id, after=after, quiet_s=rules.keep_alive_s) as reader,
         ):
             yield retry(rules.retry_ms)
             async for batch in reader:
-                async with reader.handing_over(batch):
-                    yield KEEP_ALIVE if batch is None else batch.joined(_as_event)
+                async with reader.record_delivery(batch):
+                    yield KEEP_ALIVE if batch is None else batch.join_bytes(_as_event)
 
 
 def _as_event(item: Rendered) -> bytes:

@@ -21,7 +21,7 @@ from server.model.orders import Order
 from server.routes.door import Door
 from server.routes.starting import LiveStarts
 from server.streams.following import Following
-from server.streams.rendering import typed
+from server.streams.rendering import json_with_type
 
 Frame: TypeAlias = Mapping[str, Any]
 """An event or partial as our own WebSockets send it."""
@@ -118,9 +118,9 @@ class Line:
     async def follow(self, tell: Callable[[Sequence[Frame]], Awaitable[None]]) -> None:
         """Pass every event and partial on until the session is over. Raises Refused if its writer did not end it."""
         following = self._switchboard.following
-        with following.reading(self.job_id, after=0, quiet_s=self._switchboard.quiet_s) as reader:
+        with following.open_reader(self.job_id, after=0, quiet_s=self._switchboard.quiet_s) as reader:
             async for batch in reader:
                 if batch is not None:
-                    async with reader.handing_over(batch):
-                        await tell([orjson.loads(item.form(typed)) for item in batch.items])
+                    async with reader.record_delivery(batch):
+                        await tell([orjson.loads(item.form(json_with_type)) for item in batch.items])
         await self._switchboard.starts.desk.check_end(self._live)

@@ -26,7 +26,7 @@ from server.routes.door import Door
 from server.routes.seats import Seats
 from server.storage.ports import EventLog, JobStore
 from server.streams.following import Following
-from server.streams.rendering import Rendered, typed
+from server.streams.rendering import Rendered, json_with_type
 from server.waiting import racing, until_first
 
 AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"
@@ -113,12 +113,12 @@ class LiveSockets:
 
     async def _follow(self, socket: Socket, job_id: str, after: int) -> None:
         """Send a job's events and partials as they come, until no more can come."""
-        with self.following.reading(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s) as reader:
+        with self.following.open_reader(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s) as reader:
             async for batch in reader:
                 socket.rest_while(batch is None)
                 if batch is not None:
-                    async with reader.handing_over(batch):
-                        await socket.send_frames(batch.joined(_as_frame))
+                    async with reader.record_delivery(batch):
+                        await socket.send_frames(batch.join_bytes(_as_frame))
 
     async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
         """Report regularly how much has arrived, if it is more than before."""
@@ -177,7 +177,7 @@ async def _refuse_data(websocket: WebSocket) -> None:
 
 
 def _as_frame(item: Rendered) -> bytes:
-    return text_frame(item.form(typed))
+    return text_frame(item.form(json_with_type))
 
 
 def _control(text: str, seat: Seat) -> str:

@@ -26,7 +26,7 @@ class ChannelPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ChannelBatch:
     """What a reader is sent next. *reader* says whether it hands over results."""
 
     batch: RenderedBatch
@@ -54,31 +54,31 @@ class ChannelFollowing:
             self._known[channel_id] = (now, channel)
         return channel
 
-    async def follow(self, channel_id: str, position: ChannelPosition) -> AsyncGenerator[Told | None]:
+    async def follow(self, channel_id: str, position: ChannelPosition) -> AsyncGenerator[ChannelBatch | None]:
         """Yield what a reader at *position* is sent, and None about once a LOOK_S while there is nothing.
 
         A session that was over before the reader came is not shown to it, but for the rest of the reader's own. Ends
         when the channel is deleted and when the server stops.
         """
-        position = await self._beginning(channel_id, position)
+        position = await self._start_position(channel_id, position)
         while not self.closing.is_set() and (channel := await self.look(channel_id)) is not None:
-            session = await self._next(channel, position)
+            session = await self._next_position(channel, position)
             if session is None:
                 yield None
                 await set_within(self.closing, LOOK_S)
                 continue
-            async for told in self._session(channel_id, session):
-                yield told
+            async for batch in self._follow_session(channel_id, session):
+                yield batch
             position = ChannelPosition(session.job_id, OVER)
 
-    async def _beginning(self, channel_id: str, position: ChannelPosition) -> ChannelPosition:
+    async def _start_position(self, channel_id: str, position: ChannelPosition) -> ChannelPosition:
         channel = await self.look(channel_id)
         if channel is None or channel.job in (None, position.job_id):
             return position
         job = await self.jobs.get(channel.job)
         return ChannelPosition(channel.job, OVER if job is None or job.terminal else 0)
 
-    async def _next(self, channel: Channel, position: ChannelPosition) -> ChannelPosition | None:
+    async def _next_position(self, channel: Channel, position: ChannelPosition) -> ChannelPosition | None:
         """Where to read next: the rest of the reader's session, or the whole of a newer one, which may be over too."""
         if channel.job is None or (channel.job == position.job_id and position.seq == OVER):
             return None
@@ -86,13 +86,15 @@ class ChannelFollowing:
             return None
         return position if channel.job == position.job_id else ChannelPosition(channel.job)
 
-    async def _session(self, channel_id: str, position: ChannelPosition) -> AsyncGenerator[Told | None]:
+    async def _follow_session(self, channel_id: str, position: ChannelPosition) -> AsyncGenerator[ChannelBatch | None]:
         """What one session has, until it ends or the channel shows another."""
         assert position.job_id is not None
         async with AsyncExitStack() as stack:
-            reader = stack.enter_context(self.following.reading(position.job_id, after=position.seq, quiet_s=LOOK_S))
+            reader = stack.enter_context(
+                self.following.open_reader(position.job_id, after=position.seq, quiet_s=LOOK_S)
+            )
             async for batch in reader:
-                yield None if batch is None else Told(batch, reader)
+                yield None if batch is None else ChannelBatch(batch, reader)
                 channel = await self.look(channel_id)
                 if channel is None or channel.job != position.job_id:
                     return

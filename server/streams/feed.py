@@ -53,10 +53,10 @@ class Feed:
         self._batches: dict[tuple[int, tuple[int, ...]], RenderedBatch] = {}  # of this version, by begin and partials
         self._pages: dict[int, asyncio.Task[RenderedBatch | None]] = {}  # being read, by the number before them
         self._waiting: OrderedDict[asyncio.Future[bool], tuple[int, float]] = OrderedDict()  # version seen, since when
-        self._releasing = False
+        self._waking = False
         self._timer: asyncio.TimerHandle | None = None
         self._task = asyncio.create_task(self._follow())
-        self._task.add_done_callback(lambda _: self._change())
+        self._task.add_done_callback(lambda _: self._note_change())
 
     # --- for readers -------------------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Feed:
         """Whether the events behind number *after* are still in memory, as far as the feed knows of them."""
         return self._last is not None and after >= self._last - len(self._newest)
 
-    def since(self, after: int, shown: int) -> RenderedBatch | None:
+    def batch_after(self, after: int, shown: int) -> RenderedBatch | None:
         """What a reader lacks that has every event up to *after* and the partials up to *shown*; None if nothing.
 
         For places that the feed has(). Readers at the same place get the same batch.
@@ -95,7 +95,7 @@ class Feed:
             self._batches[key] = RenderedBatch([*events, *self._render_partials(partials)])
         return self._batches[key]
 
-    async def page(self, after: int) -> RenderedBatch | None:
+    async def page_after(self, after: int) -> RenderedBatch | None:
         """What the log has behind number *after*, for a reader at a place that is no longer in memory; None if nothing.
 
         Readers that ask for the same within a moment share one reading of the log.
@@ -113,7 +113,7 @@ class Feed:
         waiter: asyncio.Future[bool] = self._loop.create_future()
         since = self._loop.time()
         self._waiting[waiter] = version, since
-        self._remind_at(since + self._quiet_s)
+        self._wake_readers_at(since + self._quiet_s)
         try:
             return await waiter
         finally:
@@ -129,7 +129,7 @@ class Feed:
 
     async def _follow(self) -> None:
         """Read the log until it is over or the server stops. Raises what the log raises."""
-        with self._partials.watch(self._job_id, self._change):
+        with self._partials.watch(self._job_id, self._note_change):
             async with racing(self._read_log(), self._closing.wait()) as (reading, _):
                 pass
         if not reading.cancelled():
@@ -137,7 +137,7 @@ class Feed:
 
     async def _read_log(self) -> None:
         self._last = await patiently(lambda: self._events.last(self._job_id))
-        self._change()
+        self._note_change()
         async for event in self._tail(self._last):
             rendered = await patiently(partial(self._render, event))
             if self._all_wait:
@@ -147,7 +147,7 @@ class Feed:
             self._newest.append(rendered)
             self._last = event.seq
             self._pages.clear()  # what was read before the event lacks it
-            self._change()
+            self._note_change()
 
     async def _tail(self, after: int) -> AsyncGenerator[Event]:
         """Yield the log's events as they come. While the database is away none come, and readers stay."""
@@ -186,37 +186,37 @@ class Feed:
 
     # --- waking readers ----------------------------------------------------------------------------------------------
 
-    def _change(self) -> None:
+    def _note_change(self) -> None:
         self.version += 1
         self._batches.clear()
-        self._release_soon()
+        self._wake_readers_soon()
 
-    def _release_soon(self) -> None:
-        if not self._releasing:
-            self._releasing = True
-            self._loop.call_soon(self._release)
+    def _wake_readers_soon(self) -> None:
+        if not self._waking:
+            self._waking = True
+            self._loop.call_soon(self._wake_readers)
 
-    def _release(self) -> None:
+    def _wake_readers(self) -> None:
         """Wake the readers that have waited longest, if there is news or has been none for long, then the next ones."""
-        self._releasing = False
+        self._waking = False
         now = self._loop.time()
         for _ in range(min(WOKEN_AT_ONCE, len(self._waiting))):
             waiter, (version, since) = next(iter(self._waiting.items()))
             news = version != self.version
             if not news and now < since + self._quiet_s:
-                self._remind_at(since + self._quiet_s)
+                self._wake_readers_at(since + self._quiet_s)
                 return
             del self._waiting[waiter]
             if not waiter.done():  # else its reader has just left
                 waiter.set_result(news)
         if self._waiting:
-            self._release_soon()
+            self._wake_readers_soon()
 
-    def _remind_at(self, at: float) -> None:
+    def _wake_readers_at(self, at: float) -> None:
         """Look at that time whether somebody has waited for too long, if no such look is planned before."""
         if self._timer is None:
-            self._timer = self._loop.call_at(at, self._remind)
+            self._timer = self._loop.call_at(at, self._handle_timer)
 
-    def _remind(self) -> None:
+    def _handle_timer(self) -> None:
         self._timer = None
-        self._release_soon()
+        self._wake_readers_soon()

@@ -40,7 +40,7 @@ class Following:
     feeds: dict[tuple[str, float], Feed] = field(default_factory=dict, init=False)  # by job and quiet_s
 
     @contextmanager
-    def reading(self, job_id: str, *, after: int, quiet_s: float) -> Iterator["EventReader"]:
+    def open_reader(self, job_id: str, *, after: int, quiet_s: float) -> Iterator["EventReader"]:
         """A reader of every event after number *after*, while the block lasts."""
         key = (job_id, quiet_s)
         feed = self.feeds.get(key)
@@ -66,7 +66,7 @@ class Following:
 
     async def follow(self, job_id: str, *, after: int, quiet_s: float) -> AsyncGenerator[Seen | None]:
         """Yield what a reader gets one by one: events, partials in their places, None after *quiet_s* of silence."""
-        with self.reading(job_id, after=after, quiet_s=quiet_s) as reader:
+        with self.open_reader(job_id, after=after, quiet_s=quiet_s) as reader:
             async for batch in reader:
                 if batch is None:
                     yield None
@@ -105,8 +105,8 @@ class EventReader:
         feed = self._feed
         while not self._over and not self._following.closing.is_set():
             version = feed.version
-            if feed.started and (batch := await self._lacking()) is not None:
-                self._pass(batch)
+            if feed.started and (batch := await self._next_batch()) is not None:
+                self._advance(batch)
                 return batch
             if feed.over:
                 feed.check()
@@ -115,19 +115,19 @@ class EventReader:
                 return None
         raise StopAsyncIteration
 
-    def handing_over(self, batch: RenderedBatch | None) -> AbstractAsyncContextManager[None]:
+    def record_delivery(self, batch: RenderedBatch | None) -> AbstractAsyncContextManager[None]:
         """The block sends the batch. If that has all results of a job that keeps none, they were handed over then."""
         if batch is None or not batch.hands_over:
             return _NOTHING_ELSE
         return self._following.eraser.sending(self._job_id)
 
-    async def _lacking(self) -> RenderedBatch | None:
+    async def _next_batch(self) -> RenderedBatch | None:
         """What comes next, as far as it is known now."""
         if self._feed.has(self._after):
-            return self._feed.since(self._after, self._shown)
-        return await self._feed.page(self._after)
+            return self._feed.batch_after(self._after, self._shown)
+        return await self._feed.page_after(self._after)
 
-    def _pass(self, batch: RenderedBatch) -> None:
+    def _advance(self, batch: RenderedBatch) -> None:
         """Note that the reader has the batch."""
         if (event := batch.event) is not None:
             self._after = event.seq

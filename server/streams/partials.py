@@ -30,7 +30,7 @@ class Partials:
         self._number = 0
 
     @property
-    def watched(self) -> Collection[str]:
+    def watched_jobs(self) -> Collection[str]:
         """The jobs whose partials somebody waits for."""
         return self._watches.keys()
 

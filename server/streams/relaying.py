@@ -32,22 +32,22 @@ class PartialRelay:
     _changed: set[str] = field(init=False, default_factory=set)
     _asked: set[str] = field(init=False, default_factory=set)
     _ask_at: float = field(init=False, default=0.0)
-    _hearing: bool = field(init=False, default=False)
+    _receiving: bool = field(init=False, default=False)
 
     async def run(self, closing: asyncio.Event) -> None:
         """Relay until *closing* is set."""
-        self.relay.listen(self._hear)
-        self.partials.on_change = self._note
+        self.relay.listen(self._receive)
+        self.partials.on_change = self._note_change
         while not await set_within(closing, PAUSE_S):
             await self._ask()
             changed, self._changed = self._changed, set()
             for job_id in changed:
-                for told in self._told(job_id):
-                    await self.relay.send(orjson.dumps(told))
+                for message in self._partial_messages(job_id):
+                    await self.relay.send(orjson.dumps(message))
 
     async def _ask(self) -> None:
         """Ask for the partials of jobs that are read here: of all of them now and then, of new ones at once."""
-        watched, now = set(self.partials.watched), time.monotonic()
+        watched, now = set(self.partials.watched_jobs), time.monotonic()
         due = now >= self._ask_at
         if due:
             self._ask_at = now + ASK_S
@@ -56,7 +56,7 @@ class PartialRelay:
         for first in range(0, len(asking), ASKED_AT_ONCE):
             await self.relay.send(orjson.dumps({"want": asking[first : first + ASKED_AT_ONCE]}))
 
-    def _told(self, job_id: str) -> list[dict[str, object]]:
+    def _partial_messages(self, job_id: str) -> list[dict[str, object]]:
         """A message for each partial of the job. Each names all that there are, so that others are forgotten."""
         partials = self.partials.newest(job_id)
         standing = [partial.channel for partial in partials]
@@ -71,27 +71,27 @@ class PartialRelay:
             for partial in partials
         ] or [{"job": job_id, "standing": []}]
 
-    def _note(self, job_id: str) -> None:
+    def _note_change(self, job_id: str) -> None:
         """A partial changed on this node."""
-        if self._hearing or (until := self._wanted.get(job_id)) is None:
+        if self._receiving or (until := self._wanted.get(job_id)) is None:
             return
         if time.monotonic() < until:
             self._changed.add(job_id)
         else:
             del self._wanted[job_id]
 
-    def _hear(self, message: bytes) -> None:
+    def _receive(self, message: bytes) -> None:
         told = orjson.loads(message)
-        self._hearing = True
+        self._receiving = True
         try:
             if "want" in told:
-                self._want(told["want"])
-            elif told.get("job") in self.partials.watched:
-                self._show(told["job"], told)
+                self._note_wanted(told["want"])
+            elif told.get("job") in self.partials.watched_jobs:
+                self._show_partial(told["job"], told)
         finally:
-            self._hearing = False
+            self._receiving = False
 
-    def _want(self, jobs: list[str]) -> None:
+    def _note_wanted(self, jobs: list[str]) -> None:
         now = time.monotonic()
         self._wanted = {job_id: until for job_id, until in self._wanted.items() if until > now}
         for job_id in jobs:
@@ -99,7 +99,7 @@ class PartialRelay:
                 self._changed.add(job_id)
             self._wanted[job_id] = now + WANTED_S
 
-    def _show(self, job_id: str, told: Mapping[str, Any]) -> None:
+    def _show_partial(self, job_id: str, told: Mapping[str, Any]) -> None:
         """Show another node's partial here, at its place in the log, and forget those that it has no longer.
 
         A node of an older program names no channel, and tells of one partial or of none.

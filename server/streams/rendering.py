@@ -62,7 +62,7 @@ class RenderedBatch:
         last = self.items[-1].seen
         return last if isinstance(last, ShownPartial) else None
 
-    def joined(self, make: Callable[[Rendered], bytes]) -> bytes:
+    def join_bytes(self, make: Callable[[Rendered], bytes]) -> bytes:
         """The bytes that *make* makes of the items, one after the other."""
         if make not in self._joined:
             self._joined[make] = b"".join(item.form(make) for item in self.items)
@@ -78,7 +78,7 @@ def event_body(event: Event) -> bytes:
     return _with_members(f'"job_id":"{event.stream}","seq":{event.seq}', event.body)
 
 
-def typed(item: Rendered) -> bytes:
+def json_with_type(item: Rendered) -> bytes:
     """The JSON with the type inside, as WebSockets need it. Server-Sent Events have it outside."""
     return item.body if item.kind in TERMINAL_EVENTS else _with_members(f'"type":"{item.kind}"', item.body)
 

@@ -121,19 +121,19 @@ class Acceptor:
                 self._loop.call_later(RETRY_S, self._resume)
                 self._warn(f"connections cannot be accepted: {error.strerror}")
                 return
-            self._take(connection, str(peer[0]))
+            self._admit(connection, str(peer[0]))
 
-    def _take(self, connection: socket.socket, peer: str) -> None:
+    def _admit(self, connection: socket.socket, peer: str) -> None:
         connection.setblocking(False)
         place = self._connections.admit(peer)
         if place is None:
             _refuse(connection)
             return
-        starting = self._loop.create_task(self._start(connection, place))
+        starting = self._loop.create_task(self._start_protocol(connection, place))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
 
-    async def _start(self, connection: socket.socket, place: Place) -> None:
+    async def _start_protocol(self, connection: socket.socket, place: Place) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: self._make_protocol(place), connection)
         except OSError:  # the client has left already

@@ -99,7 +99,7 @@ class Connections:
         return True
 
     def leave_account(self, account: str) -> None:
-        _uncount(self._of_account, account)
+        _count_down(self._of_account, account)
 
     def note_cut(self, account: str) -> None:
         self._cuts.hit(account, now=now_ms(), limit=MAX_CUTS)
@@ -112,7 +112,7 @@ class Connections:
         return True
 
     def leave_address(self, address: str) -> None:
-        _uncount(self._of_address, address)
+        _count_down(self._of_address, address)
 
     def release(self, address: str | None) -> None:
         """Note that a connection from *address*, as it was counted, has ended."""
@@ -123,7 +123,7 @@ class Connections:
         self.on_room()
 
 
-def _uncount(counter: Counter[str], name: str) -> None:
+def _count_down(counter: Counter[str], name: str) -> None:
     counter[name] -= 1
     if counter[name] == 0:
         del counter[name]
@@ -154,11 +154,11 @@ class Place:
     def begin(self, transport: asyncio.WriteTransport) -> None:
         """The connection is open. Its first request is awaited."""
         self._transport = transport
-        transport.set_write_buffer_limits(high=0)  # so that stall() is called for anything that is not taken at once
+        transport.set_write_buffer_limits(high=0)  # then pause_writing() is called for all that waits
         self._connections.headless[self] = None
-        self.await_head()
+        self.start_head_timer()
 
-    def await_head(self) -> None:
+    def start_head_timer(self) -> None:
         """A part of a request's head has come, or must come now. The time for it runs from the first such call."""
         if self._head_timer is None and self._transport is not None:
             loop = asyncio.get_running_loop()
@@ -205,12 +205,12 @@ class Place:
         self._connections.resting[self] = None
         self._connections.on_room()
 
-    def stall(self) -> None:
+    def start_unread_timer(self) -> None:
         """The client has not taken all that was sent. It is given some time for that."""
         assert self._transport is not None
         self._watch_reader(_unread_bytes(self._transport))
 
-    def flow(self) -> None:
+    def stop_unread_timer(self) -> None:
         """The client has taken all that was sent."""
         if self._unread_timer is not None:
             self._unread_timer.cancel()
@@ -225,7 +225,7 @@ class Place:
     def leave(self) -> None:
         """The connection has ended. May be called again."""
         self._forget_idleness()
-        self.flow()
+        self.stop_unread_timer()
         self._leave_account()
         self._leave_forwarded()
         if not self._left:
@@ -274,11 +274,11 @@ class Placed(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.place.stall()
+        self.place.start_unread_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self.place.flow()
+        self.place.stop_unread_timer()
 
 
 def _unread_bytes(transport: asyncio.WriteTransport) -> int:

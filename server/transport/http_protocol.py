@@ -113,7 +113,7 @@ class PlacedHttp(Placed, HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called when the connection has ended. uvicorn tells only the newest of several requests."""
         super().connection_lost(exc)
-        self._leave_bulk()
+        self._stop_bulk_reads()
         self.pipeline.clear()
         if self._running is not None:
             self._running.disconnected = True
@@ -127,13 +127,13 @@ class PlacedHttp(Placed, HttpToolsProtocol):
         if len(data) >= FROM_BYTES and self._in_message and self._end_bulk is None:
             self._end_bulk = self._bulk.begin(self.transport, self)
         if self._end_bulk is not None or self.transport.get_protocol() is self:  # else a WebSocket has the place now
-            if self._answering:
+            if self._is_answering:
                 self.place.work()
             else:
-                self.place.await_head()
+                self.place.start_head_timer()
 
     def handle_websocket_upgrade(self) -> None:
-        if self._answering:  # two protocols would write into one connection
+        if self._is_answering:  # two protocols would write into one connection
             self.send_400_response("A WebSocket cannot be opened behind a request that is not answered.")
         else:
             super().handle_websocket_upgrade()
@@ -143,13 +143,13 @@ class PlacedHttp(Placed, HttpToolsProtocol):
 
         uvicorn would send a second answer, or let the first one fail, and log either as a fault of the server.
         """
-        begun = self._answering and self._running is not None and self._running.response_started
+        begun = self._is_answering and self._running is not None and self._running.response_started
         self.pipeline.clear()
         for cycle in (self._running, self.cycle):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
-        if begun or (self._in_message and not self._answering):  # the rest of a body that was answered before
+        if begun or (self._in_message and not self._is_answering):  # the rest of a body that was answered before
             self.transport.close()
         else:
             self.transport.write(raw_answer(self._refusal, request_id=fresh_id(Prefix.REQUEST)))
@@ -158,7 +158,7 @@ class PlacedHttp(Placed, HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._running = None
         super().on_response_complete()
-        if not self._answering:  # the next request may have come already
+        if not self._is_answering:  # the next request may have come already
             self.place.rest()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -166,7 +166,7 @@ class PlacedHttp(Placed, HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     @property
-    def _answering(self) -> bool:
+    def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     # --- what the parser calls ---
@@ -180,23 +180,23 @@ class PlacedHttp(Placed, HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         self._count_head(len(url))
         if self._head_bytes > MAX_TARGET_BYTES:
-            raise self._malformed(f"path and query may have {MAX_TARGET_BYTES} bytes", "uri_too_long")
+            raise self._parser_error(f"path and query may have {MAX_TARGET_BYTES} bytes", "uri_too_long")
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_head(len(name) + len(value) + FIELD_BYTES)
         self._headers += 1
         if self._headers > MAX_HEADERS:
-            raise self._malformed(f"a request may have {MAX_HEADERS} headers", "headers_too_large")
+            raise self._parser_error(f"a request may have {MAX_HEADERS} headers", "headers_too_large")
         if self._in_head:  # a trailer comes when the headers are in use already
             super().on_header(name, value.rstrip(b" \t"))
             self._hosts += self.headers[-1][0] == b"host"
 
     def on_headers_complete(self) -> None:
         if self._hosts > 1 or (not self._hosts and self.parser.get_http_version() == "1.1"):
-            raise self._malformed("a request must name its host once")
+            raise self._parser_error("a request must name its host once")
         if len(self.pipeline) >= MAX_PIPELINED:
-            raise self._malformed("too many requests at once")
+            raise self._parser_error("too many requests at once")
         self._in_head, self._in_body, self._in_message, self._idle_bytes = False, False, True, 0
         super().on_headers_complete()
         if self.cycle is not None:
@@ -205,7 +205,7 @@ class PlacedHttp(Placed, HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._idle_bytes = 0
         if self._in_body and len(body) < CHUNK_BYTES and self._chunks.take(1 - len(body) / CHUNK_BYTES) > 0:
-            raise self._malformed(f"a body must come in chunks of {CHUNK_BYTES} bytes or more, or slowly")
+            raise self._parser_error(f"a body must come in chunks of {CHUNK_BYTES} bytes or more, or slowly")
         self._in_body = True
         kept = self.cycle.body
         if not kept:
@@ -216,10 +216,10 @@ class PlacedHttp(Placed, HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_message, self._idle_bytes = False, 0
-        self._leave_bulk()
+        self._stop_bulk_reads()
         super().on_message_complete()
 
-    def _leave_bulk(self) -> None:
+    def _stop_bulk_reads(self) -> None:
         if self._end_bulk is not None:
             self._end_bulk()
             self._end_bulk = None
@@ -227,9 +227,9 @@ class PlacedHttp(Placed, HttpToolsProtocol):
     def _count_head(self, count: int) -> None:
         self._head_bytes += count
         if self._head_bytes > MAX_HEAD_BYTES:
-            raise self._malformed(f"the head of a request may have {MAX_HEAD_BYTES} bytes", "headers_too_large")
+            raise self._parser_error(f"the head of a request may have {MAX_HEAD_BYTES} bytes", "headers_too_large")
 
-    def _malformed(self, detail: str, code: str = "invalid_request") -> ValueError:
+    def _parser_error(self, detail: str, code: str = "invalid_request") -> ValueError:
         """The error to raise inside the parser's calls, which passes it on as its own. The client gets *code*."""
         self._refusal = Problem(code, detail)
         return ValueError(detail)

@@ -93,7 +93,7 @@ class PricedFrames(ServerProtocol):
 
     def recv_frame(self, frame: Frame) -> None:
         """Called by the parser with each frame."""
-        if not self._pays(frame):
+        if not self._charge_frame(frame):
             self.excess = True
             self.fail(CloseCode.POLICY_VIOLATION, "too many frames")
             return
@@ -102,8 +102,8 @@ class PricedFrames(ServerProtocol):
         if self._frames_left <= 0 and self.reader.buffer:
             self.held, self._rest, self.reader.buffer = True, self.reader.buffer, bytearray()
 
-    def _pays(self, frame: Frame) -> bool:
-        """Whether the peer may send this frame."""
+    def _charge_frame(self, frame: Frame) -> bool:
+        """Take the price of *frame* from what the peer may send. Returns False if it is beyond that."""
         if self.state is State.CLOSING:
             self._after_close -= 1
             if self._after_close < 0:
@@ -148,7 +148,7 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         self._pause_if_held()
 
     @property
-    def _connecting(self) -> bool:
+    def _awaits_accept(self) -> bool:
         """Whether the route has not said yet if it lets the peer in."""
         return self.handshake_initiated and not self.handshake_complete
 
@@ -175,20 +175,20 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
             self.read_paused = True
             self.transport.pause_reading()
         if self.queue.empty() or self.close_sent:
-            self._go_on_later()
+            self._parse_later()
 
-    def _go_on_later(self) -> None:
-        """Have _go_on() called in this connection's turn, once the peer has paid for what it sent."""
-        if self._waits or self._connecting:
+    def _parse_later(self) -> None:
+        """Have _parse_or_read() called in this connection's turn, once the peer has paid for what it sent."""
+        if self._waits or self._awaits_accept:
             return
         self._waits = True
         owed_s = 0.0 if self.close_sent else self.conn.owed_s
         if owed_s > 0:
-            self.loop.call_later(owed_s, self.place.parse_queue.join, self._go_on)
+            self.loop.call_later(owed_s, self.place.parse_queue.join, self._parse_or_read)
         else:
-            self.place.parse_queue.join(self._go_on)
+            self.place.parse_queue.join(self._parse_or_read)
 
-    def _go_on(self) -> None:
+    def _parse_or_read(self) -> None:
         """Parse what is held, or read again if nothing is."""
         self._waits = False
         if self.disconnected or self._cut or self.transport.is_closing():
@@ -209,7 +209,7 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             if self.conn.held or self.conn.owed_s > 0:
-                self._go_on_later()
+                self._parse_later()
             else:
                 self._resume_reading()
         return message
@@ -257,15 +257,15 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
             self._forget_handshake()
             self._pause_if_held()  # if the peer did not wait for this
         elif message["type"] == "websocket.close":
-            self._rest()
+            self._await_close_reply()
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # refused in HTTP; uvicorn would log that as a fault of the server
 
-    def _rest(self) -> None:
+    def _await_close_reply(self) -> None:
         """Wait for the peer to answer our close frame. Its place may be given to somebody else meanwhile."""
         self.place.rest()
         if self.conn.held:
-            self._go_on_later()
+            self._parse_later()
         else:
             self._resume_reading()
 
@@ -285,9 +285,9 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         if not self.handshake_complete or (self.close_sent and self.close_timer is None):
             super().shutdown()
         else:
-            self.loop.call_later(LEAVE_S, self._leave)
+            self.loop.call_later(LEAVE_S, self._close_for_shutdown)
 
-    def _leave(self) -> None:
+    def _close_for_shutdown(self) -> None:
         """Close what the route has not closed yet. The peer has some time to answer.
 
         If the connection ended while audio of the peer is still unread, its system would throw our close away.
@@ -297,7 +297,7 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
             self.conn.send_close(CloseCode.GOING_AWAY, "shutting_down")
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.close_sent = True
-            self._rest()
+            self._await_close_reply()
             self.close_timer = self.loop.call_later(LEAVE_S, self.transport.close)
 
     def send_receive_event_to_app(self) -> None:

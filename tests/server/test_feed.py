@@ -57,10 +57,10 @@ async def test_events_and_partials_are_made_once_for_all_readers(tmp_path):
             return item.body
 
         async def read(lines: list[bytes]) -> None:
-            with view.reading(lease.job.id, after=last, quiet_s=QUIET_S) as reader:
+            with view.open_reader(lease.job.id, after=last, quiet_s=QUIET_S) as reader:
                 async for batch in reader:
                     assert batch is not None
-                    lines.append(batch.joined(make))
+                    lines.append(batch.join_bytes(make))
 
         readers = [asyncio.create_task(read(lines)) for lines in sent]
         await asyncio.sleep(0.1)
@@ -79,7 +79,7 @@ async def test_a_reader_that_is_slow_delays_nobody_and_misses_nothing(tmp_path):
     async with stored(tmp_path) as storage:
         view, lease = following(storage, Partials()), await started(storage)
         quick = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(5)]
-        with view.reading(lease.job.id, after=0, quiet_s=QUIET_S) as slow:
+        with view.open_reader(lease.job.id, after=0, quiet_s=QUIET_S) as slow:
             first = await anext(slow)
             for _ in range(KEPT):
                 await say(storage, lease, 3)
@@ -105,7 +105,7 @@ async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(tmp_path)
         async def come_and_go() -> list[int]:
             seen: list[int] = []
             while not over.is_set():
-                with view.reading(lease.job.id, after=len(seen), quiet_s=QUIET_S) as reader:
+                with view.open_reader(lease.job.id, after=len(seen), quiet_s=QUIET_S) as reader:
                     try:
                         async with asyncio.timeout(0.02 * chance.random()):
                             async for batch in reader:
@@ -149,7 +149,7 @@ async def test_others_have_their_turn_while_many_readers_are_woken(tmp_path):
         last, rounds, woken = await storage.events.last(lease.job.id), 0, []
 
         async def read() -> None:
-            with view.reading(lease.job.id, after=last, quiet_s=QUIET_S) as reader:
+            with view.open_reader(lease.job.id, after=last, quiet_s=QUIET_S) as reader:
                 assert await anext(reader)
                 woken.append(rounds)
 
@@ -174,7 +174,7 @@ async def test_every_quiet_reader_gets_its_own_signs_of_life(tmp_path):
         async def pauses(wait_s: float) -> list[tuple[RenderedBatch | None, float]]:
             await asyncio.sleep(wait_s)
             seen, before = [], loop.time()
-            with view.reading(lease.job.id, after=last, quiet_s=quiet_s) as reader:
+            with view.open_reader(lease.job.id, after=last, quiet_s=quiet_s) as reader:
                 while len(seen) < 4:
                     batch = await anext(reader)
                     seen.append((batch, loop.time() - before))

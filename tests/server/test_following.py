@@ -13,7 +13,7 @@ from server.records.links import Links
 from server.records.records import Records
 from server.streams.following import Following
 from server.streams.partials import Partials, ShownPartial
-from server.streams.rendering import Rendered, partial_body, typed
+from server.streams.rendering import Rendered, json_with_type, partial_body
 from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit
 
 QUIET_S = 30.0
@@ -119,9 +119,9 @@ async def test_bodies_say_where_they_belong(tmp_path):
         word = await view.render(Event("job_1", 7, 0, "word", b'{"word":"and"}'))
         bare = await view.render(Event("job_1", 8, 0, "tick", b"{}"))
         assert word.body == b'{"job_id":"job_1","seq":7,"word":"and"}'
-        assert word.form(typed) == b'{"type":"word","job_id":"job_1","seq":7,"word":"and"}'
+        assert word.form(json_with_type) == b'{"type":"word","job_id":"job_1","seq":7,"word":"and"}'
         assert bare.body == b'{"job_id":"job_1","seq":8}'
         partial = ShownPartial(1, 7, b'{"text":"a"}')
-        assert typed(Rendered(partial, partial_body("job_1", partial))) == (
+        assert json_with_type(Rendered(partial, partial_body("job_1", partial))) == (
             b'{"type":"partial","job_id":"job_1","text":"a"}'
         )
