@@ -72,7 +72,7 @@ class LiveSession:
         self._session = session
         self._journal = journal
         self._speakers = (
-            None if speakers is None else SpeakerListener(speakers, self.job.order.live_channels, journal.revise)
+            None if speakers is None else SpeakerListener(speakers, held.job, revise=journal.revise, metrics=metrics)
         )
         self._endings = endings
         self._plan = plan

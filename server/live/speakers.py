@@ -10,6 +10,9 @@ from pipeline.audio import RATE, Samples
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.waking import Changes
 from pipeline.words import SpeakerTurn
+from server.faults import contain
+from server.metrics import Metrics
+from server.model.jobs import Job
 
 MOST_WAITING = 60 * RATE
 """With more samples than these the writer waits for the voices, as it does for the recogniser."""
@@ -21,18 +24,23 @@ class SpeakerListener:
     def __init__(
         self,
         speakers: LiveSpeakers,
-        channels: Sequence[int | None],
+        job: Job,
+        *,
         revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]],
+        metrics: Metrics,
     ) -> None:
         self._speakers = speakers
-        self._channels = channels
+        self._job = job
         self._revise = revise
+        self._metrics = metrics
         self._waiting: list[Samples] = []
         self._changes = Changes()
         self._ended = False
 
     async def feed(self, samples: Samples) -> None:
         """Add samples, of shape (n, channels) where each channel is heard by itself. Waits while there are many."""
+        if self._ended:
+            return
         self._waiting.append(samples)
         self._changes.tell()
         await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
@@ -44,21 +52,30 @@ class SpeakerListener:
 
     async def run(self) -> None:
         """Listen to a second or more at a time until the end."""
-        while not self._ended or self._waiting:
-            await self._changes.until(lambda: self._ended or self._length >= RATE)
-            samples, self._waiting = self._waiting, []
-            if not samples:
-                return
-            whole = np.concatenate(samples)
-            each = [whole] if whole.ndim == 1 else list(whole.T)
-            heard = dict(zip(self._channels, each, strict=True))
-            if runs := await asyncio.to_thread(self._speakers.listen, heard):
-                await self._revise(runs)
-            self._changes.tell()
+        try:
+            while not self._ended or self._waiting:
+                await self._changes.until(lambda: self._ended or self._length >= RATE)
+                samples, self._waiting = self._waiting, []
+                if samples:
+                    await self._listen(np.concatenate(samples))
+                self._changes.tell()
+        finally:
+            self.end()  # nobody waits for what failed
+
+    async def _listen(self, whole: Samples) -> None:
+        each = [whole] if whole.ndim == 1 else list(whole.T)
+        heard = dict(zip(self._job.order.live_channels, each, strict=True))
+        runs: list[SpeakerRun] = []
+        with contain("speakers", self._metrics, job=self._job.id):  # words are told all the same
+            runs = await asyncio.to_thread(self._speakers.listen, heard)
+        if runs:
+            await self._revise(runs)
 
     async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
-        """See LiveSpeakers.finish(). To be called after run()."""
-        return await asyncio.to_thread(self._speakers.finish)
+        """See LiveSpeakers.finish(). To be called after run(). After a fault nobody is known."""
+        with contain("speakers", self._metrics, job=self._job.id):
+            return await asyncio.to_thread(self._speakers.finish)
+        return (), []
 
     @property
     def _length(self) -> int:
