@@ -9,7 +9,7 @@ PAUSE_S = 1.0
 
 
 class ConnectionUse(Protocol):
-    """What is told of a connection while it is used, as scope["state"]["connection"]. Place is one (connections.py)."""
+    """What is told of a connection while it is used, as scope["state"]["connection"]. See TrackedConnection."""
 
     def count_for(self, account: str) -> bool:
         """Count it among those of *account* until it rests. Returns False if the account has as many as it may."""

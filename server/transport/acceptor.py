@@ -16,7 +16,7 @@ from server.config import PREFIX, Config, ConfigError
 from server.http.problems import Problem, raw_answer
 from server.logs import log
 from server.model.ids import Prefix
-from server.transport.connections import ConnectionRules, Connections, Place
+from server.transport.connections import ConnectionRules, Connections, TrackedConnection
 
 MAX_DESCRIPTORS = 1_048_576  # where the system has no limit
 RESERVED_DESCRIPTORS = 256  # for the database, decoders and outgoing requests
@@ -70,7 +70,7 @@ class Acceptor:
         self,
         listening: socket.socket,
         connections: Connections,
-        make_protocol: Callable[[Place], asyncio.Protocol],
+        make_protocol: Callable[[TrackedConnection], asyncio.Protocol],
     ) -> None:
         self._listening = listening
         self._connections = connections
@@ -125,20 +125,20 @@ class Acceptor:
 
     def _admit(self, connection: socket.socket, peer: str) -> None:
         connection.setblocking(False)
-        place = self._connections.admit(peer)
-        if place is None:
+        tracked = self._connections.admit(peer)
+        if tracked is None:
             _refuse(connection)
             return
-        starting = self._loop.create_task(self._start_protocol(connection, place))
+        starting = self._loop.create_task(self._start_protocol(connection, tracked))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
 
-    async def _start_protocol(self, connection: socket.socket, place: Place) -> None:
+    async def _start_protocol(self, connection: socket.socket, tracked: TrackedConnection) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: self._make_protocol(place), connection)
+            await self._loop.connect_accepted_socket(lambda: self._make_protocol(tracked), connection)
         except OSError:  # the client has left already
             connection.close()
-            place.leave()
+            tracked.leave()
 
     def _warn(self, text: str) -> None:
         if self._loop.time() - self._warned_at >= WARN_EVERY_S:

@@ -1,7 +1,7 @@
 """How many connections the server has at a time, and how long a client may do nothing with one.
 
-The command `serve` makes one Connections for the process. The acceptor asks it for a Place for each new connection, and
-uvicorn's protocols tell that Place what the connection does.
+The command `serve` makes one Connections for the process. The acceptor has it admit each new connection as a
+TrackedConnection, and uvicorn's protocols tell that what the connection does.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ class Connections:
         self.on_room: Callable[[], None] = lambda: None
         """Called whenever a connection has ended, or rests and can be closed."""
         self.parse_queue = ParseQueue()
-        self.headless: dict[Place, None] = {}  # without a request so far; the oldest first
-        self.resting: dict[Place, None] = {}  # between two requests; the oldest first
-        self.idle: dict[Place, None] = {}  # readers of what is silent; the oldest first
+        self.headless: dict[TrackedConnection, None] = {}  # without a request so far; the oldest first
+        self.resting: dict[TrackedConnection, None] = {}  # between two requests; the oldest first
+        self.idle: dict[TrackedConnection, None] = {}  # readers of what is silent; the oldest first
         self._trusted = trusted_proxies
         self._metrics = metrics
         self._open = 0
@@ -60,8 +60,8 @@ class Connections:
     def full(self) -> bool:
         return self._open >= self.rules.max_open
 
-    def admit(self, peer: str) -> "Place | None":
-        """Return a place for a connection from the address *peer*, or None if that address has as many as it may.
+    def admit(self, peer: str) -> "TrackedConnection | None":
+        """Admit a connection from the address *peer*. Returns None if that address has as many as it may.
 
         A trusted proxy may have any number, because many clients come through it.
         """
@@ -73,7 +73,7 @@ class Connections:
             return None
         self._open += 1
         self._metrics.connections.set(self._open)
-        return Place(self, counted)
+        return TrackedConnection(self, counted)
 
     def make_room(self) -> None:
         """Close connections for which nobody waits.
@@ -83,11 +83,13 @@ class Connections:
         """
         silent = list(islice(self.headless, SILENT_AT_ONCE)) or list(islice(self.resting, 1))
         if not silent and self.idle:
-            largest = max({place.account for place in self.idle}, key=lambda account: self._of_account[account or ""])
-            silent = list(islice((place for place in self.idle if place.account == largest), SILENT_AT_ONCE))
-        for place in silent:
+            largest = max(
+                {tracked.account for tracked in self.idle}, key=lambda account: self._of_account[account or ""]
+            )
+            silent = list(islice((tracked for tracked in self.idle if tracked.account == largest), SILENT_AT_ONCE))
+        for tracked in silent:
             self._metrics.refused.labels("too_many_connections").inc()
-            place.abort()
+            tracked.abort()
 
     def take_account(self, account: str) -> bool:
         """Count one more connection of *account*. Returns False if it has as many as it may, or was cut too often."""
@@ -129,8 +131,8 @@ def _count_down(counter: Counter[str], name: str) -> None:
         del counter[name]
 
 
-class Place:
-    """One connection among all. Its protocol says what the connection does, and the place ends it if that is nothing.
+class TrackedConnection:
+    """One connection among all. Its protocol says what the connection does, and this ends it if that is nothing.
 
     A connection is at work while a request is answered or a WebSocket is open. Otherwise it waits for the head of a
     request, which must come in time, or rests between two requests.
@@ -263,22 +265,22 @@ class Place:
             self._watch_reader(unread)
 
 
-class Placed(asyncio.Protocol):
-    """What uvicorn's protocols have in common here: they tell their place how the connection fares."""
+class TrackedProtocol(asyncio.Protocol):
+    """What uvicorn's protocols have in common here: they tell their TrackedConnection how it fares."""
 
-    place: Place
+    tracked: TrackedConnection
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self.place.leave()
+        self.tracked.leave()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.place.start_unread_timer()
+        self.tracked.start_unread_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self.place.stop_unread_timer()
+        self.tracked.stop_unread_timer()
 
 
 def _unread_bytes(transport: asyncio.WriteTransport) -> int:

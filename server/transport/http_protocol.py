@@ -15,7 +15,7 @@ from server.accounts.issuing import fresh_id
 from server.http.problems import Problem, raw_answer
 from server.model.ids import Prefix
 from server.transport.bulk import FROM_BYTES, BulkReads
-from server.transport.connections import Place, Placed
+from server.transport.connections import TrackedConnection, TrackedProtocol
 from server.waiting import TokenBucket
 
 MAX_TARGET_BYTES = 4 * 1024
@@ -81,16 +81,16 @@ class JoinedWrites(asyncio.Transport):
             self._head = b""
 
 
-class PlacedHttp(Placed, HttpToolsProtocol):
-    """The HTTP class of the server. It tells its *place* what the connection does, and reads large bodies in *bulk*.
+class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
+    """The HTTP class of the server. It tells *tracked* what the connection does, and reads large bodies in *bulk*.
 
     uvicorn itself ends only connections that rest between two requests. It waits for ever for a first request, for the
     rest of a request's head, and for a client to take an answer.
     """
 
-    def __init__(self, place: Place, bulk: BulkReads, **settings: Any) -> None:
+    def __init__(self, tracked: TrackedConnection, bulk: BulkReads, **settings: Any) -> None:
         super().__init__(**settings)
-        self.place = place
+        self.tracked = tracked
         self._bulk = bulk
         self._end_bulk: Callable[[], None] | None = None  # while a large body comes
         self._running: RequestResponseCycle | None = None  # the oldest request that is not answered
@@ -108,7 +108,7 @@ class PlacedHttp(Placed, HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
-        self.place.begin(transport)
+        self.tracked.begin(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called when the connection has ended. uvicorn tells only the newest of several requests."""
@@ -126,11 +126,11 @@ class PlacedHttp(Placed, HttpToolsProtocol):
             self.send_400_response("Invalid HTTP request received.")
         if len(data) >= FROM_BYTES and self._in_message and self._end_bulk is None:
             self._end_bulk = self._bulk.begin(self.transport, self)
-        if self._end_bulk is not None or self.transport.get_protocol() is self:  # else a WebSocket has the place now
+        if self._end_bulk is not None or self.transport.get_protocol() is self:  # else it is a WebSocket now
             if self._is_answering:
-                self.place.work()
+                self.tracked.work()
             else:
-                self.place.start_head_timer()
+                self.tracked.start_head_timer()
 
     def handle_websocket_upgrade(self) -> None:
         if self._is_answering:  # two protocols would write into one connection
@@ -159,7 +159,7 @@ class PlacedHttp(Placed, HttpToolsProtocol):
         self._running = None
         super().on_response_complete()
         if not self._is_answering:  # the next request may have come already
-            self.place.rest()
+            self.tracked.rest()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
@@ -175,7 +175,7 @@ class PlacedHttp(Placed, HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = self._headers = self._hosts = 0
         super().on_message_begin()
-        self.scope["state"]["connection"] = self.place
+        self.scope["state"]["connection"] = self.tracked
 
     def on_url(self, url: bytes) -> None:
         self._count_head(len(url))

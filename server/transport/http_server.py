@@ -12,8 +12,8 @@ from server.config import PREFIX, Config, ConfigError
 from server.logs import log
 from server.transport.acceptor import Acceptor
 from server.transport.bulk import BulkReads
-from server.transport.connections import Connections, Place
-from server.transport.http_protocol import PlacedHttp
+from server.transport.connections import Connections, TrackedConnection
+from server.transport.http_protocol import TrackedHttp
 from server.transport.websocket import PatientWebSocket
 
 CUT_OFF_BYTES = 4 * 1024 * 1024
@@ -33,7 +33,7 @@ def uvicorn_settings(app: ASGIApp) -> uvicorn.Config:
         lifespan="off",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACE_S,
-        http=PlacedHttp,
+        http=TrackedHttp,
         ws=PatientWebSocket,
         ws_max_size=CUT_OFF_BYTES,
         ws_ping_interval=20,
@@ -75,9 +75,9 @@ class HttpServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    def _protocol(self, place: Place) -> asyncio.Protocol:
-        return PlacedHttp(
-            place, self._bulk, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+    def _protocol(self, tracked: TrackedConnection) -> asyncio.Protocol:
+        return TrackedHttp(
+            tracked, self._bulk, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
 
 

@@ -24,7 +24,7 @@ from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from server.transport.connections import Placed
+from server.transport.connections import TrackedProtocol
 from server.waiting import TokenBucket
 
 WAITING_BYTES = 128 * 1024
@@ -114,7 +114,7 @@ class PricedFrames(ServerProtocol):
         return True
 
 
-class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
+class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
     """The WebSocket class that http_server.py gives to uvicorn."""
 
     conn: PricedFrames
@@ -126,12 +126,12 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         self._cut = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the connection's HTTP protocol, which has read the request and gives its place away."""
+        """Called by the connection's HTTP protocol, which has read the request."""
         super().connection_made(transport)
         http = self.transport.get_protocol()
-        assert isinstance(http, Placed)
-        self.place = http.place
-        self.place.work()
+        assert isinstance(http, TrackedProtocol)
+        self.tracked = http.tracked
+        self.tracked.work()
         connection: socket.socket | None = transport.get_extra_info("socket")
         if connection is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WAITING_BYTES)
@@ -141,7 +141,7 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         self._heard_at = self.loop.time()
         if self._cut:
             return
-        waits = self.conn.held or not self.handshake_complete or self.place.parse_queue.busy
+        waits = self.conn.held or not self.handshake_complete or self.tracked.parse_queue.busy
         self.conn.hold(data)
         if not waits:
             self._parse()
@@ -155,7 +155,7 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-            self.scope["state"]["connection"] = self.place
+            self.scope["state"]["connection"] = self.tracked
 
     def _parse(self) -> None:
         """Parse the next frames of what is held, and hand them to the route."""
@@ -184,9 +184,9 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
         self._waits = True
         owed_s = 0.0 if self.close_sent else self.conn.owed_s
         if owed_s > 0:
-            self.loop.call_later(owed_s, self.place.parse_queue.join, self._parse_or_read)
+            self.loop.call_later(owed_s, self.tracked.parse_queue.join, self._parse_or_read)
         else:
-            self.place.parse_queue.join(self._parse_or_read)
+            self.tracked.parse_queue.join(self._parse_or_read)
 
     def _parse_or_read(self) -> None:
         """Parse what is held, or read again if nothing is."""
@@ -217,16 +217,16 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
     def _cut_off(self) -> None:
         """End a connection whose peer sends too much. What it goes on sending is not looked at."""
         self._cut = True
-        self.place.note_cut()
+        self.tracked.note_cut()
         self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.POLICY_VIOLATION})
         if self.close_sent or self.transport.is_closing():
-            self.place.abort()
+            self.tracked.abort()
             return
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = True
-        self.place.rest()
+        self.tracked.rest()
         self.transport.resume_reading()
-        self.loop.call_later(CUT_S, self.place.abort)
+        self.loop.call_later(CUT_S, self.tracked.abort)
 
     def handle_cont(self, event: Frame) -> None:
         if self.close_sent:
@@ -240,7 +240,7 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
     def handle_ping(self) -> None:
         super().handle_ping()
         if self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            self.place.abort()
+            self.tracked.abort()
 
     async def send(self, message: ASGISendEvent) -> None:
         """Called by the route. Raises ClientDisconnected also if the connection was closed from this side.
@@ -262,8 +262,8 @@ class PatientWebSocket(Placed, WebSocketsSansIOProtocol):
             self.handshake_complete = True  # refused in HTTP; uvicorn would log that as a fault of the server
 
     def _await_close_reply(self) -> None:
-        """Wait for the peer to answer our close frame. Its place may be given to somebody else meanwhile."""
-        self.place.rest()
+        """Wait for the peer to answer our close frame. The connection may be closed to make room meanwhile."""
+        self.tracked.rest()
         if self.conn.held:
             self._parse_later()
         else:
