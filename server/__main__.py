@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"scribewire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     words = sys.argv[1:] if arguments is None else arguments
-    for name in words[:1] if words and words[0] in COMMANDS else COMMANDS:
+    for name in _needed(words):
         command(name).add(commands)
     given = parser.parse_args(words)
     try:
@@ -29,6 +29,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _needed(words: Sequence[str]) -> Sequence[str]:
+    """Return the commands to import: the one that is called, none for the version, and all for help and mistakes."""
+    match words:
+        case ["--version", *_]:
+            return ()
+        case [name, *_] if name in COMMANDS:
+            return (name,)
+        case _:
+            return COMMANDS
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ from server.engines import ServedEngine
 from server.jobs.erasing import Eraser
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
-from server.jobs.running import Tools, Transcriber
+from server.jobs.running import Tools
 from server.jobs.sweeping import Sweeper
+from server.jobs.transcriber import Transcriber
 from server.jobs.worker import Workers
 from server.live.desk import Desk, DeskParts
 from server.live.rules import LiveRules

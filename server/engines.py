@@ -19,7 +19,7 @@ from pipeline.speakers.weights import installed
 from pipeline.speakers.windows import SpeakerModels
 from server.capacity import sessions_of
 from server.config import Config, ConfigError
-from server.jobs.running import Transcriber
+from server.jobs.transcriber import Transcriber
 from server.live.engine import LiveEngine
 from server.model.offers import OPENAI_MODELS, Offer
 

@@ -4,9 +4,6 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import httpx
-
-from server.client import ServiceError
 from server.config import Config, ConfigError
 
 
@@ -28,6 +25,10 @@ def key_of(given: argparse.Namespace, config: Config) -> str:
 @contextmanager
 def reaching(address: str) -> Iterator[None]:
     """Turn a refusal of the server, or its absence, into one sentence and exit status 1."""
+    import httpx  # noqa: PLC0415  takes 0.2 s, and who transcribes a file here reaches nobody
+
+    from server.client import ServiceError  # noqa: PLC0415  as above
+
     try:
         yield
     except ServiceError as error:

@@ -17,10 +17,6 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-import httpx
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
 from pipeline.audio import seconds
 from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
@@ -32,7 +28,6 @@ from pipeline.recognition.hints import hint_of
 from pipeline.speakers.options import INSTALL, MOST_VOICES, SpeakerOptions
 from pipeline.text.options import TextOptions
 from pipeline.words import Chunk, Transcript
-from server.client import Client, ServiceError
 from server.clock import now_ms
 from server.commands import speech
 from server.commands.reaching import add_arguments, key_of, reaching
@@ -41,8 +36,8 @@ from server.engines import open_engines
 from server.jobs.known_speakers import NAMES, REFERENCES, known_speakers
 from server.jobs.members import Members, members_of
 from server.jobs.orders import MULTI, subtitle_shape
-from server.jobs.running import Transcriber
 from server.jobs.text_members import text_options
+from server.jobs.transcriber import Transcriber
 from server.logs import configure
 from server.model.bounds import CHANNEL_MODES, MAX_SPEAKERS
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
@@ -168,6 +163,10 @@ def _audio(source: str) -> Iterator[Path]:
 
 
 def _download(address: str, file: IO[bytes]) -> None:
+    import httpx  # noqa: PLC0415  takes 0.2 s, and most files are on this machine
+
+    from server.client import ServiceError  # noqa: PLC0415  as above
+
     with httpx.stream("GET", address, follow_redirects=True, timeout=60) as answer:
         if answer.is_error:
             raise ServiceError(answer.status_code, "source_http_error", f"{address} cannot be fetched")
@@ -269,6 +268,8 @@ async def _there(
     given: argparse.Namespace, formats: Sequence[str], subtitles: Mapping[str, str], key: str
 ) -> dict[str, bytes]:
     """Transcribe on a server, which fetches an address itself. Returns every format's content. Raises ServiceError."""
+    from server.client import Client, ServiceError  # noqa: PLC0415  as in _download
+
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
     usual = {"channels": "mixed", "task": TRANSCRIBE, "diarize": False, "keywords": ()}
     for name in ("channels", "diarize", "max_speakers", "task", "language", "keywords"):
@@ -305,8 +306,13 @@ def _tell_notes(notes: Iterable[str]) -> None:
 @contextmanager
 def _progress(total: float | None, told: str = "{task.completed:.0f} s of audio") -> Iterator[Any]:
     """Make a function that shows how much is done: a bar on a terminal, nothing elsewhere."""
-    console = Console(stderr=True)
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415  takes 0.1 s, and programs do not look at it
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415  as above
+
     columns = (TextColumn(told), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)
         yield lambda done: progress.update(task, completed=done)

@@ -2,11 +2,9 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import orjson
@@ -18,32 +16,17 @@ from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_event
 from pipeline.documents.stored import restored
-from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
 from pipeline.words import Chunk, Transcript
 from server.egress.fetch import Fetcher
 from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
 from server.jobs.outputs import completed_outcome, write_output
 from server.jobs.probing import Prober
 from server.jobs.sandbox import rehearse
+from server.jobs.transcriber import Transcriber, speaker_options
 from server.model.accounts import Plan
 from server.model.events import NewEvent
-from server.model.orders import Order
 from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import BlobStore, JobStore
-
-
-class Transcriber(Protocol):
-    """The part of pipeline.batch.Batch that workers use."""
-
-    @property
-    def engine_name(self) -> str: ...
-
-    @property
-    def model_name(self) -> str: ...
-
-    async def learn_voices(self, recordings: Mapping[str, bytes]) -> Mapping[str, NDArray[np.float32]]: ...
-
-    def transcribe(self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()) -> AsyncGenerator[Chunk]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,13 +130,6 @@ class Stopped(Exception):
 def source_key(job_id: str) -> str:
     """The blob of a job's uploaded audio; the blobs of fetched audio lie below it."""
     return f"{job_id}/source"
-
-
-def speaker_options(order: Order, known: Mapping[str, NDArray[np.float32]] | None = None) -> SpeakerOptions | None:
-    """How the speakers of an order's audio are told apart by their voices; None where they are not."""
-    if not order.diarize:
-        return None
-    return SpeakerOptions(most=order.max_speakers or MOST_VOICES, known=known or {})
 
 
 def voices_key(job_id: str) -> str:

@@ -19,7 +19,7 @@ from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from pipeline.words import Word
-from server.jobs.running import speaker_options
+from server.jobs.transcriber import speaker_options
 from server.live.resuming import Past
 from server.model.orders import Order
 

@@ -21,8 +21,9 @@ from server.jobs.erasing import Eraser
 from server.jobs.known_speakers import REFERENCES
 from server.jobs.orders import Asked, parse_order, with_retention
 from server.jobs.probing import Prober
-from server.jobs.running import Transcriber, stored_recordings, voices_key
+from server.jobs.running import stored_recordings, voices_key
 from server.jobs.sandbox import delay_of, refuse_at_the_door
+from server.jobs.transcriber import Transcriber
 from server.jobs.waiter import JobWaiter
 from server.model.errors import FieldError, OutcomeUnknown, invalid
 from server.model.ids import Prefix

@@ -47,6 +47,10 @@ def cache_folder(cache_dir: Path | None) -> Path:
     return cache_dir or Path(constants.HF_HUB_CACHE)
 
 
+def _repository_folder(repository: str, cache_dir: Path | None) -> Path:
+    return cache_folder(cache_dir) / f"models--{repository.replace('/', '--')}"
+
+
 @dataclass(frozen=True, slots=True)
 class Pin:
     """Which bytes a model of the hub must have."""
@@ -57,7 +61,9 @@ class Pin:
 
 def find_cached(repository: str, cache_dir: Path | None, revision: str | None = None) -> Path | None:
     """Return the folder of a model that is completely in the cache, or None. The network is not used."""
-    from huggingface_hub import snapshot_download  # noqa: PLC0415  takes 0.4 s, and few programs look for models
+    if not _repository_folder(repository, cache_dir).is_dir():
+        return None
+    from huggingface_hub import snapshot_download  # noqa: PLC0415  takes 0.4 s, and most have nothing in the cache
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415  as above
 
     with suppress(LocalEntryNotFoundError, HFValidationError):
@@ -197,7 +203,7 @@ def _pass_on(child: subprocess.Popen[bytes], lines: SimpleQueue[str]) -> None:
 
 
 def _bytes_of(repository: str, cache_dir: Path | None) -> int:
-    blobs = cache_folder(cache_dir) / f"models--{repository.replace('/', '--')}" / "blobs"
+    blobs = _repository_folder(repository, cache_dir) / "blobs"
     sizes = 0
     for blob in blobs.glob("*"):
         with suppress(FileNotFoundError):  # it was renamed in the meantime
