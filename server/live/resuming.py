@@ -24,9 +24,6 @@ LEAD = position(0.3)
 """Audio before the end of the last word that is heard again: where a word ends is known to a tenth of a second or two,
 and a first sound that was cut off makes another word."""
 
-UNITS = 8
-"""The last words, figures and letters with which the first answers after a restart are compared."""
-
 MIN_PROBABILITY = 1e-3  # lower bound for a word's probability in the mean of a segment that was never closed
 
 
@@ -93,15 +90,11 @@ class Past:
         return (None, None) if last is None else (last.language, last.language_probability)
 
     def last_units(self, channel: int | None = None) -> list[Word]:
-        """The last words of a channel, each figure and spelled letter as a word of its own (spoken_form.py)."""
+        """The words of a channel that may be heard again: each figure and spelled letter is a word (spoken_form.py)."""
         segments = [segment for chunk in self.chunks if chunk.channel == channel for segment in chunk.segments]
-        last = [word for segment in segments[-UNITS:] for word in segment.words][-UNITS:]
-        return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units_of(last)[-UNITS:]]
-
-    def last_words(self, channel: int | None, count: int) -> list[Word]:
-        """The last words of a channel whose words are all in segments, or fewer of them."""
-        last = self._last(channel)
-        return [word for segment in (last.segments if last else ())[-count:] for word in segment.words][-count:]
+        last = segments[-1].words[-1:] if segments else ()
+        again = resumed_at(self.settled(channel))
+        return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units_of(last) if unit.end > again]
 
     def _last(self, channel: int | None) -> Chunk | None:
         return next((chunk for chunk in reversed(self.chunks) if chunk.channel == channel), None)

@@ -119,7 +119,7 @@ def test_members_that_make_no_difference_here_are_taken(client: openai.OpenAI) -
     )
     assert raw.headers["scribewire-warning"] == 'unknown_parameter;param="include"'
     with pytest.raises(openai.UnprocessableEntityError, match="redact"):
-        sent(client, extra_body={"redact": "pci"})
+        sent(client, extra_body={"redact": "pii"})
     vad = {"type": "server_vad", "threshold": 0.5}
     assert sent(client, chunking_strategy=vad, keywords=[]) == "so my fellow"
 

@@ -14,6 +14,7 @@ from server.http.openapi import document
 from server.http.operation import Answer, Deprecation, ErrorShape, Operation, Resource, json_response, not_found
 from server.http.problems import Problem
 from server.metrics import Metrics
+from server.routes.strangers import CountedStrangers
 
 YEAR_MS = 365 * 24 * 3_600_000
 FOR_EVER = 2**45
@@ -53,7 +54,13 @@ def enveloped(*operations: Operation) -> ASGIApp:
     """An app with these operations at /things."""
     routes = Router([Route("/things", Resource(operations, Everybody()))], default=not_found)
     return with_middleware(
-        routes, cors_origins=["*"], metrics=Metrics(), new_request_id=lambda: "req_1", sandbox_host=None
+        routes,
+        cors_origins=["*"],
+        metrics=Metrics(),
+        new_request_id=lambda: "req_1",
+        sandbox_host=None,
+        strangers=CountedStrangers(1000, ()),
+        query_fields={},
     )
 
 
