@@ -91,10 +91,14 @@ class Past:
 
     def last_units(self, channel: int | None = None) -> list[Word]:
         """The words of a channel that may be heard again: each figure and spelled letter is a word (spoken_form.py)."""
-        segments = [segment for chunk in self.chunks if chunk.channel == channel for segment in chunk.segments]
-        last = segments[-1].words[-1:] if segments else ()
         again = resumed_at(self.settled(channel))
-        return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units_of(last) if unit.end > again]
+        units = units_of(self.last_words(channel, 1))
+        return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units if unit.end > again]
+
+    def last_words(self, channel: int | None, count: int) -> list[Word]:
+        """The last words of a channel whose words are all in segments, or fewer of them."""
+        last = self._last(channel)
+        return [word for segment in (last.segments if last else ())[-count:] for word in segment.words][-count:]
 
     def _last(self, channel: int | None) -> Chunk | None:
         return next((chunk for chunk in reversed(self.chunks) if chunk.channel == channel), None)
