@@ -43,13 +43,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySetup:
     return BySetup(config, log)
 
 
-LONG = ("tests/abuse/", "tests/chaos/", "tests/web/", "tests/test_recipes.py", "tests/test_deploy.py")
-"""What starts servers, browsers, clusters or attackers in all of its tests."""
+LONG = (
+    "tests/abuse/",
+    "tests/benchmarks/test_corpus.py",
+    "tests/benchmarks/test_live_words.py",
+    "tests/chaos/",
+    "tests/pipeline/test_hints.py",
+    "tests/pipeline/test_hub.py",
+    "tests/pipeline/test_isolation.py",
+    "tests/pipeline/test_layouts.py",
+    "tests/pipeline/test_whisper.py",
+    "tests/test_recipes.py",
+    "tests/web/",
+)
+"""What takes long in all of its tests: servers, browsers, clusters, attackers, decoding processes, a real model."""
 
 STARTED = frozenset(
     {"server", "live_server", "hasty_server", "impatient_server", "small_server", "bundled_server", "bucket"}
 )
 """Fixtures that start a server or a cluster."""
+
+STARTS = frozenset({"Server", "Served", "served", "shared_cluster", "subprocess", "printed", "BACKENDS"})
+"""What the files of tests import that start processes."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,4 +82,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_quick(item: pytest.Item) -> bool:
     fixtures = set(getattr(item, "fixturenames", ()))
-    return not (item.nodeid.startswith(LONG) or fixtures & STARTED or item.get_closest_marker("slow"))
+    starts = STARTS & set(vars(getattr(item, "module", None) or object))
+    return not (item.nodeid.startswith(LONG) or fixtures & STARTED or starts)
