@@ -2,8 +2,8 @@
 
 A far microphone or a low gain gives speech 30 to 50 dB below a usual recording. Silero VAD, which was trained on usual
 levels, then misses most of it, and Whisper errs more. GainControl raises quiet windows for the voice detector as they
-come; raised() raises the audio of one request for the recogniser. What is as loud as usual is left as it is, bit for
-bit. Silence and noise are raised as well, at most by MAX_GAIN_DB, so nothing may take loudness alone for speech.
+come; raise_level() raises the audio of one request for the recogniser. What is as loud as usual is left as it is, bit
+for bit. Silence and noise are raised as well, at most by MAX_GAIN_DB, so nothing may take loudness alone for speech.
 """
 
 from collections.abc import Sequence
@@ -105,7 +105,7 @@ def levels_db(windows: Windows) -> list[float]:
     return levels
 
 
-def raised(samples: Samples, spans: Sequence[tuple[int, int]] = ()) -> Samples:
+def raise_level(samples: Samples, spans: Sequence[tuple[int, int]] = ()) -> Samples:
     """Return the samples of one request without an offset and everywhere loud enough; the same object if they are.
 
     *spans* are those with speech, as indices; none: all of it. Speech is raised by what the loudest speech within

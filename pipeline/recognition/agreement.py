@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from pipeline.audio import position
-from pipeline.recognition.merging import unsaid
+from pipeline.recognition.merging import find_new_words
 from pipeline.recognition.spoken_form import is_number, plain
 from pipeline.words import Word
 
@@ -141,7 +141,7 @@ class Agreement:
         if until < floor:
             return fresh
         words = self._without_earlier(words)
-        rest, count = unsaid(self._kept, words, self._end)
+        rest, count = find_new_words(self._kept, words, self._end)
         for word in rest[self._is_rest(words, count) :]:
             backwards = word.end <= floor - self._options.apart
             if backwards or word.start >= until:
@@ -155,7 +155,7 @@ class Agreement:
         """Return *words* without what is said in earlier turns: a number may have begun in one."""
         said_until = self._earlier[-1].end if self._earlier else 0
         count = _count_leading(words, lambda word: word.start < said_until)
-        return [*unsaid(self._earlier, words[:count], said_until)[0], *words[count:]] if count else words
+        return [*find_new_words(self._earlier, words[:count], said_until)[0], *words[count:]] if count else words
 
     def _is_rest(self, words: Sequence[Word], split: int) -> bool:
         """Return whether the word after *split* is a piece of the last committed word, which is heard otherwise now."""

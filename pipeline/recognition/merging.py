@@ -12,8 +12,9 @@ writes what the first wrote: it starts elsewhere, so "526-018-1590" comes back a
   it, so it stays, unless the second has all of its units and more.
 
 merge() weighs the ways to put a run of the second hearing in the place of a run of the first, which may be empty, and
-takes the one that tells least twice, loses least, and has least said at the same time. unsaid() is the same for words
-that are final, which nothing can replace: it finds where a new hearing goes on after them, if need be within a word.
+takes the one that tells least twice, loses least, and has least said at the same time. find_new_words() is the same
+for words that are final, which nothing can replace: it finds where a new hearing goes on after them, if need be within
+a word.
 """
 
 from collections import Counter
@@ -62,7 +63,7 @@ def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int
     return _in_order((*first[:begin], *merged, *first[end:]))
 
 
-def unsaid(said: Sequence[Word], heard: Sequence[Word], end: int) -> tuple[list[Word], int]:
+def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tuple[list[Word], int]:
     """Return the words of *heard* that come after those that are final, and how many whole words come before them.
 
     *said* are the last final words; nothing before *end* will be final any more. Every place between two units of
@@ -121,12 +122,12 @@ def _cut(word: Word, upto: int, start: int) -> list[Word]:
     return [replace(word, text=text, start=start)] if text else []
 
 
-def said_in(word: Word) -> Span:
+def spoken_span(word: Word) -> Span:
     """Return when *word* is said at most: a model stretches words over the silence and the words after them."""
     return word.start, min(word.end, word.start + longest_time(word.text))
 
 
-def matches(
+def align_units(
     first: Sequence[Unit], again: Sequence[Unit], words: Sequence[Word], other: Sequence[Word], near: int
 ) -> list[Span]:
     """Return the pairs of indices of equal units, in order: as many as possible, and of equally many the nearest.
@@ -163,7 +164,7 @@ class _Comparison:
     def __init__(self, first: Sequence[Word], again: Sequence[Word], span: Span, near: int) -> None:
         self._first, self._near = first, near
         ours, theirs = units_of(first), units_of(again)
-        pairs = matches(ours, theirs, first, again, near)
+        pairs = align_units(ours, theirs, first, again, near)
         there, here = dict(pairs), {column: row for row, column in pairs}
         self._pieces = list(_pieces(again, theirs, here))
         piece_of = {number: at for at, piece in enumerate(self._pieces) for number in piece.units}
@@ -260,7 +261,7 @@ def _middle(unit: Unit, span: Span) -> bool:
 
 def _overlap(one: Word, other: Word) -> int:
     """Return for how long both words are said at the same time."""
-    (start, end), (begin, stop) = said_in(one), said_in(other)
+    (start, end), (begin, stop) = spoken_span(one), spoken_span(other)
     return max(0, min(end, stop) - max(start, begin))
 
 

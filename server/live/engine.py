@@ -9,7 +9,7 @@ from pipeline.ingest.framer import Windows
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import DecodeRequest, Heard
-from pipeline.recognition.merging import unsaid
+from pipeline.recognition.merging import find_new_words
 from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import Happened, Listener, Session, SessionStatistics
@@ -122,7 +122,7 @@ class _Later:
             return None if newest is None else self._placed(newest)
 
         heard = await self.listener.hear(self._placed(request), tenant=tenant, newer=renewed)
-        fresh, _ = unsaid(self.said, [word for word in heard.words if self._is_new(word)], self.settled)
+        fresh, _ = find_new_words(self.said, [word for word in heard.words if self._is_new(word)], self.settled)
         return replace(heard, words=tuple(self._moved(word) for word in fresh))
 
     def _placed(self, request: DecodeRequest) -> DecodeRequest:

@@ -10,7 +10,7 @@ import pytest
 from pipeline.audio import RATE
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines import fitting
-from pipeline.recognition.engines.fitting import Clip, bundled_speech, measured_fit
+from pipeline.recognition.engines.fitting import Clip, bundled_speech, measure_fit
 from pipeline.recognition.engines.prompts import WINDOWS_S
 from pipeline.recognition.engines.windows import FULL, JOBS_S, Fit
 from pipeline.words import Word
@@ -52,7 +52,7 @@ class Script:
 
 
 def fit(lost: Callable[[int, float], float]) -> Fit:
-    return measured_fit(Script(lost), CLIPS)
+    return measure_fit(Script(lost), CLIPS)
 
 
 def test_the_shortest_windows_are_used_when_they_lose_nothing() -> None:
@@ -81,9 +81,9 @@ def test_jobs_are_longer_when_short_ones_lose_words(
 
 def test_a_voice_that_the_model_does_not_know_has_no_say() -> None:
     strange = [replace(clip, voice="strange", samples=np.zeros_like(clip.samples)) for clip in CLIPS]
-    good = measured_fit(Script(lambda _window, _length: 0.0), [*CLIPS, *strange])
+    good = measure_fit(Script(lambda _window, _length: 0.0), [*CLIPS, *strange])
     assert good == Fit(WINDOWS_S[0], WINDOWS_S[0], JOBS_S[0])
-    assert measured_fit(Script(lambda _window, _length: 0.0), strange) == FULL, "nothing can be told"
+    assert measure_fit(Script(lambda _window, _length: 0.0), strange) == FULL, "nothing can be told"
 
 
 def test_the_bundled_speech_is_a_minute_of_people_and_some_spanish() -> None:

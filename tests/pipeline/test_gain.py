@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import RATE, WINDOW, Samples, position
 from pipeline.ingest.framer import Framer, Windows
-from pipeline.ingest.gain import MAX_GAIN_DB, GainControl, InputLevel, levels_db, raised
+from pipeline.ingest.gain import MAX_GAIN_DB, GainControl, InputLevel, levels_db, raise_level
 from pipeline.ingest.vad import VoiceDetector
 from tests.pipeline.sounds import CLIP, read
 
@@ -56,7 +56,7 @@ def test_the_pieces_in_which_windows_come_change_nothing(levels: list[float], cu
 @given(level=st.floats(-100, 0), offset=st.floats(-0.5, 0.5), length=st.integers(1, 3 * RATE))
 def test_the_samples_of_a_request_keep_their_number_and_are_raised_at_most_by_the_bound(level, offset, length):
     samples = noise(3, level)[:length]
-    loud = raised(samples + np.float32(offset))
+    loud = raise_level(samples + np.float32(offset))
     assert loud.shape == samples.shape
     assert loud.dtype == np.float32
     span = float(np.ptp(samples)) + 1e-6
@@ -65,15 +65,15 @@ def test_the_samples_of_a_request_keep_their_number_and_are_raised_at_most_by_th
 
 def test_a_far_voice_is_raised_and_the_near_one_beside_it_is_not():
     near, far = noise(2, -20), noise(2, -60)
-    loud = raised(np.concatenate([near, np.zeros(position(2), np.float32), far]))
+    loud = raise_level(np.concatenate([near, np.zeros(position(2), np.float32), far]))
     assert (loud[: position(1)] == near[: position(1)]).all()
     assert np.abs(loud[-position(1) :]).max() > 10 * np.abs(far).max()
 
 
 def test_silence_is_raised_to_silence():
     silence = np.zeros(RATE, np.float32)
-    assert not raised(silence).any()
-    assert raised(silence[:0]).size == 0
+    assert not raise_level(silence).any()
+    assert raise_level(silence[:0]).size == 0
 
 
 def level_of(samples: Samples, speech: float) -> InputLevel:

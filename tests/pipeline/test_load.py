@@ -56,12 +56,12 @@ def measuring(monkeypatch: pytest.MonkeyPatch, found: Fit) -> list[Heard]:
     """Replace the measurement, which takes minutes, by one that recognises one request and returns *found*."""
     heard: list[Heard] = []
 
-    def measured_fit(hear: Any, clips: Any) -> Fit:
+    def measure_fit(hear: Any, clips: Any) -> Fit:
         request = DecodeRequest(samples=clips[0].samples[: position(2)], start=0, language=clips[0].language)
         heard.append(hear(Fit(20, 20, 19), request))
         return found
 
-    monkeypatch.setattr(loading, "measured_fit", measured_fit)
+    monkeypatch.setattr(loading, "measure_fit", measure_fit)
     return heard
 
 

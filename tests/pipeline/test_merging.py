@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.recognition.engine import DecodeRequest, Heard
-from pipeline.recognition.merging import merge, unsaid
+from pipeline.recognition.merging import find_new_words, merge
 from pipeline.words import Word, written
 from tests.pipeline.listening import heard, spoken, stream, voice
 from tests.pipeline.respelling import Respelling, dictations, respelled, spelt
@@ -84,7 +84,7 @@ def test_whatever_is_heard_again_nothing_is_told_twice_and_the_gap_is_filled(wor
 def test_a_new_hearing_goes_on_after_the_final_words_even_within_a_number(words, count, seeds):
     said, rest = respelled(words[:count], seeds[0]), words[count:]
     end = said[-1].end if said else 0
-    fresh, _ = unsaid(said, respelled(words, seeds[1]), end)
+    fresh, _ = find_new_words(said, respelled(words, seeds[1]), end)
     assert spelt((*said, *fresh)) == spelt((*said, *rest))
 
 

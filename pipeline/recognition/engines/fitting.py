@@ -75,7 +75,7 @@ def bundled_speech(path: Path = SPEECH) -> list[Clip]:
         ]
 
 
-def measured_fit(hear: Hear, clips: Sequence[Clip]) -> Fit:
+def measure_fit(hear: Hear, clips: Sequence[Clip]) -> Fit:
     """Return the shortest windows in which a model makes no more errors than in full ones. Takes minutes.
 
     The clips are used as they are and with noise. Partials get the windows of finals.

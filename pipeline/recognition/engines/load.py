@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.fitting import SPEECH, bundled_speech, measured_fit
+from pipeline.recognition.engines.fitting import SPEECH, bundled_speech, measure_fit
 from pipeline.recognition.engines.prompts import WINDOWS_S
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN_FITS, Fit
@@ -63,7 +63,7 @@ class Fitting:
     def run(self) -> Fit:
         """Measure, which takes minutes, set the result as the engine's fit, and store it for the next start."""
         clips = [clip for clip in bundled_speech() if clip.language in self._engine.languages]
-        fit = measured_fit(lambda fit, request: self._engine.hear([request], fit=fit)[0], clips)
+        fit = measure_fit(lambda fit, request: self._engine.hear([request], fit=fit)[0], clips)
         self._engine.fit = fit
         try:
             self._notes.parent.mkdir(parents=True, exist_ok=True)

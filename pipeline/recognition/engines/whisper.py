@@ -20,7 +20,7 @@ from faster_whisper.transcribe import get_suppressed_tokens
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
-from pipeline.ingest.gain import raised
+from pipeline.ingest.gain import raise_level
 from pipeline.recognition.coverage import UNHEARD, unheard
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, Heard
 from pipeline.recognition.engines.alignment import TextPiece, words_of
@@ -216,7 +216,7 @@ class WhisperEngine:
         sums: dict[str, float] = {}
         try:
             for window in windows:
-                encoded = self._encode([raised(window)], self.fit.window_s(len(window), final=True))
+                encoded = self._encode([raise_level(window)], self.fit.window_s(len(window), final=True))
                 for language, probability in self._languages(encoded)[0].items():
                     sums[language] = sums.get(language, 0.0) + probability * len(window)
         except RuntimeError as error:
@@ -231,7 +231,7 @@ class WhisperEngine:
     def _decode(
         self, requests: Sequence[DecodeRequest], shape: Shape, *, lead: int = 0, **search: int
     ) -> list[Hypothesis]:
-        encoded = self._encode([_raised(request) for request in requests], shape.window_s, lead)
+        encoded = self._encode([_raise_level(request) for request in requests], shape.window_s, lead)
         languages = self._languages_of(requests, encoded)
         prompts = [
             [
@@ -413,9 +413,9 @@ class WhisperEngine:
         return tuple(token for token in tokens if token < self._tokenizer.eot)  # the first of the marks
 
 
-def _raised(request: DecodeRequest) -> Samples:
+def _raise_level(request: DecodeRequest) -> Samples:
     """Return the audio of the request, loud enough where somebody speaks."""
-    return raised(request.samples, [(start - request.start, end - request.start) for start, end in request.voiced])
+    return raise_level(request.samples, [(start - request.start, end - request.start) for start, end in request.voiced])
 
 
 def _suppressed_tokens(tokenizer: Tokenizer) -> list[int]:
