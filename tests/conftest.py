@@ -1,5 +1,6 @@
 """Settings and fixtures for all tests, and which of them run in the same process."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from pipeline.recognition.engines.models import bundled_folder
 
-# Shared machines can stop for seconds, so the time of one example says nothing.
-settings.register_profile("any machine", deadline=None)
+# Shared machines can stop for seconds, so the time of one example says nothing. EXAMPLES=1000 searches for longer.
+settings.register_profile("any machine", deadline=None, max_examples=int(os.environ.get("EXAMPLES", "40")))
 settings.load_profile("any machine")
 
 

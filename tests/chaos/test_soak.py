@@ -66,4 +66,5 @@ def test_a_short_soak_finds_no_fault(tmp_path: Path):
     assert found["faults"] == []
     assert found["done"]["kill"] == 1
     assert any(name.startswith("attack:") for name in found["done"])
-    assert {"file", "address", "live", "live container", "real file", "requests", "estimate"} <= found["done"].keys()
+    assert {"file", "address", "live", "live container", "requests", "estimate"} <= found["done"].keys()
+    assert "real file" in found["done"].keys() | found["excused"].keys()  # it may last until the server is killed

@@ -40,7 +40,7 @@ def test_alive_and_ready_say_what_runs(server):
         ready = client.get("/readyz").json()
         assert ready == {
             "status": "ready", "engine": "scripted", "model": "test", "languages": ["de", "en"], "bundled": False,
-            "warnings": [],
+            "speakers": True, "warnings": [],
         }  # fmt: skip
 
 

@@ -125,7 +125,8 @@ def test_what_cannot_be_pulled_is_one_sentence(tmp_path: Path, name: str, said: 
 
 def test_the_server_says_which_model_hears_and_how_to_get_a_bigger_one(bundled_server: Server) -> None:
     [ready] = [line for line in bundled_server.log if "ready http" in line]
-    assert 'engine=whisper model=tiny.en languages="English only" heard="The quick brown fox' in ready
+    assert 'engine=whisper model=tiny.en languages="English only" speakers=' in ready
+    assert 'heard="The quick brown fox' in ready
     hint = "models pull base` brings a model with fewer errors and 99 languages"
     await_true(lambda: any(hint in line for line in bundled_server.log))
     with bundled_server.client(bundled_server.new_key()) as client:
