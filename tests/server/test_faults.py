@@ -27,7 +27,7 @@ from tests.server.talking import silence
 
 ERRORS = (errno.EIO, errno.EACCES, errno.EMFILE, errno.ENOSPC)
 EVERY = bool(os.environ.get("EVERY_FAULT"))
-"""Whether each operation fails with each of ERRORS, instead of every fourth one with one of them: some minutes."""
+"""Whether each operation fails with each of ERRORS, instead of every other one with one of them: some minutes."""
 
 NONE = 10**6  # a number of operations that is never reached
 STEP_S = 0.1  # of the bystander's audio
@@ -176,9 +176,9 @@ async def suffer(faulty: Faulty, folder: Path) -> list[str]:
         faulty.arm(NONE, errno.EIO)
         await victim.live_through()
         count, _ = faulty.disarm()
-        numbers = range(1, count + 1, 1 if EVERY else 4)
+        numbers = range(1, count + 1, 1 if EVERY else 2)
         for number, error in itertools.product(numbers, range(len(ERRORS) if EVERY else 1)):
-            faulty.arm(number, ERRORS[(number // 4 + error) % len(ERRORS)])
+            faulty.arm(number, ERRORS[(number // 2 + error) % len(ERRORS)])
             await victim.live_through()
             _, what = faulty.disarm()
             failed += [what] if what else []
