@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -117,36 +118,25 @@ async def _batch(paths: Sequence[Path], engine: Any, isolation: Isolation, threa
 
 def by_transcribe(model: str) -> Hears:
     """Return what WhisperModel.transcribe() recognises with *model* and beam 5."""
-
-    def hear(paths: Sequence[Path]) -> list[Heard]:
-        from faster_whisper import WhisperModel  # noqa: PLC0415  (load() has prepared the process for it by now)
-
-        whisper = WhisperModel(model, device="cpu", compute_type="int8")
-        answers = []
-        for path in paths:
-            segments, info = whisper.transcribe(str(path), beam_size=5, word_timestamps=True)
-            words = [Shown(word.word, word.start, word.end) for segment in segments for word in segment.words or []]
-            answers.append(Heard(words, info.language))
-        return answers
-
-    return hear
+    return lambda paths: _by_faster_whisper(paths, model, batched=False)
 
 
 def by_batched(model: str) -> Hears:
     """Return what BatchedInferencePipeline recognises with *model*, beam 5 and calls of 8."""
+    return lambda paths: _by_faster_whisper(paths, model, batched=True)
 
-    def hear(paths: Sequence[Path]) -> list[Heard]:
-        from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415  (as above)
 
-        batched = BatchedInferencePipeline(WhisperModel(model, device="cpu", compute_type="int8"))
-        answers = []
-        for path in paths:
-            segments, info = batched.transcribe(str(path), batch_size=8, word_timestamps=True)
-            words = [Shown(word.word, word.start, word.end) for segment in segments for word in segment.words or []]
-            answers.append(Heard(words, info.language))
-        return answers
+def _by_faster_whisper(paths: Sequence[Path], model: str, *, batched: bool) -> list[Heard]:
+    from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415  load() has prepared it
 
-    return hear
+    whisper = WhisperModel(model, device="cpu", compute_type="int8")
+    transcribe = partial(BatchedInferencePipeline(whisper).transcribe, batch_size=8) if batched else whisper.transcribe
+    answers = []
+    for path in paths:
+        segments, info = transcribe(str(path), beam_size=5, word_timestamps=True)
+        words = [Shown(word.word, word.start, word.end) for segment in segments for word in segment.words or []]
+        answers.append(Heard(words, info.language))
+    return answers
 
 
 def scores(groups: Groups, hears: Hears) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What becomes of numbers, prices, spelled words and lists: words told twice, words lost, digits exact.
+"""Counts repeated words, lost words and exact digits in numbers, prices, spelled words and lists.
 
     .venv/bin/python -m benchmarks.said                              # all phrases; writes results/said.json
     .venv/bin/python -m benchmarks.said --kinds price card --half development --no-write --show
@@ -31,7 +31,7 @@ from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.words import written
 
 BATCHED, LIVE = "faster-whisper BatchedInferencePipeline", "scribewire live"
-MANY = 2  # units more or fewer than transcribe() that make a phrase told twice or lost
+MANY = 2  # units more or fewer than transcribe() with which a phrase counts as told twice or lost
 
 _LEFT_OUT = frozenset({"dot", "at", "oclock", "o'clock", "and", "dollars", "cents"})  # also written as marks, or not
 _MIXED = re.compile(r"([a-z]+)([0-9]+)|([0-9]+)([a-z]+)")

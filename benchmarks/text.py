@@ -115,7 +115,7 @@ def main() -> None:
     choices = chosen(given)
     bench = _Bench(load(EngineSettings(engine="whisper", model=choices.model)), VoiceDetector(), clock=TIMELESS)
     outcomes = secrets(bench, given.each, given.seed)
-    wrong = [one for one in number_sentences(given.seed) if shown(one[0]) != one[1]]
+    wrong = [one for one in number_sentences(given.seed) if written_by_stage(one[0]) != one[1]]
     clips = [bench.offline(clip.samples, "en") for clip in choices.clips()]
     result = {
         **choices.about(),
@@ -131,7 +131,7 @@ def main() -> None:
             if outcome.heard and not outcome.hidden:
                 print(f"{outcome.way:5} {outcome.kind:10} {outcome.plain!r} -> {outcome.shown!r}")
         for said, wanted in wrong:
-            print(f"{said!r} -> {shown(said)!r}, not {wanted!r}")
+            print(f"{said!r} -> {written_by_stage(said)!r}, not {wanted!r}")
     if not given.no_write:
         print(write(choices.result("text"), result))
 
@@ -233,7 +233,7 @@ def _digits_sentence(chance: random.Random) -> tuple[str, str]:
 FIGURES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def shown(text: str) -> str:
+def written_by_stage(text: str) -> str:
     return written(through(placed(text), TextOptions(numerals=True)))
 
 
@@ -269,7 +269,7 @@ def waiting(clips: Sequence[Sequence[Word]]) -> dict[str, Any]:
 
 
 def waits_of(words: Sequence[Word]) -> list[float]:
-    """Return for each word that is told how long after its end that is, if words are decided when they end."""
+    """Return how long after its end the stage passes each word on, if words are decided when they end."""
     stage = TextStage(ALL, language="en")
     waits = []
     for word in words:

@@ -45,7 +45,7 @@ T = TypeVar("T")
 CHUNK = 15 * RATE  # a chunk ends with the first decode job that brings it to this length
 JOB_ENDS = RATE  # a job is long enough when it has no more than this left
 ENGLISH = "en"  # of translations
-TURN = 2 * RATE  # of speech, in which a language can be told from others
+TURN = 2 * RATE  # of speech: more than MIN_SPEECH_S of languages.py, in which a language is recognised
 BATCHES_AHEAD = 2  # jobs for each call of the engine that one file may have waiting: one waits while one is heard
 
 

@@ -120,11 +120,11 @@ def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int
     revised = [orjson.loads(event.body) for event in events if event.type == "speakers.revised"]
     still_open = (_open_segment(closed, said, channel) for channel in channels)
     numbered = max((body["segment"] + 1 for body in said), default=0)
-    told = _told(said, revised)
+    told = _with_speakers(said, revised)
     return Past(closed.chunks, tuple(one for one in still_open if one is not None), channels, numbered, told)
 
 
-def _told(said: Sequence[Mapping[str, Any]], revised: Sequence[Mapping[str, Any]]) -> tuple[ToldWord, ...]:
+def _with_speakers(said: Sequence[Mapping[str, Any]], revised: Sequence[Mapping[str, Any]]) -> tuple[ToldWord, ...]:
     """The words of the log with the speakers that its readers know by now."""
     told = [ToldWord(_word(body, 0), body.get("channel"), body.get("speaker")) for body in said]
     for event in revised:

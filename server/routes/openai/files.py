@@ -118,10 +118,10 @@ class AudioFiles:
         """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
         async with self.eraser.sending(job.id):
             with self.eraser.holding(job.id):
-                async for line in self._told(job, diarized=wish.diarized, voices=job.order.diarize):
+                async for line in self._stream_answer(job, diarized=wish.diarized, voices=job.order.diarize):
                     yield line
 
-    async def _told(self, job: Job, *, diarized: bool, voices: bool) -> AsyncIterator[bytes]:
+    async def _stream_answer(self, job: Job, *, diarized: bool, voices: bool) -> AsyncIterator[bytes]:
         """Segments with their speakers come last where these are known by their *voices* alone."""
         first = True
         async with aclosing(self.following.follow(job.id, after=0, quiet_s=self.quiet_s)) as view:
