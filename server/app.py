@@ -59,6 +59,7 @@ from server.routes.starting import LiveStarts
 from server.routes.strangers import CountedStrangers
 from server.routes.subtitles import Subtitles
 from server.routes.transcriptions import Transcriptions, WaitLimits
+from server.routes.voices import KnownVoices
 from server.routes.webhooks import Webhooks
 from server.storage.ports import Storage
 from server.streams.channels import ChannelFollowing
@@ -192,7 +193,8 @@ class _Routes:
         )
         offers = domain.offers
         self._accepting = Accepting(storage.jobs, storage.outbox, domain.egress, offers)
-        self._starts = LiveStarts(jobs=storage.jobs, desk=domain.desk, accepting=self._accepting)
+        self._voices = KnownVoices(batches=domain.batches, blobs=storage.blobs)
+        self._starts = LiveStarts(jobs=storage.jobs, desk=domain.desk, accepting=self._accepting, voices=self._voices)
         self._secrets = ClientSecrets(door=self.door, keys=storage.signing_keys, offers=offers)
         self._switchboard = Switchboard(
             door=self.door, starts=self._starts, following=domain.following, quiet_s=limits.streams.keep_alive_s
@@ -259,7 +261,7 @@ class _Routes:
     def _transcriptions(self) -> Transcriptions:
         return Transcriptions(
             uploads=Uploads(self._storage.blobs),
-            batches=self._domain.batches,
+            voices=self._voices,
             prober=self._domain.prober,
             jobs=self._storage.jobs,
             waiter=self._waiter,

@@ -97,20 +97,20 @@ def find_all_voices(
         if len(found[fullest]) == 1:
             break  # each channel has somebody
         found[fullest] = find_voices(heard[fullest], len(found[fullest]) - 1)
-    return {channel: name_voices(voices, options) for channel, voices in found.items()}
+    return {channel: name_voices(voices, options, channel) for channel, voices in found.items()}
 
 
-def name_voices(found: Array, options: SpeakerOptions) -> tuple[Array, list[str | None]]:
-    """Return the voices of known people who speak, then the others, one a row, and a name or None for each.
+def name_voices(found: Array, options: SpeakerOptions, channel: int | None = None) -> tuple[Array, list[str | None]]:
+    """Return the known voices who speak on a channel, then the others, one a row, and a name or None for each.
 
     Where there may be nobody but known people, every voice is that of the person it is most like.
     """
-    if not len(found) or not options.known:
+    people = options.voices_of(channel)
+    if not len(found) or not people:
         return found, [None] * len(found)
-    likeness = found @ np.array(list(options.known.values())).T
-    room = options.most - len(options.known)
-    person = np.where((likeness.max(axis=1) >= KNOWN) | (room == 0), likeness.argmax(axis=1), -1)
-    present = [(index, name) for index, name in enumerate(options.known) if index in person]
+    likeness = found @ np.array(list(people.values())).T
+    person = np.where((likeness.max(axis=1) >= KNOWN) | (options.room == 0), likeness.argmax(axis=1), -1)
+    present = [(index, name) for index, name in enumerate(people) if index in person]
     known = [unit(found[person == index].sum(axis=0)) for index, _ in present]
-    others = list(found[person == -1][:room])
+    others = list(found[person == -1][: options.room])
     return np.array([*known, *others]), [*(name for _, name in present), *[None] * len(others)]

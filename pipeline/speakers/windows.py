@@ -46,6 +46,11 @@ class SpeakerModels:
         )
         return Window(start, speech.astype(np.float16), turns)
 
+    def voice_of(self, samples: Samples) -> NDArray[np.float32]:
+        """Return what the voice of SHORTEST or more mel frames of one person's speech sounds like."""
+        voice: NDArray[np.float32] = self._encoder([mel_frames(samples)])[0]
+        return voice
+
 
 def _runs(frames: NDArray[np.intp]) -> list[NDArray[np.intp]]:
     """Split the indices of frames where more than PAUSE are missing."""

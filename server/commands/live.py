@@ -43,7 +43,9 @@ def run(given: argparse.Namespace, config: Config) -> int:
     key = key_of(given, config)
     if given.source != "mic" and not Path(given.source).is_file():
         raise ConfigError(f"FILE must be an existing file or mic, got {given.source!r}")
-    options = {"language": given.language, "keywords": speech.keywords_of(given), **speech.text_fields(given)}
+    speakers = speech.speaker_fields(given, speech.known_speakers_of(given))
+    options = {"language": given.language, "keywords": speech.keywords_of(given), **speakers}
+    options |= speech.text_fields(given)
     with reaching(given.server):
         asyncio.run(_stream(given, options, key))
     return 0
@@ -106,5 +108,5 @@ async def _print(stream: LiveStream) -> None:
                 case "warning":
                     print(f"scribewire: note: {event['message']}", file=sys.stderr)
                 case "segment":
-                    console.print(Text(event["text"]))
+                    console.print(Text(f"{event['speaker']}: " if "speaker" in event else "") + Text(event["text"]))
                     said.clear()

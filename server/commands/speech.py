@@ -1,12 +1,17 @@
-"""The arguments that say what is spoken and how it is written, for `scribewire transcribe` and `scribewire live`."""
+"""The arguments that say what is spoken, by whom, and how it is written: of `transcribe` and `live`."""
 
 import argparse
+import base64
+from collections.abc import Mapping
+from pathlib import Path
 
 from pipeline.text.options import REDACTIONS
 from server.config import ConfigError
+from server.jobs.known_speakers import NAMES, REFERENCES, known_speakers
 from server.jobs.members import Members, keywords, members_of
 from server.jobs.orders import MULTI
 from server.jobs.text_members import TEXT_MEMBERS, text_options
+from server.model.bounds import MAX_SPEAKERS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +31,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--search", "TERM", "find this in the text, for the JSON; may be repeated"),
     ):
         parser.add_argument(name, metavar=metavar, action="append", help=meaning)
+    _add_speaker_arguments(parser)
+
+
+def _add_speaker_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--diarize", action="store_true", help="tell speakers apart by their voices")
+    parser.add_argument(
+        "--max-speakers", type=int, metavar="N", help="with --diarize: as many at most, 1 to 10 (default: 10)"
+    )
+    parser.add_argument(
+        "--known-speaker",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="with --diarize: a person, and a recording with 2 to 10 s of speech of this person alone; may be repeated",
+    )
 
 
 def text_fields(given: argparse.Namespace) -> dict[str, object]:
@@ -48,3 +68,36 @@ def keywords_of(given: argparse.Namespace) -> tuple[str, ...]:
     for fault in members.errors:
         raise ConfigError(f"--keywords {fault.message}, got {len(given.keywords)} characters")
     return found
+
+
+def known_speakers_of(given: argparse.Namespace) -> dict[str, bytes]:
+    """The recordings of known people, by name. Raises ConfigError for what a server would refuse, too."""
+    if given.max_speakers not in (None, *MAX_SPEAKERS):
+        raise ConfigError(f"--max-speakers must be from 1 to {MAX_SPEAKERS[-1]}, got {given.max_speakers}")
+    found: dict[str, bytes] = {}
+    for one in given.known_speaker:
+        name, equals, file = one.partition("=")
+        if not equals or not Path(file).is_file():
+            raise ConfigError(f"--known-speaker must be NAME=FILE with an existing file, got {one!r}")
+        found[name] = Path(file).read_bytes()
+    urls = [_data_url(recording) for recording in found.values()]
+    members = Members({NAMES: [[*found]], REFERENCES: [urls]} if found else {})
+    people = known_speakers(members, diarize=given.diarize, max_speakers=given.max_speakers)
+    for fault in members.errors:
+        raise ConfigError(f"--known-speaker {fault.message}")
+    return dict(people)
+
+
+def speaker_fields(given: argparse.Namespace, recordings: Mapping[str, bytes]) -> dict[str, object]:
+    """The members of a request that say how speakers are told apart, with the recordings of known people."""
+    fields: dict[str, object] = {"diarize": True} if given.diarize else {}
+    if given.max_speakers is not None:
+        fields["max_speakers"] = given.max_speakers
+    if recordings:
+        fields[NAMES] = [*recordings]
+        fields[REFERENCES] = [_data_url(recording) for recording in recordings.values()]
+    return fields
+
+
+def _data_url(recording: bytes) -> str:
+    return f"data:application/octet-stream;base64,{base64.b64encode(recording).decode()}"

@@ -6,7 +6,6 @@ current one. Everything else goes to standard error.
 
 import argparse
 import asyncio
-import base64
 import shutil
 import sys
 import tempfile
@@ -33,13 +32,12 @@ from server.commands import speech
 from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 from server.engines import open_engines
-from server.jobs.known_speakers import NAMES, REFERENCES, known_speakers
-from server.jobs.members import Members, members_of
+from server.jobs.members import members_of
 from server.jobs.orders import MULTI, subtitle_shape
 from server.jobs.text_members import text_options
 from server.jobs.transcriber import Transcriber
 from server.logs import configure
-from server.model.bounds import CHANNEL_MODES, MAX_SPEAKERS
+from server.model.bounds import CHANNEL_MODES
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
 
@@ -61,17 +59,6 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--channels", choices=CHANNEL_MODES, default="mixed", help="separate: each channel has its own speakers"
     )
-    parser.add_argument("--diarize", action="store_true", help="tell speakers apart by their voices")
-    parser.add_argument(
-        "--max-speakers", type=int, metavar="N", help="with --diarize: as many at most, 1 to 10 (default: 10)"
-    )
-    parser.add_argument(
-        "--known-speaker",
-        action="append",
-        default=[],
-        metavar="NAME=FILE",
-        help="with --diarize: a person, and a recording with 2 to 10 s of speech of this person alone; may be repeated",
-    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -91,7 +78,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
     given.keywords = speech.keywords_of(given)
     given.text = speech.text_fields(given)
     targets = _targets(given, formats)
-    given.known_speakers = _known_speakers(given)
+    given.known_speakers = speech.known_speakers_of(given)
     if given.server is None:
         files = _here(given, formats, subtitles, config)
     else:
@@ -198,28 +185,6 @@ def _text(given: argparse.Namespace) -> TextOptions:
     return text_options(members_of(given.text), language=None if given.language == MULTI else given.language)
 
 
-def _data_url(recording: bytes) -> str:
-    return f"data:application/octet-stream;base64,{base64.b64encode(recording).decode()}"
-
-
-def _known_speakers(given: argparse.Namespace) -> dict[str, bytes]:
-    """The recordings of known people, by name. Raises ConfigError for what a server would refuse, too."""
-    if given.max_speakers not in (None, *MAX_SPEAKERS):
-        raise ConfigError(f"--max-speakers must be from 1 to {MAX_SPEAKERS[-1]}, got {given.max_speakers}")
-    found: dict[str, bytes] = {}
-    for one in given.known_speaker:
-        name, equals, file = one.partition("=")
-        if not equals or not Path(file).is_file():
-            raise ConfigError(f"--known-speaker must be NAME=FILE with an existing file, got {one!r}")
-        found[name] = Path(file).read_bytes()
-    urls = [_data_url(recording) for recording in found.values()]
-    members = Members({NAMES: [[*found]], REFERENCES: [urls]} if found else {})
-    people = known_speakers(members, diarize=given.diarize, max_speakers=given.max_speakers)
-    for fault in members.errors:
-        raise ConfigError(f"--known-speaker {fault.message}")
-    return dict(people)
-
-
 async def _speaker_options(given: argparse.Namespace, batch: Transcriber) -> SpeakerOptions | None:
     if not given.diarize:
         return None
@@ -271,13 +236,11 @@ async def _there(
     from server.client import Client, ServiceError  # noqa: PLC0415  as in _download
 
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
-    usual = {"channels": "mixed", "task": TRANSCRIBE, "diarize": False, "keywords": ()}
-    for name in ("channels", "diarize", "max_speakers", "task", "language", "keywords"):
+    fields |= speech.speaker_fields(given, given.known_speakers)
+    usual = {"channels": "mixed", "task": TRANSCRIBE, "keywords": ()}
+    for name in ("channels", "task", "language", "keywords"):
         if (value := getattr(given, name)) not in (None, usual.get(name)):
             fields[name] = value
-    if given.known_speakers:
-        fields["known_speaker_names"] = [*given.known_speakers]
-        fields["known_speaker_references"] = [_data_url(recording) for recording in given.known_speakers.values()]
     async with Client(given.server, key) as client:
         if _is_address(given.file):
             job = await client.submit(given.file, **fields)

@@ -94,9 +94,9 @@ class Uploads:
                     request, received, options.get(b"boundary", b""), f"{prefix}/source", most, hashed=hashed
                 )
             elif media_type == JSON.encode():
-                received.fields = _from_json(await _without_file(request))
+                received.fields = _from_json(await body_without_file(request))
             else:
-                received.fields = _from_urlencoded(await _without_file(request))
+                received.fields = _from_urlencoded(await body_without_file(request))
             yield received
         finally:
             if received.begun and not received.keep:
@@ -288,14 +288,14 @@ async def body_of(request: Request, *, most: int) -> bytes:
     return bytes(body)
 
 
-async def _without_file(request: Request) -> bytes:
-    """Read a body without a file. It may be large if it has recordings of known speakers.
+async def body_without_file(request: Request, *, most: int = MAX_FORM_BYTES) -> bytes:
+    """Read a body of at most *most* bytes, or of MAX_BODY_WITH_RECORDINGS if it has recordings of known speakers.
 
     Raises what body_of() does.
     """
     body = await body_of(request, most=MAX_BODY_WITH_RECORDINGS)
-    if len(body) > MAX_FORM_BYTES and not any(name.encode() in body for name in LARGE_FIELDS):
-        raise _too_large(MAX_FORM_BYTES, len(body))
+    if len(body) > most and not any(name.encode() in body for name in LARGE_FIELDS):
+        raise _too_large(most, len(body))
     return body
 
 

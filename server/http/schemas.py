@@ -404,6 +404,7 @@ SCHEMAS: Mapping[str, Any] = {
             "max_utterance_s": _number(bounds.UTTERANCE_S, 15),
             "record": {**SWITCH, "default": False, "description": "Keep the audio as FLAC with the job"},
             "channel": {**CHANNEL_NAME, "description": "The name of the channel that shows the session"},
+            **KNOWN_SPEAKERS,
             **_ORDER_MEMBERS,
             **TEXT_SWITCHES,
             **TEXT_LISTS,

@@ -105,8 +105,14 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     )
 
 
-def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapping[str, str], ...]]:
-    """The order of a live session, and warnings. Raises Refused invalid_parameter."""
+def parse_live_order(
+    fields: Fields, *, offer: Offer
+) -> tuple[Order, Mapping[str, bytes], tuple[Mapping[str, str], ...]]:
+    """The order of a live session, a recording of each known speaker by name, and warnings.
+
+    Raises Refused invalid_parameter.
+    """
+    fields = without_brackets(fields)
     members = Members(fields)
     default = LiveOptions()
     encoding = members.take("encoding", one_of(bounds.ENCODINGS), default.encoding)
@@ -125,8 +131,10 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> tuple[Order, tuple[Mapp
     members.take("task", _live_task, TRANSCRIBE)
     timed = members.take("word_timestamps", boolean, True)  # live words always have their times
     order = common_order(members, offer=offer, word_timestamps=timed)
+    people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
-    return replace(order, live=live, separate=separate), unknown_members(fields, COMMON | LIVE_ONLY)
+    order = replace(order, live=live, separate=separate, known_speakers=tuple(people))
+    return order, people, unknown_members(fields, COMMON | LIVE_ONLY | KNOWN_SPEAKERS)
 
 
 def _live_channels(members: Members) -> tuple[int, bool]:

@@ -1,7 +1,6 @@
 """One file in the hands of one worker: transcribe it chunk by chunk, and write its outputs."""
 
 import asyncio
-import base64
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ from server.jobs.outputs import completed_outcome, write_output
 from server.jobs.probing import Prober
 from server.jobs.sandbox import rehearse
 from server.jobs.transcriber import Transcriber, speaker_options
+from server.jobs.voices import known_recordings
 from server.model.accounts import Plan
 from server.model.events import NewEvent
 from server.model.outcomes import Artifact, Outcome
@@ -105,8 +105,7 @@ class Running:
     async def _known_voices(self) -> Mapping[str, NDArray[np.float32]]:
         if not self._job.order.known_speakers:
             return {}
-        pieces = [piece async for piece in self._tools.blobs.read(voices_key(self._job.id))]
-        return await self._batch.learn_voices(read_recordings(b"".join(pieces)))
+        return await self._batch.learn_voices(await known_recordings(self._job.id, self._tools.blobs))
 
     async def _checkpoint(self, chunk: Chunk, before: Sequence[Chunk]) -> None:
         events = chunk_events(chunk, before, words=self._job.order.word_timestamps)
@@ -130,20 +129,6 @@ class Stopped(Exception):
 def source_key(job_id: str) -> str:
     """The blob of a job's uploaded audio; the blobs of fetched audio lie below it."""
     return f"{job_id}/source"
-
-
-def voices_key(job_id: str) -> str:
-    """The blob of the recordings of known people. It is deleted with the job's audio."""
-    return f"{job_id}/voices"
-
-
-def stored_recordings(recordings: Mapping[str, bytes]) -> bytes:
-    """The content of that blob."""
-    return orjson.dumps({name: base64.b64encode(data).decode() for name, data in recordings.items()})
-
-
-def read_recordings(blob: bytes) -> dict[str, bytes]:
-    return {name: base64.b64decode(data) for name, data in orjson.loads(blob).items()}
 
 
 def final_speakers(chunks: Sequence[Chunk]) -> list[NewEvent]:

@@ -15,8 +15,9 @@ from server.jobs.ended import report_end
 from server.jobs.leases import HeldLease, LeaseKeeper
 from server.jobs.outputs import delete_if_gone
 from server.jobs.pool import Pool
-from server.jobs.running import Running, Tools, source_key, voices_key
+from server.jobs.running import Running, Tools, source_key
 from server.jobs.transcriber import Transcriber
+from server.jobs.voices import voices_key
 from server.logs import log
 from server.metrics import Metrics
 from server.model.accounts import Plan

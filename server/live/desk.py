@@ -18,8 +18,10 @@ from pipeline.speakers.options import SpeakerOptions
 from server.accounts.plans import Plans
 from server.faults import contain
 from server.jobs.leases import HeldLease
+from server.jobs.voices import known_recordings
 from server.live.ending import Endings, LiveResult
 from server.live.engine import LiveEngine
+from server.live.excerpts import KeptExcerpts
 from server.live.holding import SessionLease
 from server.live.intake import bytes_up_to
 from server.live.journal import Journal
@@ -223,7 +225,9 @@ class Desk:
         order = job.order
         assert order.live is not None
         engine = parts.engines[job.environment]
-        session, speakers = engine.session(order, tenant=job.account, past=before), engine.live_speakers(order, before)
+        session = engine.session(order, tenant=job.account, past=before)
+        excerpts = KeptExcerpts(held, parts.storage.blobs)
+        speakers = await self._speakers(held, before, excerpts) if order.diarize else None
         journal = Journal(
             held,
             before,
@@ -238,6 +242,7 @@ class Desk:
             before,
             session,
             speakers=speakers,
+            excerpts=excerpts,
             journal=journal,
             endings=self._endings,
             isolation=parts.isolation,
@@ -246,6 +251,15 @@ class Desk:
             rules=self.rules,
             closing=parts.closing,
             part=part,
+        )
+
+    async def _speakers(self, held: HeldLease, before: Past, excerpts: KeptExcerpts) -> LiveSpeakers | None:
+        job, blobs = held.job, self._parts.storage.blobs
+        recordings = await known_recordings(job.id, blobs) if job.order.known_speakers else {}
+        kept = await excerpts.read()
+        engine, isolation = self._parts.engines[job.environment], self._parts.isolation
+        return await asyncio.to_thread(
+            engine.live_speakers, job.order, before, isolation=isolation, recordings=recordings, excerpts=kept
         )
 
     async def _live(self, live: LiveSession) -> None:

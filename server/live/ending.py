@@ -15,6 +15,7 @@ from pipeline.words import Chunk, SpeakerTurn, Transcript
 from server.jobs.ended import report_end
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import completed_outcome, output_key, write_output
+from server.jobs.voices import voices_key
 from server.live.engine import LiveEngine
 from server.live.resuming import Past
 from server.live.telling import closed_segment, revised_event
@@ -153,9 +154,18 @@ class Endings:
 
     async def _end(self, held: HeldLease, outcome: Outcome) -> None:
         await held.finish(outcome)
+        if held.job.order.diarize:
+            await self._delete_voices(held.job.id)
         job = await self.storage.jobs.get(held.job.id)
         if job is not None:
             report_end(job, self.metrics)
+
+    async def _delete_voices(self, job_id: str) -> None:
+        """Delete the recordings of voices. What cannot be deleted now is deleted with the audio of ended jobs."""
+        try:
+            await self.storage.blobs.delete(voices_key(job_id))
+        except (BlobsAway, OSError) as error:
+            log.warning("recordings of voices cannot be deleted yet: %s", error, extra={"job": job_id})
 
 
 def _heard_s(held: HeldLease, duration: int) -> float | None:

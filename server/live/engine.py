@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pipeline.audio import Samples, position
 from pipeline.ingest.framer import Windows
+from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import DecodeRequest, Heard
@@ -13,6 +14,8 @@ from pipeline.recognition.merging import find_new_words
 from pipeline.recognition.stream import StreamCore, StreamOptions
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import Happened, Listener, Session, SessionStatistics
+from pipeline.speakers.excerpts import Excerpts
+from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.redaction import NEAR
@@ -59,13 +62,20 @@ class LiveEngine:
     max_sessions: int | None = None  # sessions that this machine can carry, if that was measured
     swearing: frozenset[str] | None = None  # in lower case; None: the words of each language
 
-    def live_speakers(self, order: Order, past: Past) -> LiveSpeakers | None:
-        """Make what tells the speakers of a session apart by their voices; None where its order does not ask for it."""
-        options = speaker_options(order)
+    def live_speakers(
+        self, order: Order, past: Past, *, isolation: Isolation, recordings: Mapping[str, bytes], excerpts: Excerpts
+    ) -> LiveSpeakers | None:
+        """Make what tells the speakers of a session apart by their voices; None where its order does not ask for it.
+
+        *recordings* has one of each known person, *excerpts* what was kept of the session. Blocks while it listens to
+        them: up to 0.5 s for each voice. Raises PipelineError.
+        """
+        known = learn_voices(isolation, self.speakers, recordings) if self.speakers is not None else {}
+        options = speaker_options(order, known)
         if options is None:
             return None
         origins = dict.fromkeys(past.channels, past.origin.position)
-        return LiveSpeakers(self.speakers, options, origins, past.told)
+        return LiveSpeakers(self.speakers, options, origins, past.told, excerpts)
 
     def session(self, order: Order, *, tenant: str, past: Past) -> Hearing:
         """Make a session for *order* that continues where *past* says, which must have no open words.

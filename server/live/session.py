@@ -18,6 +18,7 @@ from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
 from server.live.engine import Hearing
+from server.live.excerpts import KeptExcerpts
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
 from server.live.resuming import Past, resumed_at
@@ -49,6 +50,7 @@ class LiveSession:
         *,
         journal: Journal,
         speakers: LiveSpeakers | None = None,
+        excerpts: KeptExcerpts | None = None,
         endings: Endings,
         isolation: Isolation,
         plan: Plan,
@@ -71,9 +73,12 @@ class LiveSession:
         self._held = held
         self._session = session
         self._journal = journal
-        self._speakers = (
-            None if speakers is None else SpeakerListener(speakers, held.job, revise=journal.revise, metrics=metrics)
-        )
+        self._speakers = None
+        if speakers is not None:
+            assert excerpts is not None
+            self._speakers = SpeakerListener(
+                speakers, held.job, revise=journal.revise, keep=excerpts.write, metrics=metrics
+            )
         self._endings = endings
         self._plan = plan
         self._metrics = metrics

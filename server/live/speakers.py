@@ -7,6 +7,7 @@ import numpy as np
 
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import RATE, Samples
+from pipeline.speakers.excerpts import Excerpts
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.waking import Changes
 from pipeline.words import SpeakerTurn
@@ -27,11 +28,13 @@ class SpeakerListener:
         job: Job,
         *,
         revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]],
+        keep: Callable[[Excerpts], Awaitable[None]],
         metrics: Metrics,
     ) -> None:
         self._speakers = speakers
         self._job = job
         self._revise = revise
+        self._keep = keep
         self._metrics = metrics
         self._waiting: list[Samples] = []
         self._changes = Changes()
@@ -66,8 +69,12 @@ class SpeakerListener:
         each = [whole] if whole.ndim == 1 else list(whole.T)
         heard = dict(zip(self._job.order.live_channels, each, strict=True))
         runs: list[SpeakerRun] = []
+        excerpts: Excerpts | None = None
         with contain("speakers", self._metrics, job=self._job.id):  # words are told all the same
             runs = await asyncio.to_thread(self._speakers.listen, heard)
+            excerpts = await asyncio.to_thread(self._speakers.new_excerpts)
+        if excerpts is not None:
+            await self._keep(excerpts)
         if runs:
             await self._revise(runs)
 

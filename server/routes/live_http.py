@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from server.clock import now_ms
-from server.http.bodies import JSON, body_of, json_object
+from server.http.bodies import JSON, MAX_BODY_WITH_RECORDINGS, body_without_file, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.schemas import ref
@@ -34,7 +34,7 @@ from server.routes.starting import LiveStarts
 from server.storage.ports import ChannelStore, JobStore
 from server.waiting import until_first
 
-MAX_BODY = 64 * 1024
+MAX_BODY = 64 * 1024  # without recordings of known speakers
 PIECE_BYTES = 256 * 1024  # of an HTTP body, taken at once
 AUDIO_TYPES = (
     "application/octet-stream",
@@ -101,7 +101,7 @@ class LiveRequests:
                 description="Answers where to send the audio: by WebSocket, or in any number of HTTP requests. The "
                 "session is a job: it has a record, events, outputs and a webhook like any other.",
                 media_types=(JSON,),
-                max_body=MAX_BODY,
+                max_body=MAX_BODY_WITH_RECORDINGS,
                 bodies={JSON: ref("LiveRequest")},
                 body_examples={JSON: {"encoding": "pcm_s16le"}},
                 parameters=(IDEMPOTENCY_KEY,),
@@ -163,14 +163,14 @@ class LiveRequests:
     async def create(self, request: Request, caller: Caller) -> Response:
         self.desk.admit(caller.environment)
         _, _, plan = caller.require_account()
-        members = json_object(await body_of(request, most=MAX_BODY))
+        members = json_object(await body_without_file(request, most=MAX_BODY))
         fields = {name: [value] for name, value in members.items()}
         offer = self.accepting.offers[caller.environment]
-        order, warnings = parse_live_order(fields, offer=offer)
+        order, people, warnings = parse_live_order(fields, offer=offer)
         channel = await self._channel(caller, order)
         key = self.accepting.key(request, caller)
         async with self.accepting.reserved(key):
-            submitted = await self.starts.submit(caller, order, warnings, key=key)
+            submitted = await self.starts.submit(caller, order, warnings, key=key, known_speakers=people)
         job = submitted.job
         if channel is not None:
             await self.channels.show(channel.id, job.id)

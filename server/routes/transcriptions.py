@@ -1,13 +1,12 @@
 """POST /v1/transcribe: audio in, a job out, and its result too if it is ready within the client's wait."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pipeline.errors import UnusableReference
 from pipeline.ingest.containers import Probe
 from server.accounts.issuing import fresh_id
 from server.clock import now_ms
@@ -18,14 +17,11 @@ from server.http.operation import Answer, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.erasing import Eraser
-from server.jobs.known_speakers import REFERENCES
 from server.jobs.orders import Asked, parse_order, with_retention
 from server.jobs.probing import Prober
-from server.jobs.running import stored_recordings, voices_key
 from server.jobs.sandbox import delay_of, refuse_at_the_door
-from server.jobs.transcriber import Transcriber
 from server.jobs.waiter import JobWaiter
-from server.model.errors import FieldError, OutcomeUnknown, invalid
+from server.model.errors import OutcomeUnknown
 from server.model.ids import Prefix
 from server.model.jobs import NewJob, Submitted
 from server.model.orders import Source
@@ -33,6 +29,7 @@ from server.records.links import Links
 from server.records.records import Records
 from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting, new_job, with_fingerprint
 from server.routes.asking import JOB, JOB_POLL_S, handing_over, query_seconds, warned
+from server.routes.voices import KnownVoices
 from server.storage.ports import JobStore
 
 FILE_CODES = (
@@ -70,7 +67,7 @@ class Transcriptions:
     """The handler for files and addresses; OpenAI's route makes its jobs with accept()."""
 
     uploads: Uploads
-    batches: Mapping[str, Transcriber]  # by environment; none on a node without a model
+    voices: KnownVoices
     prober: Prober
     jobs: JobStore
     waiter: JobWaiter
@@ -159,7 +156,8 @@ class Transcriptions:
                 asked = replace(asked, order=with_retention(asked.order, caller.require_account()[1].retention))
                 query_seconds(request, "wait", most=self.wait_limits.max_s)
                 new = await self._new_job(job_id, caller, asked, received)
-                await self._keep_known_speakers(job_id, caller, asked, received)
+                received.begun |= bool(asked.known_speakers)
+                await self.voices.keep(job_id, caller, asked.known_speakers)
                 content = received.file.sha256 if received.file else None
                 fingerprinted = with_fingerprint(key, asked.order, asked.url, content)
                 try:
@@ -169,25 +167,6 @@ class Transcriptions:
                     raise
                 received.keep = not submitted.replayed
         return asked, submitted
-
-    async def _keep_known_speakers(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> None:
-        """Check that the voices of known people can be learned, and store their recordings until the job has ended.
-
-        Raises Refused invalid_parameter.
-        """
-        if not asked.known_speakers:
-            return
-        batch = self.batches.get(caller.environment)
-        if batch is None:
-            told = "this node does not listen; send the request to one with the role worker"
-            raise invalid([FieldError(REFERENCES, "not_offered", told)])
-        try:
-            await batch.learn_voices(asked.known_speakers)
-        except UnusableReference as error:
-            raise invalid([FieldError(REFERENCES, "invalid_value", str(error))]) from error
-        received.begun = True
-        async with self.uploads.blobs.create(voices_key(job_id)) as sink:
-            await sink.write(stored_recordings(asked.known_speakers))
 
     def _parse(self, received: Received, caller: Caller) -> Asked:
         asked = parse_order(

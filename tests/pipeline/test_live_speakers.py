@@ -7,10 +7,12 @@ import pytest
 
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import RATE, Samples
+from pipeline.speakers.excerpts import read_excerpts, stored_excerpts
+from pipeline.speakers.known import known_voices
 from pipeline.speakers.live import LiveSpeakers, ToldWord
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.words import Word
-from tests.pipeline.conversing import conversation, error_rate, hear, models
+from tests.pipeline.conversing import clip, conversation, error_rate, hear, models
 
 TALK = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac", "flite/rms_0.flac")
 
@@ -69,6 +71,29 @@ def test_a_stream_that_began_earlier_keeps_its_labels_and_goes_on_with_higher_on
     assert all(turn.start >= 5 * RATE for turn in turns if int(turn.speaker[1:]) > 3)
 
 
+def test_after_a_restart_voices_that_were_heard_before_keep_their_labels(talk: Samples) -> None:
+    cut = 14 * RATE
+    first = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
+    told = stream(first, {None: talk[:cut]})
+    kept = first.new_excerpts()
+    assert kept is not None
+    assert {len(samples) >= RATE // 2 for samples in kept[None].values()} == {True}
+    assert first.new_excerpts() is None, "nothing is new"
+    before = [ToldWord(word, None, told[number]) for number, word in enumerate(words(talk[:cut]))]
+    assert {one.label for one in before} == {"S1", "S2"}
+    excerpts = read_excerpts(stored_excerpts(kept))
+    second = LiveSpeakers(models(), SpeakerOptions(), {None: cut}, before, excerpts)
+    stream(second, {None: talk[cut:]}, origin=cut)
+    again = second.new_excerpts()
+    assert again is None or again[None].keys() == {"S1", "S2"}
+    turns, runs = second.finish()
+    assert {turn.speaker for turn in turns} == {"S1", "S2"}
+    assert error_rate(conversation(*TALK)[1], list(turns)) < 0.25
+    assert [number for run in runs for number in range(run.first, run.last + 1)] == list(
+        range(len(before) + len(words(talk[cut:])))
+    )
+
+
 def test_channels_share_their_numbers_and_their_limit(talk: Samples) -> None:
     half = talk[: 10 * RATE]
     speakers = LiveSpeakers(models(), SpeakerOptions(most=2), {0: 0, 1: 0})
@@ -90,3 +115,20 @@ def test_scripted_speakers_change_after_each_sentence() -> None:
     told = [speakers.label(Word(text, n * RATE, (n + 1) * RATE, 1.0), None) for n, text in enumerate(said)]
     assert told == ["S1", "S1", "S2", "S1", "S1"]
     assert speakers.finish()[1] == [SpeakerRun(0, 1, "S1"), SpeakerRun(2, 2, "S2"), SpeakerRun(3, 4, "S1")]
+
+
+def test_scripted_speakers_go_on_after_a_restart_where_they_were() -> None:
+    before = [ToldWord(Word(text, 0, RATE, 1.0), None, label) for text, label in (("One.", "S1"), ("Two", "S2"))]
+    speakers = LiveSpeakers(None, SpeakerOptions(), {None: RATE}, before)
+    assert [speakers.label(Word(text, RATE, 2 * RATE, 1.0), None) for text in ("and.", "Three")] == ["S2", "S1"]
+
+
+def test_a_known_person_has_her_name_live(talk: Samples) -> None:
+    known = known_voices(models(), {"Cindy": clip("flite/slt_5.flac")})
+    speakers = LiveSpeakers(models(), SpeakerOptions(known=known), {None: 0})
+    told = stream(speakers, {None: talk})
+    assert {"Cindy", "S1"} <= set(told.values()) <= {"Cindy", "S1", "S2"}
+    assert speakers.new_excerpts() is not None
+    turns, runs = speakers.finish()
+    assert "Cindy" in {run.speaker for run in runs}
+    assert len({turn.speaker for turn in turns}) == 2

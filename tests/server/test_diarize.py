@@ -194,8 +194,10 @@ TWO = {"known_speaker_names": ["Ann", "Bob"], "known_speaker_references": [REFER
     ],
 )
 def test_known_speakers_are_checked(sandbox: httpx.Client, members: dict[str, Any], param: str) -> None:
-    answer = sandbox.post("/v1/transcribe", json={"url": "https://example.org/a.wav", "diarize": True, **members})
-    assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
+    file = sandbox.post("/v1/transcribe", json={"url": "https://example.org/a.wav", "diarize": True, **members})
+    live = sandbox.post("/v1/live", json={"diarize": True, **members})
+    for answer in (file, live):
+        assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
 
 
 @pytest.mark.parametrize("brackets", ["", "[]"])
@@ -214,7 +216,7 @@ def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audi
     speakers = hearing.batch.options[-1].speakers
     assert speakers is not None
     assert list(speakers.known) == ["Ann", "Bob"]
-    until(lambda: not hearing.wait(is_stored(hearing, f"{answer.json()['job_id']}/voices")))
+    until(lambda: not hearing.wait(is_stored(hearing, f"{answer.json()['job_id']}/voices/known")))
 
 
 async def is_stored(served: Served, key: str) -> bool:

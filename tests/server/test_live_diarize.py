@@ -1,7 +1,11 @@
 """Tests of live sessions whose speakers are told apart: every reader ends with the labels of the documents."""
 
+import asyncio
+import base64
+
 import httpx
 
+from tests.server.serving import wav
 from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, Frame, silence, talking
 
@@ -39,6 +43,28 @@ async def test_events_records_documents_and_late_readers_agree(live_server):
         document = (await client.get(job["formats"]["json"])).json()
         assert document["speakers"] == job["speakers"]
         assert "\nS2: " in (await client.get(job["formats"]["txt"])).text
+
+
+@in_a_loop
+async def test_recordings_of_known_people_are_there_until_the_session_ends(live_server):
+    me = Caller(live_server, live_server.key())
+    reference = base64.b64encode(wav()).decode()
+    people = {"known_speaker_names": ["Ann"], "known_speaker_references": [f"data:audio/wav;base64,{reference}"]}
+    record = await me.start(diarize=True, **people)
+    assert not record["warnings"]
+    folder = live_server.storage.blobs.scratch.parent / "blobs" / record["job_id"]
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["known"]
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.next()
+        await talk.send(silence(2))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    async with asyncio.timeout(10):
+        while (folder / "voices").exists():  # noqa: ASYNC110  files tell nobody
+            await asyncio.sleep(0.05)
+    async with me.client() as client:
+        refused = await client.post("/v1/live", json={"diarize": True, "prompt": "x" * 70_000})
+        assert refused.status_code == 413
 
 
 @in_a_loop

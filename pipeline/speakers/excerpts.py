@@ -1,0 +1,96 @@
+"""Keeps some seconds of each voice of a live stream, from which its speakers are found again after a restart.
+
+What is kept is sound, as the audio of a file is: what a voice sounds like is computed from it anew.
+"""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import orjson
+
+from pipeline.audio import RATE, Samples
+from pipeline.speakers.frames import OFFSET, STEP, Window
+
+Excerpts: TypeAlias = Mapping[int | None, Mapping[str, Samples]]
+"""What is kept of a stream: by channel, or None for all channels together, the speech of each label."""
+
+MOST = 8 * RATE
+"""The most samples of one voice that are kept."""
+
+SHORTEST = RATE // 2
+"""Samples: a shorter stretch of speech is not kept."""
+
+UNSETTLED = RATE
+"""Samples at the end of a window of which it is not sure yet who speaks in them."""
+
+_LOUDEST = 32767  # of 16-bit PCM
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Speech of one voice alone, from a position of the channel."""
+
+    start: int
+    samples: Samples
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.samples)
+
+
+class SpeechOfVoices:
+    """The stretches that are kept of one channel."""
+
+    def __init__(self) -> None:
+        self._stretches: list[Stretch] = []
+        self._reached = 0  # the end of the last stretch
+
+    def collect(self, window: Window, samples: Samples) -> None:
+        """Take what was not taken before of the turns of a window, whose samples these are."""
+        base = window.start * STEP
+        for turn in sorted(window.turns, key=lambda turn: turn.first):
+            start = max(base + turn.first * STEP + OFFSET, self._reached)
+            end = min(base + turn.after * STEP + OFFSET, base + len(samples) - UNSETTLED)
+            if end - start >= SHORTEST:
+                self._stretches.append(Stretch(start, samples[start - base : end - base].copy()))
+                self._reached = end
+
+    def by_label(self, label_of: Callable[[Stretch], str | None]) -> dict[str, Samples]:
+        """Return up to MOST samples of each label, the longest stretches first, and forget all others."""
+        kept: dict[str, list[Stretch]] = {}
+        for stretch in sorted(self._stretches, key=lambda one: -len(one.samples)):
+            label = label_of(stretch)
+            if label is not None and _length(own := kept.setdefault(label, [])) < MOST:
+                own.append(stretch)
+        self._stretches = [stretch for own in kept.values() for stretch in own]
+        return {label: np.concatenate([one.samples for one in own])[:MOST] for label, own in kept.items()}
+
+
+def _length(stretches: Sequence[Stretch]) -> int:
+    return sum(len(one.samples) for one in stretches)
+
+
+def stored_excerpts(excerpts: Excerpts) -> bytes:
+    """Return the excerpts as JSON: rows of channel, label, and the samples as 16-bit PCM in base64."""
+    rows = [
+        (channel, label, base64.b64encode(_pcm(samples)).decode())
+        for channel, voices in excerpts.items()
+        for label, samples in voices.items()
+    ]
+    return orjson.dumps(rows)
+
+
+def read_excerpts(body: bytes) -> dict[int | None, dict[str, Samples]]:
+    """Return what stored_excerpts() was given."""
+    found: dict[int | None, dict[str, Samples]] = {}
+    for channel, label, pcm in orjson.loads(body):
+        samples = np.frombuffer(base64.b64decode(pcm), "<i2").astype(np.float32)
+        found.setdefault(channel, {})[label] = samples / np.float32(_LOUDEST)
+    return found
+
+
+def _pcm(samples: Samples) -> bytes:
+    return np.round(samples.clip(-1, 1) * _LOUDEST).astype("<i2").tobytes()

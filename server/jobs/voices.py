@@ -1,0 +1,33 @@
+"""What is stored of the voices of a job: recordings of people, which are deleted once the job has ended.
+
+Never what a voice sounds like: that is computed from them in memory.
+"""
+
+import base64
+from collections.abc import Mapping
+
+import orjson
+
+from server.storage.ports import BlobStore
+
+
+def voices_key(job_id: str) -> str:
+    """The prefix of all blobs with voices of a job. They are deleted with its audio."""
+    return f"{job_id}/voices"
+
+
+async def keep_known_recordings(job_id: str, recordings: Mapping[str, bytes], blobs: BlobStore) -> None:
+    """Store the recording of each known person, by name. Raises BlobsAway, DiskFull."""
+    rows = {name: base64.b64encode(data).decode() for name, data in recordings.items()}
+    async with blobs.create(_known_key(job_id)) as sink:
+        await sink.write(orjson.dumps(rows))
+
+
+async def known_recordings(job_id: str, blobs: BlobStore) -> dict[str, bytes]:
+    """Return what keep_known_recordings() stored. Raises BlobsAway, NoSuchBlob."""
+    rows = orjson.loads(b"".join([piece async for piece in blobs.read(_known_key(job_id))]))
+    return {name: base64.b64decode(data) for name, data in rows.items()}
+
+
+def _known_key(job_id: str) -> str:
+    return f"{voices_key(job_id)}/known"

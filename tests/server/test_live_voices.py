@@ -1,0 +1,103 @@
+"""Tests of live sessions whose speakers are told apart, with real voices in real server processes that are killed."""
+
+import asyncio
+import base64
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from tests.pipeline.conversing import clip, conversation
+from tests.server.clustering import clustered
+from tests.server.running import SPEECH, Server, running
+from tests.server.talking import SECOND, Caller, Frame, durable, talking
+from tests.server.test_live_diarize import final_labels
+
+TALK = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_1.flac")
+CUT_S = 12.5
+"""In the middle of the third turn: both have spoken."""
+
+
+def pcm(*clips: str) -> bytes:
+    return bytes(np.round(conversation(*clips)[0] * 32767).astype("<i2").tobytes())
+
+
+def voices(server: Server) -> list[Path]:
+    return sorted((server.data_dir / "blobs").glob("job_*/voices/*"))
+
+
+async def spoken_until(me: Caller, record: Frame, audio: bytes, *, label: str) -> list[Frame]:
+    """Send *audio*, and return what came until somebody with this label is known and everything was heard."""
+    async with talking(me.socket(record), me.headers) as talk:
+        await talk.send(audio, piece_s=0.25)
+        await talk.say("finalize")
+        await talk.until("finalized")
+        while label not in final_labels(talk.frames).values():
+            await talk.next()
+        await asyncio.sleep(1)  # the excerpts of the last voice are being written
+    return talk.frames
+
+
+async def finished(me: Caller, record: Frame, audio: bytes, last: int) -> list[Frame]:
+    """Send the rest of *audio* to whoever has the session now, and return what came after event *last*."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(ConnectionClosed, InvalidStatus, OSError):
+                async with talking(f"{me.socket(record)}?last_event_id={last}", me.headers) as talk:
+                    ready = await talk.next()
+                    if "received_bytes" in ready:
+                        await talk.send(audio[ready["received_bytes"] :], piece_s=0.25)
+                        await talk.say("close")
+                        assert await talk.to_the_end() == (1000, "")
+                        return talk.frames
+            await asyncio.sleep(0.3)
+
+
+def speakers_of(job: Frame) -> list[str]:
+    """Return who says most of each turn of TALK."""
+    starts = [0.0]
+    for name in TALK:
+        starts.append(starts[-1] + len(clip(name)) / 16_000 + 0.4)
+    spoken: list[Counter[str]] = [Counter() for _ in TALK]
+    for word in job["words"]:
+        turn = sum(word["start"] >= start for start in starts[1:-1])
+        spoken[turn][word["speaker"]] += 1
+    return [turn.most_common(1)[0][0] for turn in spoken]
+
+
+def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voices(tmp_path: Path) -> None:
+    audio = pcm(*TALK)
+    with running(tmp_path / "data") as server:
+        me = Caller(server, server.new_key())
+        record = asyncio.run(me.start(diarize=True, output_formats=["json", "vtt"]))
+        before = asyncio.run(spoken_until(me, record, audio[: round(CUT_S * SECOND)], label="S2"))
+        server.kill()
+        assert voices(server), "excerpts are kept while the session lasts"
+        server.start()
+        after = asyncio.run(finished(me, record, audio, durable(before)[-1]["seq"]))
+        job = asyncio.run(me.job(record["job_id"]))
+        assert speakers_of(job) == ["S1", "S2", "S1", "S2"]
+        labels = final_labels([*before, *after])
+        assert labels == dict(enumerate(word["speaker"] for word in job["words"]))
+        late = [{"type": kind, **data} for _, kind, data in asyncio.run(me.events(record["job_id"]))]
+        assert final_labels(late) == labels
+        assert voices(server) == []
+
+
+def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_known_people(
+    tmp_path: Path, bucket
+) -> None:
+    audio = pcm(*TALK)
+    reference = base64.b64encode((SPEECH / "flite" / "slt_5.flac").read_bytes()).decode()
+    known = {"known_speaker_names": ["Cindy"], "known_speaker_references": [f"data:audio/flac;base64,{reference}"]}
+    with clustered(tmp_path, bucket) as nodes:
+        one, other = (Caller(node, key) for node, key in zip(nodes.nodes, [nodes.new_key()] * 2, strict=True))
+        record = asyncio.run(one.start(diarize=True, **known))
+        before = asyncio.run(spoken_until(one, record, audio[: round(CUT_S * SECOND)], label="Cindy"))
+        nodes.nodes[0].kill()
+        after = asyncio.run(finished(other, record, audio, durable(before)[-1]["seq"]))
+        job = asyncio.run(other.job(record["job_id"]))
+        assert speakers_of(job) == ["S1", "Cindy", "S1", "Cindy"]
+        assert final_labels([*before, *after]) == dict(enumerate(word["speaker"] for word in job["words"]))
