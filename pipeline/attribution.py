@@ -72,6 +72,22 @@ def by_speaker(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> lis
     return sorted(parts, key=lambda part: part.start)
 
 
+def spoken_words(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> list[SpeakerTurn]:
+    """Return each word as a turn of its speaker; nothing where there are no turns."""
+    times = SpeakerTimesByChannel(turns)
+    labels = (
+        (word, segment.channel, times.speaker_of(word, segment.channel))
+        for segment in segments
+        for word in segment.words
+    )
+    return [word_turn(label, word, channel) for word, channel, label in labels if label is not None]
+
+
+def word_turn(speaker: str, word: Word, channel: int | None) -> SpeakerTurn:
+    """Return a word as a turn of its speaker, which has at least one sample."""
+    return SpeakerTurn(speaker, word.start, max(word.end, word.start + 1), channel)
+
+
 @dataclass(frozen=True, slots=True)
 class SpeakerRun:
     """Words in a row of one speaker, by their numbers in the recording, from 0; both are included."""
@@ -105,7 +121,7 @@ def scripted_turns(segments: Iterable[Segment]) -> list[SpeakerTurn]:
     for segment in segments:
         for word in segment.words:
             speaker = f"{UNNAMED}{segment.channel}.{sentences[segment.channel] % 2}"
-            turns.append(SpeakerTurn(speaker, word.start, max(word.end, word.start + 1), segment.channel))
+            turns.append(word_turn(speaker, word, segment.channel))
             sentences[segment.channel] += word.text.endswith((".", "?", "!"))
     return sorted(turns, key=lambda turn: turn.start)
 

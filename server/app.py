@@ -202,7 +202,7 @@ class _Routes:
 
     def groups(self) -> list[HasOperations]:
         transcriptions, ops = self._transcriptions(), self._ops()
-        subtitles = Subtitles(door=self.door, jobs=self._storage.jobs)
+        subtitles = Subtitles(door=self.door, jobs=self._storage.jobs, events=self._storage.events)
         if "api" not in self._config.roles:
             return [ops, self._live()] if "live" in self._config.roles else [ops]
         return [

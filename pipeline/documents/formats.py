@@ -1,5 +1,7 @@
 """Renders a Transcript as the files that users download. All of them have the same words in the same order."""
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -9,7 +11,7 @@ from typing import Any
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues_of_runs
+from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues_of_runs, milliseconds
 from pipeline.documents.paragraphs import paragraph_objects, paragraphs_of
 from pipeline.documents.search import search_objects
 from pipeline.words import Segment, SpeakerTurn, Transcript, Word, speaker_members, words_in_time, written
@@ -135,12 +137,44 @@ def vtt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
     return _webvtt(_cues(transcript.segments, transcript.duration, shape))
 
 
-def growing_vtt(segments: Sequence[Segment], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
+def growing_vtt(
+    segments: Sequence[Segment],
+    duration: int,
+    shape: SubtitleShape = USUAL_SHAPE,
+    said: Sequence[SpeakerTurn] | None = None,
+) -> bytes:
     """Return WebVTT of a recording of which the first *duration* samples are known.
 
-    When more segments follow, the cues stay as they are, but for the end of the last one.
+    When more segments follow, the cues stay as they are, but for the end of the last one. Where voices are told apart,
+    *said* has the speaker of each word that has one yet: a cue has the voice that says most of it. It is cut as if that
+    were not known, because who speaks may change later.
     """
-    return _webvtt(_cues(segments, duration, shape, growing=True))
+    if said is None:
+        return _webvtt(_cues(segments, duration, shape, growing=True))
+    channels = dict.fromkeys(segment.channel for segment in segments)
+    found = [cue for channel in channels for cue in _voiced_cues(segments, duration, shape, said, channel)]
+    return _webvtt(sorted(found, key=lambda cue: cue.start_ms))
+
+
+def _voiced_cues(
+    segments: Sequence[Segment],
+    duration: int,
+    shape: SubtitleShape,
+    said: Sequence[SpeakerTurn],
+    channel: int | None,
+) -> list[Cue]:
+    """Return the cues of a channel, each with the speaker of most of its words."""
+    found = cues_of_runs([one.words for one in segments if one.channel == channel], duration, shape)
+    starts = [cue.start_ms for cue in found]
+    spoken: list[Counter[str]] = [Counter() for _ in found]
+    for word in said:
+        cue = bisect_right(starts, milliseconds(word.start)) - 1
+        if word.channel == channel and cue >= 0:
+            spoken[cue][word.speaker] += word.end - word.start
+    return [
+        replace(cue, speaker=counts.most_common(1)[0][0] if counts else None)
+        for cue, counts in zip(found, spoken, strict=True)
+    ]
 
 
 def _cues(segments: Sequence[Segment], duration: int, shape: SubtitleShape, *, growing: bool = False) -> list[Cue]:

@@ -19,7 +19,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.attribution import SpeakerRun, SpeakerTimes, SpeakerTimesByChannel, join_runs
+from pipeline.attribution import SpeakerRun, SpeakerTimes, SpeakerTimesByChannel, join_runs, word_turn
 from pipeline.audio import Samples
 from pipeline.speakers.clustering import find_voices
 from pipeline.speakers.diarizer import FILE_STEP, find_all_voices, name_voices
@@ -136,11 +136,7 @@ class LiveSpeakers:
                 channel.use(voices, people, self._words_of(name))
                 turns += [replace(turn, channel=name) for turn in channel.named_turns()]
         known = self._told if self._models is None else self._told[: self._before]
-        turns += [
-            SpeakerTurn(one.label, one.word.start, max(one.word.end, one.word.start + 1), one.channel)
-            for one in known
-            if one.label is not None
-        ]
+        turns += [word_turn(one.label, one.word, one.channel) for one in known if one.label is not None]
         turns.sort(key=lambda turn: turn.start)
         times = SpeakerTimesByChannel(turns)
         labels = [times.speaker_of(one.word, one.channel) for one in self._told]

@@ -117,18 +117,22 @@ def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int
     closed = Past(tuple(restored(body) for body in bodies), channels=channels)
     events = list(log)
     said = [orjson.loads(event.body) for event in events if event.type == "word"]
-    revised = [orjson.loads(event.body) for event in events if event.type == "speakers.revised"]
     still_open = (_open_segment(closed, said, channel) for channel in channels)
     numbered = max((body["segment"] + 1 for body in said), default=0)
-    told = _with_speakers(said, revised)
+    told = _with_speakers(said, events)
     return Past(closed.chunks, tuple(one for one in still_open if one is not None), channels, numbered, told)
 
 
-def _with_speakers(said: Sequence[Mapping[str, Any]], revised: Sequence[Mapping[str, Any]]) -> tuple[ToldWord, ...]:
+def told_words(log: Iterable[Event]) -> tuple[ToldWord, ...]:
     """The words of the log with the speakers that its readers know by now."""
+    events = list(log)
+    return _with_speakers([orjson.loads(event.body) for event in events if event.type == "word"], events)
+
+
+def _with_speakers(said: Sequence[Mapping[str, Any]], log: Iterable[Event]) -> tuple[ToldWord, ...]:
     told = [ToldWord(_word(body, 0), body.get("channel"), body.get("speaker")) for body in said]
-    for event in revised:
-        for run in event["words"]:
+    for event in log:
+        for run in orjson.loads(event.body)["words"] if event.type == "speakers.revised" else ():
             for one in told[run["first"] : run["last"] + 1]:
                 one.label = run["speaker"]
     return tuple(told)

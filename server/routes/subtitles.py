@@ -15,9 +15,11 @@ from weakref import WeakValueDictionary
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pipeline.attribution import spoken_words, word_turn
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.documents.formats import OUTPUT_FORMATS, growing_vtt
 from pipeline.documents.stored import restored
+from pipeline.words import SpeakerTurn
 from server.accounts.signed import Scope
 from server.http.caller import Caller
 from server.http.headers import none_match
@@ -26,11 +28,14 @@ from server.http.problems import Problem
 from server.http.schemas import SUBTITLES
 from server.jobs.members import Members
 from server.jobs.orders import subtitle_shape
+from server.live.resuming import told_words
+from server.model.events import Event
 from server.model.jobs import Job, State
 from server.routes.asking import JOB_ID, admitted
 from server.routes.door import Door
-from server.storage.ports import JobStore
+from server.storage.ports import EventLog, JobStore
 
+LOG_PAGE = 500  # events of a log that are read at once
 MAX_SHAPES = 4  # of a job that are asked for beside its own and not made yet; each costs what the next line says
 SHARED_S = 2.0  # rendering takes 0.2 s of a core for three quarters of an hour, and many players ask every few seconds
 MEDIA_TYPE = OUTPUT_FORMATS["vtt"].media_type
@@ -53,6 +58,7 @@ class Subtitles:
 
     door: Door
     jobs: JobStore
+    events: EventLog
     _made: dict[Rendering, "asyncio.Task[bytes]"] = field(default_factory=dict, init=False)
     _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary, init=False)
     """By account, while in use: whoever asks for many subtitles has one made at a time."""
@@ -136,7 +142,15 @@ class Subtitles:
     async def _render(self, job: Job, shape: SubtitleShape) -> bytes:
         async with self._turns.setdefault(job.account, asyncio.Semaphore(1)):
             chunks = await self.jobs.chunks(job.id)
-            return await asyncio.get_running_loop().run_in_executor(self._thread, _rendered, chunks, shape)
+            log = await self._log(job) if job.order.diarize and not job.terminal else ()
+            voices = log if job.order.diarize else None
+            return await asyncio.get_running_loop().run_in_executor(self._thread, _rendered, chunks, shape, voices)
+
+    async def _log(self, job: Job) -> Sequence[Event]:
+        log: list[Event] = []
+        while page := await self.events.read(job.id, after=log[-1].seq if log else 0, limit=LOG_PAGE):
+            log += page
+        return log
 
 
 def _asked_shape(request: Request) -> SubtitleShape | None:
@@ -148,11 +162,21 @@ def _asked_shape(request: Request) -> SubtitleShape | None:
     return shape if given else None
 
 
-def _rendered(bodies: Sequence[bytes], shape: SubtitleShape) -> bytes:
-    """The subtitles of the stored chunks. Hours of speech take a moment, for which the event loop must not wait."""
+def _rendered(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[Event] | None) -> bytes:
+    """The subtitles of the stored chunks. Hours of speech take a moment, for which the event loop must not wait.
+
+    *log* is given where voices are told apart: who speaks stands there until the last chunk has it.
+    """
     chunks = [restored(body) for body in bodies]
     segments = [segment for chunk in chunks for segment in chunk.segments]
-    return growing_vtt(segments, max((chunk.end for chunk in chunks), default=0), shape)
+    turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)
+    said: Sequence[SpeakerTurn] | None = None
+    if turns is not None:
+        said = spoken_words(segments, turns)
+    elif log is not None:
+        labelled = [(one.label, one) for one in told_words(log)]
+        said = [word_turn(label, one.word, one.channel) for label, one in labelled if label is not None]
+    return growing_vtt(segments, max((chunk.end for chunk in chunks), default=0), shape, said)
 
 
 def _vtt(request: Request, body: bytes) -> Response:

@@ -11,7 +11,8 @@ const list = new Intl.ListFormat("en", { type: "conjunction" });
 export async function showHearing() {
   const answer = await fetch(new URL("readyz", root)).catch(() => null);
   if (!answer?.ok) return;
-  const { model, languages, bundled, warnings } = await answer.json();
+  const { model, languages, bundled, speakers, warnings } = await answer.json();
+  for (const choice of document.querySelectorAll(".diarize")) choice.hidden = !speakers;
   for (const line of document.querySelectorAll(".hears")) {
     line.replaceChildren(`Heard by ${model}, in ${said(languages)}. `);
     if (bundled) {

@@ -97,7 +97,7 @@ function stream(id, token, { last, left, hear }) {
   const source = new EventSource(address);
   const over = new Promise((resolve) => {
     const take = (event) => hear({ ...JSON.parse(event.data), type: event.type }, Number(event.lastEventId) || last);
-    for (const type of ["job.status", "job.progress", "word", "segment"]) source.addEventListener(type, take);
+    for (const type of ["job.status", "job.progress", "word", "segment", "speakers.revised"]) source.addEventListener(type, take);
     for (const state of TERMINAL) source.addEventListener(`job.${state}`, () => resolve(true));
     source.onerror = () => source.readyState === EventSource.CLOSED && resolve(false);
     left.then(resolve);

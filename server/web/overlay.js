@@ -1,5 +1,6 @@
 // The captions as an overlay for streaming software: the last lines alone on a transparent page, as the address asks.
 
+import { find } from "./dom.js";
 import { Said } from "./problems.js";
 
 const PRUNE_AT = 600; // words; a page that is open for days must not grow
@@ -72,6 +73,6 @@ export class Overlay {
     const words = this.#box.querySelectorAll(".final");
     if (words.length < PRUNE_AT) return;
     for (const word of [...words].slice(0, -KEPT)) word.remove();
-    for (const paragraph of [...this.#box.children].slice(0, -1)) if (!paragraph.firstChild) paragraph.remove();
+    for (const paragraph of [...this.#box.children].slice(0, -1)) if (!find(".final, .partial", paragraph)) paragraph.remove();
   }
 }

@@ -2,6 +2,7 @@
 
 import { find, make } from "./dom.js";
 import { clock } from "./format.js";
+import { Voices, named } from "./voices.js";
 
 export class Player {
   #frame;
@@ -151,13 +152,14 @@ function paragraphs(text, words, segments) {
   }
   const ends = endsOf(segments);
   const reached = new Map();
+  const voices = new Voices();
   return segments.map((segment, index) => {
     const own = spoken.get(segment.speaker) ?? [];
     const begun = reached.get(segment.speaker) ?? 0;
     let at = begun;
     while (at < own.length && own[at].start < ends[index]) at += 1;
     reached.set(segment.speaker, at);
-    return paragraph(segment, at > begun ? spelled(own.slice(begun, at), segment.text) : [segment.text]);
+    return paragraph(segment, voices, at > begun ? spelled(own.slice(begun, at), segment.text) : [segment.text]);
   });
 }
 
@@ -174,10 +176,10 @@ function endsOf(segments) {
 /** Return what screen readers say of the button that plays what *speaker*, if that is known, says at *start*. */
 export const playFrom = (start, speaker) => `Play from ${clock(start)}${speaker ? `, ${speaker}` : ""}`;
 
-function paragraph({ start, speaker }, content) {
+function paragraph({ start, speaker }, voices, content) {
   const time = { type: "button", class: "time", "data-start": start, "aria-label": playFrom(start, speaker) };
-  const name = speaker && make("b", { class: "speaker", "data-speaker": speaker }, speaker);
-  return make("p", {}, make("button", time, clock(start), name && " ", name), make("span", {}, content));
+  const name = speaker && named(speaker);
+  return make("p", voices.mark(speaker), make("button", time, clock(start), name && " ", name), make("span", {}, content));
 }
 
 /** Make elements of *words*, with the spaces that *text* has between them: not every script has spaces. */

@@ -9,6 +9,7 @@ import { openMicrophone } from "./microphone.js";
 import { orderFrom } from "./order.js";
 import { Said, guarded, tell, warningItems } from "./problems.js";
 import { LiveSession } from "./session.js";
+import { Speakers } from "./speakers.js";
 import { LiveText } from "./words.js";
 
 const STANDINGS = {
@@ -25,6 +26,7 @@ const toggle = find("#speak-toggle");
 const problem = find("#speak-problem");
 const level = find("#speak-level");
 const text = new LiveText(find("#speak-text"), find("#speak-log"));
+const speakers = new Speakers(find("#speak-speakers"), find("#speak-text"));
 
 let microphone = null;
 let session = null;
@@ -44,6 +46,7 @@ function show(state) {
 async function start() {
   await needKey();
   text.clear();
+  speakers.clear();
   warnOfLevel("");
   recordedS = 0;
   find("#speak-lag").textContent = "–";
@@ -58,6 +61,7 @@ async function start() {
     session = new LiveSession({ ...order, output_formats: OUTPUTS }, hear);
     microphone.listen(take);
     await session.start();
+    speakers.show(session.jobId);
   } catch (error) {
     session = null;
     await closeMicrophone();
@@ -90,6 +94,7 @@ async function lost() {
 
 function hear(event) {
   text.hear(event);
+  if (event.speaker || event.type === "speakers.revised") speakers.renew();
   if (event.type === "word") find("#speak-lag").textContent = lag(event.lag_ms);
   else if (event.type === "state") show(event.state);
   else if (event.type === "continued") goOn();

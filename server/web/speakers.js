@@ -1,4 +1,4 @@
-// Names for the speakers of a transcript. This browser keeps them for each job, and the server never learns them.
+// Names for the speakers of a text. This browser keeps them for each job, and the server never learns them.
 
 import { find, make } from "./dom.js";
 import { playFrom } from "./player.js";
@@ -10,27 +10,40 @@ export class Speakers {
   #box;
   #text;
   #job = "";
-  #names = {}; // what the transcript calls a speaker -> what the reader does
+  #names = {}; // what the text calls a speaker -> what the reader does
+  #fields = new Map(); // by speaker
 
-  /** *box* is a fieldset for the names; *text* is the element with the transcript. */
+  /** *box* is a fieldset for the names; *text* is the element with the text. */
   constructor(box, text) {
     this.#box = box;
     this.#text = text;
   }
 
-  /** Offer a field for each speaker of the transcript of *job*, and show the names that they were given before. */
+  /** Offer a field for each speaker of the text of *job*, and show the names that they were given before. */
   show(job) {
+    this.clear();
     this.#job = job;
     this.#names = stored(job);
-    const speakers = [...new Set([...this.#labels()].map((label) => label.dataset.speaker))].sort();
+    this.renew();
+  }
+
+  /** Offer fields for the speakers who are in the text by now, and name them. Fields that are there stay. */
+  renew() {
+    const marks = new Map([...this.#labels()].map((label) => [label.dataset.speaker, label.closest("[data-voice]")]));
+    const speakers = [...marks.keys()].sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
+    const fields = speakers.map((speaker) => this.#field(speaker, marks.get(speaker)?.dataset.voice));
+    const shown = find("div", this.#box);
+    if (fields.length !== shown.children.length || fields.some((field, at) => field !== shown.children[at])) {
+      shown.replaceChildren(...fields);
+    }
     this.#box.hidden = !speakers.length;
-    find("div", this.#box).replaceChildren(...speakers.map((speaker) => this.#field(speaker)));
     this.#rename();
   }
 
-  /** Hide the fields. Call it when the transcript is left. */
+  /** Hide the fields. Call it when the text is left. */
   clear() {
     this.#box.hidden = true;
+    this.#fields.clear();
     this.#text.classList.remove("named");
   }
 
@@ -39,7 +52,14 @@ export class Speakers {
     store(job, {});
   }
 
-  #field(speaker) {
+  #field(speaker, voice) {
+    if (!this.#fields.has(speaker)) this.#fields.set(speaker, this.#newField(speaker));
+    const field = this.#fields.get(speaker);
+    field.dataset.voice = voice;
+    return field;
+  }
+
+  #newField(speaker) {
     const input = make("input", { maxlength: MAX_CHARS, placeholder: speaker, autocomplete: "off" });
     input.value = this.#names[speaker] ?? "";
     input.addEventListener("input", () => {
@@ -47,16 +67,16 @@ export class Speakers {
       store(this.#job, this.#names);
       this.#rename();
     });
-    return make("label", { class: "field" }, `${speaker} is `, input);
+    return make("label", { class: "field" }, make("span", { class: "voice" }, `${speaker} is `), input);
   }
 
   #rename() {
     this.#text.classList.toggle("named", Object.values(this.#names).some(Boolean));
     for (const label of this.#labels()) {
       const name = this.#names[label.dataset.speaker] || label.dataset.speaker;
+      if (label.textContent !== name) label.textContent = name;
       const button = label.closest("button");
-      label.textContent = name;
-      button.setAttribute("aria-label", playFrom(button.dataset.start, name));
+      button?.setAttribute("aria-label", playFrom(button.dataset.start, name));
     }
   }
 
@@ -79,6 +99,6 @@ function store(job, names) {
     if (given.length) localStorage.setItem(KEPT_AS + job, JSON.stringify(Object.fromEntries(given)));
     else localStorage.removeItem(KEPT_AS + job);
   } catch {
-    // As above: the names are shown as long as the transcript is.
+    // As above: the names are shown as long as the text is.
   }
 }

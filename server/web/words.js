@@ -1,6 +1,7 @@
 // Shows live words as they come: final ones stay, and after them are words that may still change.
 
 import { make } from "./dom.js";
+import { Voices, named } from "./voices.js";
 
 const PARAGRAPH_S = 1.5; // a pause that starts a new paragraph
 const LOGGED = 20; // closed segments that stay in the live region
@@ -8,7 +9,9 @@ const LOGGED = 20; // closed segments that stay in the live region
 export class LiveText {
   #box;
   #log;
-  #voices = new Map(); // by channel; undefined where all are heard together
+  #speech = new Map(); // by channel; undefined where all are heard together
+  #words = new Map(); // by index, because who says them may be revised
+  #voices = new Voices();
 
   /** *box* shows the words and scrolls with them; *log*, a live region, gets whole segments for screen readers. */
   constructor(box, log = null) {
@@ -20,34 +23,51 @@ export class LiveText {
   clear() {
     this.#box.replaceChildren();
     this.#log?.replaceChildren();
+    this.#voices = new Voices();
     this.newStream();
   }
 
   /** Take an event of a job. Events without words are ignored. */
   hear(event) {
-    if (event.type === "word") this.#following(() => this.#voice(event).word(event));
-    else if (event.type === "partial") this.#following(() => this.#voice(event).partially(event));
+    if (event.type === "word") this.#following(() => this.#words.set(event.index, this.#of(event).word(event)));
+    else if (event.type === "partial") this.#following(() => this.#of(event).partially(event));
     else if (event.type === "segment") this.#segment(event);
+    else if (event.type === "speakers.revised") this.#following(() => this.#revise(event.words));
   }
 
-  /** Begin a new paragraph, because the times of the words to come start anew. */
+  /** Begin a new paragraph, because the times and numbers of the words to come start anew. */
   newStream() {
-    for (const voice of this.#voices.values()) voice.show("");
-    this.#voices.clear();
+    for (const speech of this.#speech.values()) speech.show("");
+    this.#speech.clear();
+    this.#words.clear();
   }
 
-  /** Return the voice that an event is of. */
-  #voice({ channel, speaker }) {
-    if (!this.#voices.has(channel)) this.#voices.set(channel, new Voice(this.#box, speaker));
-    return this.#voices.get(channel);
+  /** Return the speech that an event is of. */
+  #of({ channel, speaker }) {
+    if (!this.#speech.has(channel)) this.#speech.set(channel, new Speech(this.#box, this.#voices, speaker));
+    return this.#speech.get(channel);
   }
 
   #segment(event) {
     const { text, speaker } = event;
-    this.#voice(event).show("");
+    this.#of(event).show("");
     if (this.#log === null || !text) return;
     this.#log.append(make("p", {}, speaker ? `${speaker}: ${text}` : text));
     if (this.#log.children.length > LOGGED) this.#log.firstElementChild.remove();
+  }
+
+  /** Give runs of words other speakers. Screen readers are not told: what they have read stays as it was. */
+  #revise(runs) {
+    const changed = new Set();
+    for (const { first, last, speaker } of runs) {
+      for (let index = first; index <= last; index += 1) {
+        const word = this.#words.get(index);
+        if (!word || word.speaker === speaker) continue;
+        word.speaker = speaker;
+        changed.add(word);
+      }
+    }
+    for (const speech of this.#speech.values()) speech.arrange(changed);
   }
 
   /** Do *work*, and scroll to the end of the text if the reader was there. */
@@ -58,27 +78,35 @@ export class LiveText {
   }
 }
 
-/** What is said on one channel, or on all together. It has paragraphs of its own. */
-class Voice {
+/** What is said on one channel, or on all together. It has paragraphs of its own, of one speaker each. */
+class Speech {
   #box;
-  #speaker;
-  #paragraph = null;
+  #voices;
+  #speaker; // of the newest words
+  #paragraphs = []; // {element, words}; without words yet also {speaker, paused}: a pause was before it
   #partial = make("span", { class: "partial" });
   #endedAt = 0; // the end of the last word, in seconds
   #gap = " "; // between words; not every script has one
 
-  constructor(box, speaker) {
+  constructor(box, voices, speaker) {
     this.#box = box;
+    this.#voices = voices;
     this.#speaker = speaker;
   }
 
-  word({ word, start, end, spaced = true }) {
+  /** Show a final word. Returns what arrange() needs to know of it. */
+  word({ word, start, end, spaced = true, speaker }) {
+    this.#speaker = speaker;
     const paragraph = this.#paragraphAt(start);
-    const first = paragraph.querySelector(".final") === null;
-    this.#partial.before(make("span", { class: "final" }, (spaced && !first ? " " : "") + word));
+    const first = !paragraph.words.length;
+    const element = make("span", { class: "final" }, (spaced && !first ? " " : "") + word);
+    const said = { element, text: word, spaced, speaker, paused: first && paragraph.paused };
+    this.#partial.before(element);
+    paragraph.words.push(said);
     this.#endedAt = end;
     this.#gap = spaced ? " " : "";
     this.show(withoutFirst(word, this.#partial.textContent.trim(), spaced));
+    return said;
   }
 
   partially({ text, start }) {
@@ -91,16 +119,61 @@ class Voice {
     this.#partial.textContent = text && this.#gap + text;
   }
 
+  /** Make paragraphs of one speaker again where words have *changed* theirs. */
+  arrange(changed) {
+    const has = ({ words }) => words.some((word) => changed.has(word));
+    const first = this.#paragraphs.findIndex(has);
+    if (first < 0) return;
+    const from = Math.max(0, first - 1);
+    const to = Math.min(this.#paragraphs.length, this.#paragraphs.findLastIndex(has) + 2);
+    const old = this.#paragraphs.slice(from, to);
+    const next = old.at(-1).element.nextSibling;
+    const fresh = runs(old.flatMap(({ words }) => words)).map((words) => this.#remade(words));
+    for (const { element } of old) element.remove();
+    for (const { element } of fresh) this.#box.insertBefore(element, next);
+    this.#paragraphs.splice(from, old.length, ...fresh);
+    const last = this.#paragraphs.at(-1);
+    last?.element.append(this.#partial);
+    if (last?.words.length) this.#speaker = last.words[0].speaker;
+  }
+
+  #remade(words) {
+    words.forEach(({ element, text, spaced }, at) => {
+      element.textContent = (spaced && at ? " " : "") + text;
+      element.classList.add("moved");
+    });
+    return { element: this.#element(words[0].speaker, words.map(({ element }) => element)), words };
+  }
+
+  #element(speaker, content) {
+    return make("p", this.#voices.mark(speaker), speaker && make("span", {}, named(speaker), ": "), content);
+  }
+
   /** Return the paragraph of a word that starts at *start*. The partial is at its end. */
   #paragraphAt(start) {
-    const paused = start - this.#endedAt > PARAGRAPH_S && this.#paragraph?.querySelector(".final");
-    if (this.#paragraph === null || paused) {
-      const label = this.#speaker ? [make("span", { class: "speaker" }, `${this.#speaker}: `)] : [];
-      this.#paragraph = make("p", {}, ...label, this.#partial);
-      this.#box.append(this.#paragraph);
-    }
-    return this.#paragraph;
+    const last = this.#paragraphs.at(-1);
+    const begun = last && last.words.length > 0;
+    const paused = begun ? start - this.#endedAt > PARAGRAPH_S : Boolean(last?.paused);
+    const speaker = begun ? last.words[0].speaker : last?.speaker;
+    if (last && speaker === this.#speaker && !(begun && paused)) return last;
+    if (last && !begun) this.#paragraphs.pop().element.remove();
+    const element = this.#element(this.#speaker, [this.#partial]);
+    const made = { element, words: [], speaker: this.#speaker, paused };
+    this.#paragraphs.push(made);
+    this.#box.append(element);
+    return made;
   }
+}
+
+/** Cut words that are still shown where the speaker changes and where a pause was. */
+function runs(words) {
+  const found = [];
+  for (const word of words.filter(({ element }) => element.isConnected)) {
+    const last = found.at(-1);
+    if (last && last[0].speaker === word.speaker && !word.paused) last.push(word);
+    else found.push([word]);
+  }
+  return found;
 }
 
 /** Return *partial* without its first word, which is now final as *word* or as another one. */

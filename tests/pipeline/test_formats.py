@@ -11,9 +11,9 @@ from jsonschema import Draft202012Validator
 
 from pipeline.audio import RATE, seconds
 from pipeline.documents.cues import SubtitleShape, cues, milliseconds
-from pipeline.documents.formats import OUTPUT_FORMATS, Heading, srt, txt, vtt
+from pipeline.documents.formats import OUTPUT_FORMATS, Heading, growing_vtt, srt, txt, vtt
 from pipeline.documents.schema import service_v1_schema
-from pipeline.words import Segment, Transcript, Word
+from pipeline.words import Segment, SpeakerTurn, Transcript, Word
 
 HEADING = Heading(job_id="job_01JD4W2M8Q7Z5K3N9V6B1XTRGH", created_at="2026-11-20T11:30:00.123Z", words=True)
 SCHEMA = Draft202012Validator(service_v1_schema("https://example.org"))
@@ -307,3 +307,13 @@ def test_every_json_file_is_service_v1(transcript):
         assert last <= word["start"] <= word["end"] <= document["duration"]
         assert all(round(word[key], 3) == word[key] for key in ("start", "end"))
         last = word["start"]
+
+
+def test_a_growing_cue_has_the_voice_of_most_of_its_words_and_changes_nothing_else() -> None:
+    words = tuple(Word(text, at * RATE, (at + 1) * RATE, 1.0) for at, text in enumerate(("One", "two", "three")))
+    segments = [Segment(words, avg_logprob=0.0, no_speech_prob=0.0)]
+    plain = growing_vtt(segments, 3 * RATE).decode()
+    assert growing_vtt(segments, 3 * RATE, said=[]).decode() == plain
+    for speakers, voice in ((("S1", "S1", "S2"), "S1"), (("S2", "S1", "S2"), "S2")):
+        said = [SpeakerTurn(who, word.start, word.end) for who, word in zip(speakers, words, strict=True)]
+        assert growing_vtt(segments, 3 * RATE, said=said).decode() == plain.replace("One", f"<v {voice}>One")

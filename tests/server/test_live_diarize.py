@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 
 import httpx
 
@@ -43,6 +44,70 @@ async def test_events_records_documents_and_late_readers_agree(live_server):
         document = (await client.get(job["formats"]["json"])).json()
         assert document["speakers"] == job["speakers"]
         assert "\nS2: " in (await client.get(job["formats"]["txt"])).text
+
+
+def cues(vtt: str) -> list[tuple[str, str, str]]:
+    """Return the time, the voice and the text of each cue."""
+    found = []
+    for block in vtt.strip().split("\n\n")[1:]:
+        time, text = block.split("\n", 1)
+        voice, _, said = text.removeprefix("<v ").partition(">") if text.startswith("<v ") else ("", "", text)
+        found.append((time, voice, said))
+    return found
+
+
+@in_a_loop
+async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_their_cues(live_server):
+    me = Caller(live_server, live_server.key())
+    record = await me.start(diarize=True, max_utterance_s=3)
+    async with me.client() as client, talking(record["live"]["ingest_ws"]) as talk:
+        await talk.next()
+        await talk.send(silence(9))
+        await talk.until("segment")
+        now = cues((await client.get(f"/v1/jobs/{record['job_id']}/live.vtt")).text)
+        await talk.send(silence(6))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+        await asyncio.sleep(2.1)  # players that ask together share one rendering
+        whole = cues((await client.get(f"/v1/jobs/{record['job_id']}/live.vtt")).text)
+    assert now
+    assert [(voice, said) for _, voice, said in whole[: len(now)]] == [(voice, said) for _, voice, said in now]
+    assert [time for time, *_ in whole[: len(now) - 1]] == [time for time, *_ in now[:-1]]
+    assert {voice for _, voice, _ in whole} == {"S1", "S2"}
+
+
+@in_a_loop
+async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_server):
+    me = Caller(live_server, live_server.key())
+    async with me.client() as client:
+        shown = (await client.post("/v1/channels", json={"name": "stage"})).json()
+    record = await me.start(diarize=True, channel="stage")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.next()
+        await talk.send(silence(6))
+        await talk.until(lambda frame: frame.get("index") == 8)
+        async with talking(me.socket(record, "stream"), me.headers) as reader:
+            await reader.until(lambda frame: frame.get("index") == 4)
+        async with httpx.AsyncClient() as anyone, anyone.stream("GET", shown["events_url"], timeout=30) as captions:
+            await talk.send(silence(6))
+            await talk.say("close")
+            assert await talk.to_the_end() == (1000, "")
+            told, kind = [], ""
+            async for line in captions.aiter_lines():
+                name, _, value = line.partition(": ")
+                if name == "event":
+                    kind = value
+                elif name == "data":
+                    told.append({"type": kind, **json.loads(value)})
+                if kind == "job.completed" and not line:
+                    break
+    last = max(frame["seq"] for frame in reader.frames if "seq" in frame)
+    async with talking(f"{me.socket(record, 'stream')}?last_event_id={last}", me.headers) as again:
+        assert await again.to_the_end() == (1000, "")
+    labels = final_labels(talk.frames)
+    assert final_labels([*reader.frames, *again.frames]) == labels
+    assert final_labels(told) == labels
+    assert final_labels([{"type": kind, **data} for _, kind, data in await me.events(record["job_id"])]) == labels
 
 
 @in_a_loop

@@ -11,6 +11,7 @@ from starlette.requests import Request
 import server.routes.subtitles as module
 from pipeline.documents.cues import SubtitleShape
 from server.http.problems import Problem
+from server.model.events import Event
 from server.routes.subtitles import Subtitles
 from tests.server.running import CLIP, Server
 from tests.server.storing import in_a_loop, stored, submit
@@ -64,16 +65,16 @@ def test_results_that_are_not_kept_are_not_shown_again(client: httpx.Client) -> 
 async def test_players_that_ask_together_share_one_rendering(tmp_path, monkeypatch):
     rendered: list[SubtitleShape] = []
 
-    def count(bodies: Sequence[bytes], shape: SubtitleShape) -> bytes:
+    def count(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[Event] | None) -> bytes:
         rendered.append(shape)
-        return render(bodies, shape)
+        return render(bodies, shape, log)
 
     render = module._rendered  # what is counted is how often it is called
     monkeypatch.setattr(module, "_rendered", count)
     monkeypatch.setattr(module, "SHARED_S", 0.5)
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
-        subtitles = Subtitles(door=None, jobs=storage.jobs)
+        subtitles = Subtitles(door=None, jobs=storage.jobs, events=storage.events)
         answers = await asyncio.gather(*(subtitles.answer(asking(), job) for _ in range(1000)))
         assert {bytes(answer.body) for answer in answers} == {b"WEBVTT\n\n"}
         await subtitles.answer(asking("max_lines=1"), job)
@@ -87,7 +88,7 @@ async def test_players_that_ask_together_share_one_rendering(tmp_path, monkeypat
 async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_theirs(tmp_path):
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
-        subtitles = Subtitles(door=None, jobs=storage.jobs)
+        subtitles = Subtitles(door=None, jobs=storage.jobs, events=storage.events)
         shapes = (subtitles.answer(asking(f"max_columns={columns}"), job) for columns in range(10, 30))
         *answers, usual = await asyncio.gather(*shapes, subtitles.answer(asking(), job), return_exceptions=True)
         refused = [answer for answer in answers if isinstance(answer, Problem)]
@@ -97,16 +98,16 @@ async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_th
 
 @in_a_loop
 async def test_shapes_that_take_long_to_make_wait_no_more_than_others(tmp_path, monkeypatch):
-    def take_long(bodies: Sequence[bytes], shape: SubtitleShape) -> bytes:
+    def take_long(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[Event] | None) -> bytes:
         time.sleep(0.2)
-        return render(bodies, shape)
+        return render(bodies, shape, log)
 
     render = module._rendered
     monkeypatch.setattr(module, "_rendered", take_long)
     monkeypatch.setattr(module, "SHARED_S", 0.01)
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
-        subtitles = Subtitles(door=None, jobs=storage.jobs)
+        subtitles = Subtitles(door=None, jobs=storage.jobs, events=storage.events)
         asked = []
         for columns in range(10, 18):
             asked.append(asyncio.create_task(subtitles.answer(asking(f"max_columns={columns}"), job)))

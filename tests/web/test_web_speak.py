@@ -76,6 +76,26 @@ def test_who_has_the_live_link_reads_along_and_nothing_else(page: Page, key: str
         driver.switch_to.window(speaker)
 
 
+def test_speakers_have_signs_and_names_that_stay_with_the_transcript(page: Page, key: str) -> None:
+    page.open("#speak", key=key)
+    page.click("#speak-view summary")
+    page.click("#speak-order .diarize")
+    start(page)
+    page.until_text("#speak-text", f"S1: {re.escape(SAID)}", max_s=40)
+    page.until_text("#speak-speakers", "S1 is")
+    page.element("#speak-speakers input").send_keys("Ann")
+    page.until_text("#speak-text", f"Ann: {re.escape(SAID)}.*Ann: One", max_s=40)
+    sign = "return getComputedStyle(document.querySelector('#speak-text .speaker'), '::before').content"
+    assert "●" in str(page.script(sign))
+    assert page.nameless() == []
+    assert page.pale() == []
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Done")
+    page.click("#speak-transcripts a")
+    page.until_text("#job-view .transcript", f"Ann .*{re.escape(SAID)}")
+    assert "S1" not in [label.text for label in page.all("#job-view .transcript .speaker")]
+
+
 def test_the_keyboard_alone_leads_from_an_empty_browser_to_final_words(page: Page) -> None:
     page.open()
     page.press(Keys.TAB, Keys.ENTER)  # past the views

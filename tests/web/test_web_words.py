@@ -45,3 +45,76 @@ def test_what_is_still_open_stays_where_it_is_when_a_word_becomes_final(
 ) -> None:
     page.open("#speak")
     assert page.script(f"return (async (...arguments) => {{ {SHOWN} }})(arguments[0])", events) == shown
+
+
+SPEAKERS = """
+const { LiveText } = await import("./web/words.js");
+const box = document.createElement("div");
+document.body.append(box);
+const log = document.createElement("div");
+const text = new LiveText(box, log);
+return arguments[0].map((event) => {
+  text.hear(event);
+  return [...box.children].map((one) => [one.dataset.voice ?? null, one.textContent]);
+});
+"""
+
+
+def said(index: int, text: str, speaker: str | None, at_s: float) -> dict[str, object]:
+    known = {} if speaker is None else {"speaker": speaker}
+    return {"type": "word", "index": index, "word": text, "start": at_s, "end": at_s + 0.4, **known}
+
+
+def revised(*runs: tuple[int, int, str]) -> dict[str, object]:
+    words = [{"first": first, "last": last, "speaker": speaker} for first, last, speaker in runs]
+    return {"type": "speakers.revised", "words": words, "final": False}
+
+
+def paragraphs(page: Page, events: list[dict[str, object]]) -> list[list[list[str]]]:
+    page.open("#speak")
+    shown: list[list[list[str]]] = page.script(
+        f"return (async (...arguments) => {{ {SPEAKERS} }})(arguments[0])", events
+    )
+    return shown
+
+
+def test_paragraphs_have_one_speaker_each_and_revisions_move_words_between_them(page: Page) -> None:
+    shown = paragraphs(
+        page,
+        [
+            said(0, "Well", None, 0.1),
+            said(1, "hello", "S1", 0.6),
+            said(2, "there.", "S1", 1.1),
+            said(3, "Hi.", "S1", 1.6),
+            revised((0, 0, "S1"), (3, 3, "S2")),
+            said(4, "Good", "S2", 2.1),
+            {"type": "partial", "text": "to see", "start": 2.6},
+            revised((2, 3, "S2")),
+            said(5, "to", "S1", 6.0),
+            revised((0, 5, "S1")),
+        ],
+    )
+    assert shown[2] == [[None, "Well"], ["0", "S1: hello there."]]
+    assert shown[4] == [["0", "S1: Well hello there."], ["1", "S2: Hi."]]
+    assert shown[6] == [["0", "S1: Well hello there."], ["1", "S2: Hi. Good to see"]]
+    assert shown[7] == [["0", "S1: Well hello"], ["1", "S2: there. Hi. Good to see"]]
+    assert shown[8][2] == ["0", "S1: to see"], "after a pause"
+    assert shown[9] == [["0", "S1: Well hello there. Hi. Good"], ["0", "S1: to see"]]
+
+
+def test_words_that_were_taken_off_the_page_do_not_come_back_with_a_revision(page: Page) -> None:
+    page.open("#speak")
+    left = page.script(
+        """return (async (events) => {
+          const { LiveText } = await import("./web/words.js");
+          const box = document.createElement("div");
+          document.body.append(box);
+          const text = new LiveText(box);
+          text.hear(events[0]);
+          box.querySelector(".final").remove();
+          for (const event of events.slice(1)) text.hear(event);
+          return box.textContent;
+        })(arguments[0])""",
+        [said(0, "Old", "S1", 0.1), said(1, "new", "S1", 0.6), revised((0, 1, "S2"))],
+    )
+    assert left == "S2: new"
