@@ -72,6 +72,15 @@ class Metrics:
         self.final_words_changed = Counter(
             "scribewire_final_words_changed_total", "Final words changed later: must stay 0", registry=r
         )
+        self.speaker_revisions = Counter(
+            "scribewire_speaker_revisions_total", "Times that live words got other speakers", registry=r
+        )
+        self.speakers_found = Counter(
+            "scribewire_speakers_found_total", "Speakers of live sessions that ended", registry=r
+        )
+        self.speakers_cpu = Counter(
+            "scribewire_speakers_cpu_seconds_total", "Processor time that telling live speakers apart took", registry=r
+        )
         self.webhook_backlog = Gauge("scribewire_webhook_backlog", "Deliveries still to be made", registry=r)
         self.webhook_attempts = Counter(
             "scribewire_webhook_attempts_total", "Webhook attempts", ["outcome"], registry=r

@@ -1,7 +1,9 @@
 """Listens to the voices of a live session beside its recogniser, on a thread, and has revised labels written down."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -14,6 +16,9 @@ from pipeline.words import SpeakerTurn
 from server.faults import contain
 from server.metrics import Metrics
 from server.model.jobs import Job
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MOST_WAITING = 60 * RATE
 """With more samples than these the writer waits for the voices, as it does for the recogniser."""
@@ -71,18 +76,28 @@ class SpeakerListener:
         runs: list[SpeakerRun] = []
         excerpts: Excerpts | None = None
         with contain("speakers", self._metrics, job=self._job.id):  # words are told all the same
-            runs = await asyncio.to_thread(self._speakers.listen, heard)
-            excerpts = await asyncio.to_thread(self._speakers.new_excerpts)
+            runs = await asyncio.to_thread(self._timed, self._speakers.listen, heard)
+            excerpts = await asyncio.to_thread(self._timed, self._speakers.new_excerpts)
         if excerpts is not None:
             await self._keep(excerpts)
         if runs:
+            self._metrics.speaker_revisions.inc()
             await self._revise(runs)
 
     async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
         """See LiveSpeakers.finish(). To be called after run(). After a fault nobody is known."""
         with contain("speakers", self._metrics, job=self._job.id):
-            return await asyncio.to_thread(self._speakers.finish)
+            turns, runs = await asyncio.to_thread(self._timed, self._speakers.finish)
+            self._metrics.speakers_found.inc(len({turn.speaker for turn in turns}))
+            return turns, runs
         return (), []
+
+    def _timed(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        began = time.thread_time()
+        try:
+            return work(*args, **kwargs)
+        finally:
+            self._metrics.speakers_cpu.inc(time.thread_time() - began)
 
     @property
     def _length(self) -> int:
