@@ -10,7 +10,7 @@
 # ///
 """Speaks a recording to a running server through LiveKit's and Pipecat's own services, and prints what they heard.
 
-For those who change server/routes/openai or server/routes/deepgram: the tests only play the messages of these two
+For those who change server/dialects/openai or server/dialects/deepgram: the tests only play the messages of these two
 frameworks, because their packages take 600 MB. The account must be allowed four live sessions at once.
 
     uv run scripts/clients.py http://127.0.0.1:8000 data/operator-key tests/speech/human/jfk.flac

@@ -5,7 +5,7 @@ lies below the routes is made by domain.py.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,16 +20,18 @@ from pipeline.ingest.isolation import Isolation
 from server.accounts.issuing import fresh_id
 from server.accounts.limits import Limits
 from server.config import Config
+from server.dialects.dialect import Dialect, DialectParts
+from server.dialects.live_sessions import Switchboard
+from server.dialects.registered import DIALECTS
 from server.domain import LIVE_RULES, Domain, build_domain
 from server.engines import ServedEngine
 from server.faults import keep_running
 from server.http.bodies import Uploads
-from server.http.middleware import MAX_QUERY_FIELDS, with_middleware
+from server.http.middleware import with_middleware
 from server.http.operation import Operation, Resource, not_found
 from server.http.paths import Paths
 from server.jobs.waiter import JobWaiter
 from server.live.rules import LiveRules
-from server.model.bounds import MAX_KEYWORDS
 from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.offering import OfferWatch
@@ -37,21 +39,12 @@ from server.records.links import Links
 from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
 from server.routes.channels import Channels
-from server.routes.deepgram.files import ListenToFiles
-from server.routes.deepgram.grants import Grants
-from server.routes.deepgram.live import ROUTE as LISTEN
-from server.routes.deepgram.live import LiveListening
 from server.routes.door import Door, origin_of
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams
 from server.routes.jobs import Jobs
-from server.routes.lines import Switchboard
 from server.routes.live_http import LiveRequests
 from server.routes.live_sockets import LiveSockets
-from server.routes.openai.files import AudioFiles
-from server.routes.openai.models import Models
-from server.routes.openai.realtime import Realtime
-from server.routes.openai.secrets import ClientSecrets
 from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
 from server.routes.seats import Seats
@@ -131,6 +124,7 @@ def build(
     live_rules: LiveRules = LIVE_RULES,
     node: str = "one",
     offer_watch: OfferWatch | None = None,
+    dialects: Sequence[Dialect] = DIALECTS,
 ) -> Service:
     """Make the service. *engines* has those of the production and of the sandbox environment. Nothing runs yet.
 
@@ -146,8 +140,9 @@ def build(
         live_rules=live_rules,
         node=node,
         offer_watch=offer_watch,
+        callbacks={dialect.name: dialect.callback for dialect in dialects if dialect.callback is not None},
     )
-    routes, doors = build_routes(config, domain, limits=limits, estimator=estimator)
+    routes, doors = build_routes(config, domain, limits=limits, estimator=estimator, dialects=dialects)
     app = with_middleware(
         routes,
         cors_origins=config.cors_origins,
@@ -155,18 +150,23 @@ def build(
         new_request_id=partial(fresh_id, Prefix.REQUEST),
         sandbox_host=config.sandbox_host,
         strangers=CountedStrangers(limits.keyless.free_requests_per_minute, config.trusted_proxies),
-        query_fields={LISTEN: MAX_QUERY_FIELDS + MAX_KEYWORDS},  # each keyterm is a field
+        query_fields={path: most for dialect in dialects for path, most in dialect.query_fields.items()},
     )
     return Service(app, domain, doors)
 
 
 def build_routes(
-    config: Config, domain: Domain, *, limits: Limits, estimator: Estimator
+    config: Config, domain: Domain, *, limits: Limits, estimator: Estimator, dialects: Sequence[Dialect]
 ) -> tuple[ASGIApp, tuple[Doorway, ...]]:
     """Make the router over every operation and WebSocket, and list them."""
-    routes = _Routes(config=config, domain=domain, limits=limits, estimator=estimator)
-    operations = [operation for group in routes.groups() for operation in group.operations()]
-    operations += Description(operations, base_url=domain.links.public_base_url).operations()
+    routes = _Routes(config=config, domain=domain, limits=limits, estimator=estimator, dialects=dialects)
+    operations = routes.operations()
+    operations += Description(
+        operations,
+        base_url=domain.links.public_base_url,
+        tags={dialect.name: dialect.summary for dialect in dialects},
+        schemas={name: schema for dialect in dialects for name, schema in dialect.schemas.items()},
+    ).operations()
     sockets = Router(routes.sockets(), redirect_slashes=False, default=not_found)
     doors = [(operation.method, operation.path) for operation in operations]
     doors += [("WS", route.path) for route in sockets.routes if isinstance(route, WebSocketRoute)]
@@ -176,7 +176,9 @@ def build_routes(
 class _Routes:
     """Makes the groups of routes. The constructor makes the parts that several groups share."""
 
-    def __init__(self, *, config: Config, domain: Domain, limits: Limits, estimator: Estimator) -> None:
+    def __init__(
+        self, *, config: Config, domain: Domain, limits: Limits, estimator: Estimator, dialects: Sequence[Dialect]
+    ) -> None:
         self._config, self._domain, self._limits, self._estimator = config, domain, limits, estimator
         self._storage = storage = domain.storage
         self._seats = Seats(limits.streams)
@@ -195,18 +197,27 @@ class _Routes:
         self._accepting = Accepting(storage.jobs, storage.outbox, domain.egress, offers)
         self._voices = KnownVoices(batches=domain.batches, blobs=storage.blobs)
         self._starts = LiveStarts(jobs=storage.jobs, desk=domain.desk, accepting=self._accepting, voices=self._voices)
-        self._secrets = ClientSecrets(door=self.door, keys=storage.signing_keys, offers=offers)
-        self._switchboard = Switchboard(
-            door=self.door, starts=self._starts, following=domain.following, quiet_s=limits.streams.keep_alive_s
-        )
+        self._transcriptions = self._make_transcriptions()
+        self._dialects = [dialect.build(self._dialect_parts()) for dialect in dialects]
 
-    def groups(self) -> list[HasOperations]:
-        transcriptions, ops = self._transcriptions(), self._ops()
+    def operations(self) -> list[Operation]:
+        """The operations of what this process does."""
+        operations = [operation for group in self._groups() for operation in group.operations()]
+        if "api" in self._config.roles:
+            operations += [operation for dialect in self._dialects for operation in dialect.operations]
+        return operations
+
+    def sockets(self) -> list[BaseRoute]:
+        """All WebSockets."""
+        return [*self._live_sockets().routes(), *(socket for dialect in self._dialects for socket in dialect.sockets)]
+
+    def _groups(self) -> list[HasOperations]:
+        ops = self._ops()
         subtitles = Subtitles(door=self.door, jobs=self._storage.jobs, events=self._storage.events)
         if "api" not in self._config.roles:
             return [ops, self._live()] if "live" in self._config.roles else [ops]
         return [
-            transcriptions,
+            self._transcriptions,
             self._jobs(),
             self._events(),
             subtitles,
@@ -215,37 +226,32 @@ class _Routes:
             self._webhooks(),
             self._accounts(),
             self._estimates(),
-            self._audio_files(transcriptions),
-            Models(self._accepting.offers),
-            self._secrets,
-            ListenToFiles(
-                transcriptions=transcriptions,
-                waiter=self._waiter,
-                jobs=self._storage.jobs,
-                eraser=self._domain.eraser,
-                offers=self._accepting.offers,
-            ),
-            Grants(keys=self._storage.signing_keys),
             ops,
             Pages(index=ops.index, base_url=self._domain.links.public_base_url),
         ]
 
-    def sockets(self) -> list[BaseRoute]:
-        realtime = Realtime(
+    def _dialect_parts(self) -> DialectParts:
+        domain = self._domain
+        return DialectParts(
             door=self.door,
-            secrets=self._secrets,
             seats=self._seats,
-            switchboard=self._switchboard,
-            offers=self._accepting.offers,
-            metrics=self._domain.metrics,
+            keys=self._storage.signing_keys,
+            offers=domain.offers,
+            transcriptions=self._transcriptions,
+            switchboard=Switchboard(
+                door=self.door,
+                starts=self._starts,
+                following=domain.following,
+                quiet_s=self._limits.streams.keep_alive_s,
+            ),
+            waiter=self._waiter,
+            eraser=domain.eraser,
+            jobs=self._storage.jobs,
+            blobs=self._storage.blobs,
+            following=domain.following,
+            metrics=domain.metrics,
+            quiet_s=self._limits.streams.keep_alive_s,
         )
-        listening = LiveListening(
-            door=self.door,
-            switchboard=self._switchboard,
-            offers=self._accepting.offers,
-            metrics=self._domain.metrics,
-        )
-        return [*self._live_sockets().routes(), *realtime.routes(), *listening.routes()]
 
     def _live_sockets(self) -> LiveSockets:
         return LiveSockets(
@@ -258,7 +264,7 @@ class _Routes:
             metrics=self._domain.metrics,
         )
 
-    def _transcriptions(self) -> Transcriptions:
+    def _make_transcriptions(self) -> Transcriptions:
         return Transcriptions(
             uploads=Uploads(self._storage.blobs),
             voices=self._voices,
@@ -354,18 +360,6 @@ class _Routes:
             jobs=self._storage.jobs,
             limits=self._limits,
             keys=self._storage.signing_keys,
-        )
-
-    def _audio_files(self, transcriptions: Transcriptions) -> AudioFiles:
-        return AudioFiles(
-            transcriptions=transcriptions,
-            waiter=self._waiter,
-            jobs=self._storage.jobs,
-            blobs=self._storage.blobs,
-            following=self._domain.following,
-            eraser=self._domain.eraser,
-            quiet_s=self._limits.streams.keep_alive_s,
-            offers=self._accepting.offers,
         )
 
     def _ops(self) -> Ops:

@@ -30,7 +30,7 @@ from server.metrics import Metrics
 from server.model.offers import Offer
 from server.offering import OfferWatch
 from server.records.links import Links
-from server.records.records import Records
+from server.records.records import CallbackBody, Records
 from server.storage.ports import Storage
 from server.streams.following import Following
 from server.streams.partials import Partials
@@ -109,8 +109,9 @@ def build_domain(
     live_rules: LiveRules,
     node: str,
     offer_watch: OfferWatch | None,
+    callbacks: Mapping[str, CallbackBody],
 ) -> Domain:
-    """Make everything below the routes. *offer_watch* is given if *engines* has none."""
+    """Make everything below the routes. *offer_watch* is given if *engines* has none, *callbacks* by dialect."""
     metrics = _watching(engines, node, config)
     limit_decoders(isolation, config)
     metrics.decoder_memory.set_function(lambda: isolation.memory.used_bytes)
@@ -130,7 +131,7 @@ def build_domain(
             rules=live_rules,
         )
     )
-    records = Records(storage.jobs, storage.blobs, links, desk)
+    records = Records(storage.jobs, storage.blobs, links, desk, callbacks)
     eraser = Eraser(storage, metrics, alone=not config.clustered)
     egress = open_egress(config)
     prober = Prober(isolation, storage.blobs, storage.rates)

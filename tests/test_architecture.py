@@ -30,6 +30,7 @@ FLOORS = (
     {"webhooks", "streams"},
     {"live"},
     {"routes"},
+    {"dialects"},
     {"engines"},
     {"offering"},
     {"domain"},
@@ -39,7 +40,7 @@ FLOORS = (
 )
 """The rooms of server/, the ground floor first. A room imports only from the floors below its own."""
 
-KNOW_HTTP = {"http", "routes", "app", "transport"}
+KNOW_HTTP = {"http", "routes", "dialects", "app", "transport"}
 """The rooms that may import starlette and server.http; egress/ reads file names as headers have them."""
 
 HOMES = {
@@ -204,6 +205,14 @@ def test_http_is_known_only_at_the_top() -> None:
             known = {module for module in used if module.startswith("server.http")}
             headers = {module for module in known if module.startswith("server.http.headers")}
             assert known == (headers if room(path) == "egress" else set()), name(path)
+
+
+def test_a_dialect_is_known_only_to_the_line_that_registers_it() -> None:
+    folders = {path.parent.name for path in (ROOT / "server" / "dialects").glob("*/dialect.py")}
+    assert {"openai", "deepgram"} <= folders
+    for path in server_files():
+        known = {module.split(".")[2] for module in imports(path) if module.startswith("server.dialects.")} & folders
+        assert known <= {path.parent.name} or name(path) == "server/dialects/registered.py", name(path)
 
 
 def test_sql_stands_in_storage_alone() -> None:

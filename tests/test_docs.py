@@ -166,8 +166,8 @@ def test_links_between_the_readmes_lead_somewhere(page: str) -> None:
         "pipeline/recognition",
         "pipeline/text",
         "server/live",
-        "server/routes/deepgram",
-        "server/routes/openai",
+        "server/dialects/deepgram",
+        "server/dialects/openai",
         "server/storage",
     ],
 )

@@ -105,7 +105,7 @@ def check_channel_token(keys: SigningKeys, token: str, *, channel_id: str) -> No
 
 
 CLIENT_SECRET = "ek_"  # noqa: S105  what all of them begin with
-"""What the credential begins with that OpenAI's clients get for a browser."""
+"""What the credential begins with that a browser gets, with the configuration of a session in it."""
 
 
 def make_client_secret(keys: SigningKeys, *, key_hash: bytes, said: str, expires_s: int) -> str:
@@ -128,7 +128,7 @@ def read_client_secret(keys: SigningKeys, secret: str, *, now_s: float) -> tuple
 
 
 GRANT = "gt_"
-"""What the short-lived credential begins with that Deepgram's clients get for a browser."""
+"""What the short-lived credential begins with that a browser gets."""
 
 
 def make_grant(keys: SigningKeys, *, key_hash: bytes, expires_s: int) -> str:

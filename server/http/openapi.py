@@ -1,12 +1,14 @@
 """The OpenAPI 3.1 document, made from the route table and the schemas alone."""
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from server import __version__
 from server.http.codes import CODES
 from server.http.operation import Answer, Auth, Operation, Parameter
-from server.http.schemas import SCHEMAS, ref
+from server.http.schema_parts import ref
+from server.http.schemas import SCHEMAS
 from server.model import bounds
 
 PROBLEM = "application/problem+json"
@@ -46,13 +48,18 @@ TAGS = {
     "webhooks": "Results that come to you",
     "account": "Keys, usage, tokens",
     "estimates": "What a prompt will cost, before it is run",
-    "openai": "The same service for OpenAI's clients",
-    "deepgram": "The same service for Deepgram's clients",
     "service": "Health, formats, descriptions",
 }
 
 
-def document(operations: Iterable[Operation], *, base_url: str) -> dict[str, Any]:
+def document(
+    operations: Iterable[Operation],
+    *,
+    base_url: str,
+    tags: Mapping[str, str] = MappingProxyType({}),
+    schemas: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The document about *operations*. *tags* and *schemas* are those of dialects, beside our own."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         if not operation.hidden:
@@ -69,11 +76,11 @@ def document(operations: Iterable[Operation], *, base_url: str) -> dict[str, Any
             {"url": base_url, "description": "production"},
             {"url": f"{base_url}/sandbox", "description": "sandbox: keys sw_test_..."},
         ],
-        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
+        "tags": [{"name": name, "description": text} for name, text in {**TAGS, **tags}.items()],
         "paths": paths,
         "webhooks": {event: _webhook(event) for event in bounds.WEBHOOK_EVENTS},
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": {**SCHEMAS, **schemas},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key"}},
         },
     }

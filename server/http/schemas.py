@@ -1,4 +1,4 @@
-"""JSON Schemas of all requests and answers: the components of /openapi.json.
+"""JSON Schemas of all requests and answers: the components of /openapi.json. Each dialect adds its own.
 
 The black-box tests check every answer against them.
 """
@@ -6,32 +6,50 @@ The black-box tests check every answer against them.
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.documents.cues import USUAL_SHAPE
 from pipeline.documents.schema import service_v1_schema
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.recognition.engine import TASKS, TRANSCRIBE
-from pipeline.text.options import REDACTIONS
 from server.http.codes import CODES
+from server.http.estimate_schemas import ESTIMATES
+from server.http.schema_parts import (
+    CHANNEL_NAME,
+    CHANNELS_MEMBER,
+    ENVIRONMENT,
+    FORM_ORDER,
+    FORMAT_NAMES,
+    HITS,
+    INSTANT,
+    KEYWORDS,
+    KNOWN_SPEAKERS,
+    MAYBE_INSTANT,
+    MAYBE_NUMBER,
+    MAYBE_TEXT,
+    MAYBE_WHOLE,
+    METADATA,
+    NUMBER,
+    ORDER_MEMBERS,
+    PARAGRAPHS,
+    RETENTION,
+    SPEAKER,
+    SWITCH,
+    TASK,
+    TEXT,
+    TEXT_LISTS,
+    TEXT_OPTIONS,
+    TEXT_SWITCHES,
+    TEXTS,
+    URI,
+    WARNING,
+    WHOLE,
+    integer_in,
+    list_of,
+    number_in,
+    object_of,
+    ref,
+)
 from server.model import bounds
 from server.model.jobs import JOB_CODES, State
 from server.model.orders import LiveOptions
-
-
-def ref(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    properties = {**required, **(optional or {})}
-    return {"type": "object", "required": list(required), "properties": properties, **more}
-
-
-def _list_of(item: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    return _object({"data": {"type": "array", "items": item}, **more})
-
-
-def _between(least: float, most: float, default: float) -> dict[str, Any]:
-    return {"type": "integer", "minimum": least, "maximum": most, "default": default}
 
 
 def _embedded(schema: Any, *, at: str) -> Any:
@@ -48,198 +66,8 @@ def _embedded(schema: Any, *, at: str) -> Any:
             return schema
 
 
-TEXT = {"type": "string"}
-TEXTS = {"type": "array", "items": TEXT}
-MAYBE_TEXT = {"type": ["string", "null"]}
-NUMBER = {"type": "number"}
-MAYBE_NUMBER = {"type": ["number", "null"]}
-WHOLE = {"type": "integer", "minimum": 0}
-MAYBE_WHOLE = {"type": ["integer", "null"], "minimum": 0}
-SWITCH = {"type": "boolean"}
-INSTANT = {"type": "string", "format": "date-time"}
-MAYBE_INSTANT = {"type": ["string", "null"], "format": "date-time"}
-URI = {"type": "string", "format": "uri", "maxLength": bounds.MAX_URL_CHARS}
-CHANNEL_NAME = {"type": "string", "minLength": 1, "maxLength": bounds.MAX_CHANNEL_CHARS}
-FORMAT_NAMES = {"type": "array", "items": {"enum": [*bounds.FORMATS]}}
-ENVIRONMENT = {"enum": ["production", "sandbox"]}
-RETENTION = {"enum": [None, *bounds.RETENTIONS]}
-METADATA = {
-    "type": "object",
-    "maxProperties": bounds.MAX_METADATA_KEYS,
-    "additionalProperties": {"type": "string", "maxLength": bounds.MAX_METADATA_CHARS},
-}
-KEYWORDS_MEAN = "Names and terms that are likely to be said. A form has a comma list, or the part repeated"
-KEYWORDS = {
-    "type": "array",
-    "items": TEXT,
-    "maxItems": bounds.MAX_KEYWORDS,
-    "description": f"{KEYWORDS_MEAN}; {bounds.MAX_KEYWORDS_CHARS} characters together",
-}
-SPEAKER = {
-    "channel": {**WHOLE, "description": "Where channels are separate: which one, from 0"},
-    "speaker": {"type": "string", "description": "Who speaks, where that is known: S1, S2, ..."},
-}
-DIARIZE: Mapping[str, Any] = {
-    "diarize": {"description": "Tell speakers apart by their voices, if the server can (GET /v1/models)", **SWITCH},
-    "max_speakers": {
-        "type": "integer",
-        "minimum": bounds.MAX_SPEAKERS[0],
-        "maximum": bounds.MAX_SPEAKERS[-1],
-        "description": "With diarize: as many speakers at most, on all channels together",
-    },
-}
-KNOWN_SPEAKERS: Mapping[str, Any] = {
-    "known_speaker_names": {
-        "type": "array",
-        "maxItems": bounds.MAX_SPEAKERS[-1],
-        "items": {"type": "string", "minLength": 1, "maxLength": bounds.MAX_SPEAKER_CHARS},
-        "description": "With diarize: people who are called by their names",
-    },
-    "known_speaker_references": {
-        "type": "array",
-        "maxItems": bounds.MAX_SPEAKERS[-1],
-        "items": {"type": "string"},
-        "description": "A data URL for each name: 2 to 10 s of speech of this person alone, of at most 2 MB and 30 s",
-    },
-}
-CHANNELS_MEMBER = {
-    "enum": [*bounds.CHANNEL_MODES],
-    "default": "mixed",
-    "description": "separate: each channel has its own speakers, and counts as a recording of its own",
-}
-WARNING = _object({"code": TEXT}, {"param": TEXT, "message": TEXT})
-
-
-def _number(limits: tuple[float, float], default: float) -> dict[str, Any]:
-    return _between(*limits, default) | {"type": "number"}
-
-
-SUBTITLES: Mapping[str, Any] = {
-    "max_columns": {
-        **_between(bounds.MAX_COLUMNS[0], bounds.MAX_COLUMNS[-1], USUAL_SHAPE.max_columns),
-        "description": "Subtitles: the width of a line; full-width characters count two",
-    },
-    "max_lines": {
-        **_between(bounds.MAX_LINES[0], bounds.MAX_LINES[-1], USUAL_SHAPE.max_lines),
-        "description": "Subtitles: lines of a cue",
-    },
-    "max_cue_s": {
-        **_number(bounds.MAX_CUE_S, USUAL_SHAPE.max_cue_s),
-        "description": "Subtitles: the longest time that a cue is shown",
-    },
-    "columns_per_second": {
-        **_number(bounds.COLUMNS_PER_SECOND, USUAL_SHAPE.columns_per_second),
-        "description": "Subtitles: the reading speed; cues stay on in silence to reach it",
-    },
-}
-TASK = {
-    "enum": [*TASKS],
-    "default": TRANSCRIBE,
-    "description": "translate: English text, whatever is spoken, if the model was trained for it (GET /v1/models)",
-}
-_REPLACE_MEANS = "heard:wanted, for whole words whatever their case; the first colon separates"
-_SEARCH_MEANS = "Words to find in the text, whatever their case"
-_TERMS = {"type": "array", "items": TEXT, "maxItems": bounds.MAX_TEXT_TERMS}
-TEXT_SWITCHES: Mapping[str, Any] = {
-    "numerals": {**SWITCH, "default": False, "description": "Numbers in figures"},
-    "profanity_filter": {**SWITCH, "default": False, "description": "Asterisks in swear words"},
-    "paragraphs": {**SWITCH, "default": False, "description": "Paragraphs in JSON and TXT"},
-}
-TEXT_LISTS: Mapping[str, Any] = {
-    "redact": {"type": "array", "items": {"enum": [*REDACTIONS]}, "description": "What is hidden in the text"},
-    "replace": {**_TERMS, "description": _REPLACE_MEANS},
-    "search": {**_TERMS, "description": _SEARCH_MEANS},
-}
-TEXT_OPTIONS = _object(
-    {}, {**TEXT_SWITCHES, **TEXT_LISTS}, description="What was ordered to be done with the text; there if anything was"
-)
-PARAGRAPHS = {
-    "type": "array",
-    "items": _object(
-        {
-            "start": NUMBER,
-            "end": NUMBER,
-            "sentences": {"type": "array", "items": _object({"text": TEXT, "start": NUMBER, "end": NUMBER})},
-        },
-        SPEAKER,
-    ),
-}
-HITS = {
-    "type": "array",
-    "items": _object(
-        {
-            "query": TEXT,
-            "hits": {
-                "type": "array",
-                "items": _object({"start": NUMBER, "end": NUMBER, "confidence": NUMBER, "snippet": TEXT}),
-            },
-        }
-    ),
-}
-_ORDER_MEMBERS: Mapping[str, Any] = {
-    "language": {
-        "type": "string",
-        "description": "What is spoken: BCP 47 primary subtag. Left out: detected; multi: detected in each turn",
-    },
-    "model": {"type": "string", "description": "An id of GET /v1/models"},
-    "prompt": {
-        "type": "string",
-        "maxLength": bounds.MAX_PROMPT_CHARS,
-        "description": "Vocabulary that the speakers use",
-    },
-    "webhook_url": URI,
-    "retention": {
-        "enum": [*bounds.RETENTIONS],
-        "description": "none: the results are handed over once, then erased. Left out: what the key or the plan says",
-    },
-    **SUBTITLES,
-    **DIARIZE,
-}
-_FORM_LIST = {"type": "string", "description": "Comma list; the part may also be repeated"}
-_FORM_TERMS = {"type": "string", "description": "The part may be repeated, or have a JSON array"}
-_FORM_TEXT: Mapping[str, Any] = {
-    **{
-        name: {"enum": ["true", "false", "1", "0"], "default": "false", "description": member["description"]}
-        for name, member in TEXT_SWITCHES.items()
-    },
-    "redact": {**_FORM_LIST, "examples": [",".join(REDACTIONS)]},
-    "replace": {**_FORM_TERMS, "examples": ["cooper netties:Kubernetes"]},
-    "search": {**_FORM_TERMS, "examples": ["cancel"]},
-}
-_FORM_ORDER: Mapping[str, Any] = {
-    **_ORDER_MEMBERS,
-    **_FORM_TEXT,
-    "keywords": {**_FORM_LIST, "examples": ["Siobhan,metoprolol"], "description": KEYWORDS_MEAN},
-    "output_formats": {**_FORM_LIST, "examples": ["json,srt,vtt"], "default": "json"},
-    "word_timestamps": {"enum": ["true", "false", "1", "0"], "default": "false"},
-    "diarize": {"enum": ["true", "false", "1", "0"], "default": "false"},
-    **KNOWN_SPEAKERS,
-    "webhook_events": {**_FORM_LIST, "examples": [",".join(bounds.WEBHOOK_EVENTS)]},
-    "metadata": {"type": "string", "contentMediaType": "application/json", "contentSchema": METADATA},
-    "task": TASK,
-    "channels": CHANNELS_MEMBER,
-    "wait": {**WHOLE, "description": "Seconds to hold the answer"},
-    "sandbox_scenario": {"enum": [*bounds.SCENARIOS], "description": "Sandbox only: the outcome to play"},
-}
-
-_OPENAI_FILE: Mapping[str, Any] = {
-    "file": {"type": "string", "format": "binary"},
-    "model": {"type": "string", "examples": ["whisper-1"]},
-}
-_OPENAI_FORMATS = ("json", "verbose_json", "text", "srt", "vtt")
-_OPENAI_MEMBERS: Mapping[str, Any] = {
-    "prompt": TEXT,
-    "keywords": {**_FORM_LIST, "examples": ["Siobhan,metoprolol"], "description": KEYWORDS_MEAN},
-    "response_format": {"enum": [*_OPENAI_FORMATS], "default": "json"},
-    "channels": CHANNELS_MEMBER,
-    "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
-    "retention": {"enum": [*bounds.RETENTIONS]},
-    **_FORM_TEXT,
-    **SUBTITLES,
-}
-
 SCHEMAS: Mapping[str, Any] = {
-    "Problem": _object(
+    "Problem": object_of(
         {
             "type": {"type": "string", "format": "uri"},
             "title": TEXT,
@@ -252,7 +80,7 @@ SCHEMAS: Mapping[str, Any] = {
         {
             "errors": {
                 "type": "array",
-                "items": _object({"param": TEXT, "pointer": TEXT, "code": TEXT, "message": TEXT}),
+                "items": object_of({"param": TEXT, "pointer": TEXT, "code": TEXT, "message": TEXT}),
             },
             "limit": NUMBER,
             "used": NUMBER,
@@ -261,7 +89,7 @@ SCHEMAS: Mapping[str, Any] = {
             "resets_at": INSTANT,
         },
     ),
-    "Word": _object(
+    "Word": object_of(
         {"word": TEXT, "start": NUMBER, "end": NUMBER, "probability": NUMBER},
         {
             "heard": {"type": "string", "description": "What was said, where numerals or replace wrote something else"},
@@ -270,7 +98,7 @@ SCHEMAS: Mapping[str, Any] = {
             **SPEAKER,
         },
     ),
-    "Job": _object(
+    "Job": object_of(
         {
             "job_id": {"type": "string", "pattern": "^job_[0-9A-Za-z]{26}$"},
             "object": {"const": "job"},
@@ -284,7 +112,7 @@ SCHEMAS: Mapping[str, Any] = {
             "progress": {"type": "number", "minimum": 0, "maximum": 1},
             "stage": MAYBE_TEXT,
             "attempt": WHOLE,
-            "source": _object(
+            "source": object_of(
                 {"type": {"enum": ["upload", "url", "live"]}},
                 {"filename": TEXT, "url": TEXT, "bytes": WHOLE, "format": TEXT},
             ),
@@ -304,7 +132,7 @@ SCHEMAS: Mapping[str, Any] = {
             "error": {
                 "anyOf": [
                     {"type": "null"},
-                    _object(
+                    object_of(
                         {"code": {"enum": [*JOB_CODES]}, "message": TEXT, "retryable": SWITCH, "param": MAYBE_TEXT}
                     ),
                 ]
@@ -324,7 +152,7 @@ SCHEMAS: Mapping[str, Any] = {
             "search": {**HITS, "description": "Present once completed, when search was given"},
             "speakers": {
                 "type": "array",
-                "items": _object({"speaker": TEXT, "seconds": NUMBER}),
+                "items": object_of({"speaker": TEXT, "seconds": NUMBER}),
                 "description": "Who speaks for how long: present once completed, when diarize was true",
             },
             "outputs": {
@@ -340,7 +168,7 @@ SCHEMAS: Mapping[str, Any] = {
             },
         },
     ),
-    "JobList": _object(
+    "JobList": object_of(
         {
             "object": {"const": "list"},
             "data": {"type": "array", "items": ref("Job")},
@@ -348,20 +176,20 @@ SCHEMAS: Mapping[str, Any] = {
             "next_cursor": MAYBE_TEXT,
         }
     ),
-    "TranscriptionForm": _object(
+    "TranscriptionForm": object_of(
         {},
-        {"file": {"type": "string", "format": "binary"}, "url": URI, "audio_url": URI, **_FORM_ORDER},
+        {"file": {"type": "string", "format": "binary"}, "url": URI, "audio_url": URI, **FORM_ORDER},
         description="Exactly one of file, url and audio_url",
     ),
-    "TranscriptionUrlForm": _object(
-        {}, {"url": URI, "audio_url": URI, **_FORM_ORDER}, description="Exactly one of url and audio_url"
+    "TranscriptionUrlForm": object_of(
+        {}, {"url": URI, "audio_url": URI, **FORM_ORDER}, description="Exactly one of url and audio_url"
     ),
-    "TranscriptionRequest": _object(
+    "TranscriptionRequest": object_of(
         {},
         {
             "url": URI,
             "audio_url": URI,
-            **_ORDER_MEMBERS,
+            **ORDER_MEMBERS,
             **TEXT_SWITCHES,
             **TEXT_LISTS,
             **KNOWN_SPEAKERS,
@@ -377,7 +205,7 @@ SCHEMAS: Mapping[str, Any] = {
         },
         description="Exactly one of url and audio_url",
     ),
-    "LiveRequest": _object(
+    "LiveRequest": object_of(
         {},
         {
             "encoding": {"enum": [*bounds.ENCODINGS], "default": "pcm_s16le"},
@@ -390,22 +218,22 @@ SCHEMAS: Mapping[str, Any] = {
                 f"and {bounds.TELEPHONE_RATE} for {' and '.join(bounds.TELEPHONE_ENCODINGS)}",
             },
             "channels": {
-                "anyOf": [_between(CHANNELS[0], CHANNELS[-1], 1), {"const": "separate"}],
+                "anyOf": [integer_in(CHANNELS[0], CHANNELS[-1], 1), {"const": "separate"}],
                 "default": 1,
                 "description": "How many channels raw audio has, to be heard together. separate: each channel has its "
                 "own speakers, is heard by itself and counts as a session of its own",
             },
             "channel_count": {
-                **_between(SEPARATE_CHANNELS[0], SEPARATE_CHANNELS[-1], SEPARATE_CHANNELS[0]),
+                **integer_in(SEPARATE_CHANNELS[0], SEPARATE_CHANNELS[-1], SEPARATE_CHANNELS[0]),
                 "description": "With channels=separate: how many channels the audio has",
             },
             "interim_results": {**SWITCH, "default": True},
-            "endpointing_ms": _between(bounds.ENDPOINTING_MS[0], bounds.ENDPOINTING_MS[-1], 500),
-            "max_utterance_s": _number(bounds.UTTERANCE_S, 15),
+            "endpointing_ms": integer_in(bounds.ENDPOINTING_MS[0], bounds.ENDPOINTING_MS[-1], 500),
+            "max_utterance_s": number_in(bounds.UTTERANCE_S, 15),
             "record": {**SWITCH, "default": False, "description": "Keep the audio as FLAC with the job"},
             "channel": {**CHANNEL_NAME, "description": "The name of the channel that shows the session"},
             **KNOWN_SPEAKERS,
-            **_ORDER_MEMBERS,
+            **ORDER_MEMBERS,
             **TEXT_SWITCHES,
             **TEXT_LISTS,
             "keywords": KEYWORDS,
@@ -415,7 +243,7 @@ SCHEMAS: Mapping[str, Any] = {
             "metadata": METADATA,
         },
     ),
-    "LiveState": _object(
+    "LiveState": object_of(
         {
             "encoding": {"enum": [*bounds.ENCODINGS]},
             "interim_results": SWITCH,
@@ -439,8 +267,8 @@ SCHEMAS: Mapping[str, Any] = {
             "expires_at": {**INSTANT, "description": "Until when ingest_ws opens"},
         },
     ),
-    "ChannelRequest": _object({"name": CHANNEL_NAME}),
-    "Channel": _object(
+    "ChannelRequest": object_of({"name": CHANNEL_NAME}),
+    "Channel": object_of(
         {
             "object": {"const": "channel"},
             "channel_id": TEXT,
@@ -452,8 +280,8 @@ SCHEMAS: Mapping[str, Any] = {
             "vtt_url": URI,
         }
     ),
-    "ChannelList": _list_of(ref("Channel"), object={"const": "list"}),
-    "Received": _object(
+    "ChannelList": list_of(ref("Channel"), object={"const": "list"}),
+    "Received": object_of(
         {
             "job_id": TEXT,
             "status": {"enum": [*State]},
@@ -463,7 +291,7 @@ SCHEMAS: Mapping[str, Any] = {
             "lag_ms": MAYBE_WHOLE,
         }
     ),
-    "KeyRequest": _object(
+    "KeyRequest": object_of(
         {},
         {
             "name": {"type": ["string", "null"], "maxLength": 100},
@@ -471,7 +299,7 @@ SCHEMAS: Mapping[str, Any] = {
             "retention": {"enum": [*bounds.RETENTIONS], "description": "Of jobs ordered with this key"},
         },
     ),
-    "NewKey": _object(
+    "NewKey": object_of(
         {
             "key_id": TEXT,
             "key": {"type": "string", "description": "Shown once"},
@@ -485,7 +313,7 @@ SCHEMAS: Mapping[str, Any] = {
         },
         {"webhook_secret": {"type": "string", "description": "Shown once, with the account's first key"}},
     ),
-    "Key": _object(
+    "Key": object_of(
         {
             "key_id": TEXT,
             "prefix": TEXT,
@@ -499,15 +327,15 @@ SCHEMAS: Mapping[str, Any] = {
             "revoked_at": MAYBE_INSTANT,
         }
     ),
-    "KeyList": _list_of(ref("Key"), object={"const": "list"}),
-    "RotateRequest": _object({}, {"overlap_seconds": {"type": "integer", "minimum": 0, "maximum": 604_800}}),
-    "Usage": _object(
+    "KeyList": list_of(ref("Key"), object={"const": "list"}),
+    "RotateRequest": object_of({}, {"overlap_seconds": {"type": "integer", "minimum": 0, "maximum": 604_800}}),
+    "Usage": object_of(
         {
             "plan": TEXT,
             "limits": {"type": "object"},
             "usage": {
                 "type": "array",
-                "items": _object(
+                "items": object_of(
                     {
                         "name": TEXT,
                         "limit": MAYBE_WHOLE,
@@ -519,27 +347,27 @@ SCHEMAS: Mapping[str, Any] = {
             },
         }
     ),
-    "TokenRequest": _object(
+    "TokenRequest": object_of(
         {"job_id": TEXT},
         {
             "scope": {"enum": ["events", "ingest"], "default": "events"},
             "ttl_seconds": {"type": "integer", "minimum": 1, "maximum": 3600, "default": 600},
         },
     ),
-    "Token": _object({"token": TEXT, "expires_at": INSTANT}),
-    "WebhookSecret": _object({"created_at": INSTANT, "previous_expires_at": MAYBE_INSTANT}),
-    "NewWebhookSecret": _object(
+    "Token": object_of({"token": TEXT, "expires_at": INSTANT}),
+    "WebhookSecret": object_of({"created_at": INSTANT, "previous_expires_at": MAYBE_INSTANT}),
+    "NewWebhookSecret": object_of(
         {
             "webhook_secret": {"type": "string", "description": "Shown once"},
             "created_at": INSTANT,
             "previous_expires_at": MAYBE_INSTANT,
         }
     ),
-    "WebhookUrl": _object({"url": URI}),
-    "WebhookTest": _object(
+    "WebhookUrl": object_of({"url": URI}),
+    "WebhookTest": object_of(
         {"delivered": SWITCH, "status_code": MAYBE_WHOLE, "duration_ms": WHOLE, "error": MAYBE_TEXT, "webhook_id": TEXT}
     ),
-    "Delivery": _object(
+    "Delivery": object_of(
         {
             "delivery_id": TEXT,
             "webhook_id": TEXT,
@@ -548,7 +376,7 @@ SCHEMAS: Mapping[str, Any] = {
             "state": {"enum": ["pending", "delivered", "failed", "disabled"]},
             "attempts": {
                 "type": "array",
-                "items": _object(
+                "items": object_of(
                     {
                         "n": WHOLE,
                         "at": INSTANT,
@@ -561,131 +389,15 @@ SCHEMAS: Mapping[str, Any] = {
             },
         }
     ),
-    "DeliveryList": _list_of(ref("Delivery"), object={"const": "list"}),
-    "Notice": _object(
+    "DeliveryList": list_of(ref("Delivery"), object={"const": "list"}),
+    "Notice": object_of(
         {"type": {"enum": [*bounds.WEBHOOK_EVENTS]}, "timestamp": INSTANT, "data": ref("Job")},
         {"test": {"const": True}},
         description="The body of a webhook, and of a stream's terminal event",
     ),
-    "EstimateRequest": _object(
-        {"prompt": {"type": "string", "description": "Neither stored nor logged"}},
-        {
-            "models": {
-                "type": ["array", "null"],
-                "items": TEXT,
-                "maxItems": 100,
-                "description": "Ids or provider/id; left out or empty: the default catalogue",
-            },
-            "complexity": {"enum": ["low", "medium", "high", None], "default": "medium"},
-            "agent_turns": {"type": ["integer", "null"], "minimum": 1, "maximum": 200, "default": 1},
-            "cache": {"enum": ["auto", "off", None], "default": "auto"},
-            "reasoning": {"enum": ["off", "auto", "high", None], "default": "auto"},
-            "output_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 10_000_000},
-            "system_tokens": {"type": ["integer", "null"], "minimum": 0, "maximum": 10_000_000},
-            "priced_at": {"type": ["string", "null"], "format": "date-time"},
-            "budget_usd": {"type": ["string", "null"], "pattern": "^[0-9]{1,12}([.][0-9]{1,12})?$"},
-        },
-    ),
-    "Estimate": _object(
-        {
-            "object": {"const": "estimate"},
-            "id": {"type": "string", "pattern": "^est_[0-9A-Z]{26}$"},
-            "created_at": INSTANT,
-            "priced_at": INSTANT,
-            "currency": {"const": "USD"},
-            "inputs": {"type": "object"},
-            "price_source": {"type": "object"},
-            "models": {
-                "type": "array",
-                "items": _object(
-                    {
-                        "requested_id": TEXT,
-                        "status": {"enum": ["priced", "partial", "unpriced", "unknown_model"]},
-                        "cost_usd": {"type": ["object", "null"], "description": "low, expected, high: decimal strings"},
-                        "multiplied_usd": {"type": ["object", "null"]},
-                    }
-                ),
-            },
-            "cheapest": {"type": ["object", "null"]},
-            "ranking": {"type": "array", "items": TEXT},
-            "ranking_overlaps": {"type": "array"},
-            "unknown_models": {"type": "array", "items": TEXT},
-            "warnings": {"type": "array", "items": {"type": "object"}},
-            "assumptions_version": TEXT,
-            "assumptions": {"type": "array", "items": {"type": "object"}},
-            "usage": _object({"remaining": MAYBE_WHOLE, "resets_at": INSTANT}),
-        }
-    ),
-    "EstimateModelList": _list_of(
-        {"type": "object", "required": ["id", "provider", "cluster"]},
-        object={"const": "list"},
-        price_source={"type": "object"},
-        priced_at=INSTANT,
-    ),
-    "OpenAITranscriptionForm": _object(
-        _OPENAI_FILE,
-        {
-            **_OPENAI_MEMBERS,
-            "response_format": {"enum": [*_OPENAI_FORMATS, "diarized_json"], "default": "json"},
-            "language": {"type": "string", "description": "Left out: detected"},
-            "languages": {**_FORM_LIST, "description": "One is the language; of several it is detected"},
-            "timestamp_granularities[]": {"type": "array", "items": {"enum": ["word", "segment"]}},
-            "chunking_strategy": {"type": "string", "description": "Accepted and not used"},
-            "stream": {"type": "boolean", "default": False},
-        },
-    ),
-    "OpenAITranslationForm": _object(
-        _OPENAI_FILE,
-        {**_OPENAI_MEMBERS, "language": {"type": "string", "description": "What is spoken; left out: detected"}},
-    ),
-    "OpenAIError": _object(
-        {"error": _object({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
-    ),
-    "DeepgramUrl": _object({"url": URI}),
-    "DeepgramError": _object({"err_code": TEXT, "err_msg": TEXT, "request_id": TEXT}),
-    "DeepgramAnswer": _object(
-        {
-            "metadata": _object(
-                {
-                    "request_id": {"type": "string", "description": "The job's id"},
-                    "sha256": {"type": "string", "description": "Of a file; empty for an address"},
-                    "created": INSTANT,
-                    "duration": MAYBE_NUMBER,
-                    "channels": WHOLE,
-                    "models": TEXTS,
-                    "model_info": {"type": "object"},
-                }
-            ),
-            "results": _object(
-                {"channels": {"type": "array", "items": {"type": "object"}}}, {"utterances": {"type": "array"}}
-            ),
-        }
-    ),
-    "DeepgramAccepted": _object({"request_id": {"type": "string", "description": "The job's id"}}),
-    "GrantRequest": _object({}, {"ttl_seconds": _between(bounds.GRANT_TTL_S[0], bounds.GRANT_TTL_S[-1], 30)}),
-    "Grant": _object({"access_token": TEXT, "expires_in": WHOLE}),
-    "ClientSecretRequest": _object(
-        {},
-        {
-            "expires_after": _object({}, {"anchor": {"const": "created_at"}, "seconds": _between(10, 7200, 600)}),
-            "session": {"type": "object", "description": "As in session.update; the configuration to begin with"},
-        },
-    ),
-    "ClientSecret": _object({"value": TEXT, "expires_at": WHOLE, "session": {"type": "object"}}),
-    "Model": _object(
-        {
-            "id": TEXT,
-            "object": {"const": "model"},
-            "created": WHOLE,
-            "owned_by": TEXT,
-            "languages": TEXTS,
-            "speakers": {**SWITCH, "description": "Whether speakers can be told apart by their voices: `diarize`"},
-            "translates": {**SWITCH, "description": "Whether it writes English where another language is spoken"},
-        }
-    ),
-    "ModelList": _list_of(ref("Model"), object={"const": "list"}),
-    "FormatList": _list_of(_object({"extension": TEXT, "mime": TEXT}), object={"const": "list"}),
-    "Health": _object(
+    **ESTIMATES,
+    "FormatList": list_of(object_of({"extension": TEXT, "mime": TEXT}), object={"const": "list"}),
+    "Health": object_of(
         {"status": TEXT},
         {
             "engine": MAYBE_TEXT,

@@ -37,9 +37,6 @@ MAX_CHANNELS = 50
 
 MAX_CHANNEL_CHARS = 64
 
-GRANT_TTL_S = range(1, 3601)
-"""Seconds for which a grant may be valid, as at Deepgram."""
-
 ENCODINGS = (*SAMPLE_BYTES, CONTAINER)
 TELEPHONE_ENCODINGS = ("mulaw", "alaw")
 TELEPHONE_RATE = 8_000

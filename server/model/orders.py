@@ -41,17 +41,6 @@ class LiveOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeepgramShape:
-    """What the answer about a file has for a client of Deepgram."""
-
-    punctuated: bool = False
-    paragraphs: bool = False
-    utterances: bool = False
-    language: bool = False  # name the language that was heard
-    sha256: str = ""  # of the file; empty for an address
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What the client asked for. It never changes after acceptance."""
 
@@ -75,7 +64,8 @@ class Order:
     max_speakers: int | None = None  # as many at most; None: as many as can be told apart
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
     text: TextOptions = NO_CHANGES  # what is done with the words after recognition
-    callback: DeepgramShape | None = None  # the webhook's body is Deepgram's answer, in this shape; None: ours
+    callback: Mapping[str, Any] | None = None
+    """Who writes the webhook's body; None: we do. The name of a `dialect`, and what that must remember, as JSON."""
 
     @property
     def hint(self) -> str:

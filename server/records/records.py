@@ -1,9 +1,9 @@
 """The job record: how clients see a job in answers, lists, events and webhooks."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, TypeAlias
 
 import orjson
 
@@ -15,12 +15,15 @@ from server.clock import now_ms
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, JobError, LiveProgress, State
 from server.model.orders import AUDIO, CONTAINER, LiveOptions, Order, Source, without_defaults
-from server.records import deepgram
 from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
 from server.storage.ports import BlobStore, JobStore
 
 MAX_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
 MAX_PARTING_BYTES = 1024 * 1024  # of the body of one that carries all results, because they are erased afterwards
+
+
+CallbackBody: TypeAlias = Callable[[Job, Sequence[bytes] | None], dict[str, Any]]
+"""Writes the body of a dialect's callback: of an ended job and its stored chunks, or None where no results are left."""
 
 
 class ProgressSource(Protocol):
@@ -45,6 +48,7 @@ class Records:
     blobs: BlobStore
     links: Links
     live: ProgressSource
+    callbacks: Mapping[str, CallbackBody] = field(default_factory=dict)  # by the name of the dialect
 
     async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S, asked_at: int = 0) -> dict[str, Any]:
         """The record, to be written as JSON, with the words that its order asked for.
@@ -87,14 +91,14 @@ class Records:
         return Announcement(self.notice(job))
 
     async def message(self, job: Job) -> Announcement:
-        """The body of the job's webhook: the announcement, or Deepgram's answer for a client that named a callback."""
-        shape = job.order.callback
-        if shape is None:
+        """The body of the job's webhook: the announcement, or a dialect's answer where the order names its callback."""
+        callback = job.order.callback
+        if callback is None:
             return await self.announcement(job)
+        make_body = self.callbacks[callback["dialect"]]
         if not job.shows_results(now_ms()):
-            return Announcement(deepgram.failure(job))
-        chunks = await self.jobs.chunks(job.id)
-        body = await asyncio.to_thread(deepgram.file_answer, job, chunks, shape)
+            return Announcement(make_body(job, None))
+        body = await asyncio.to_thread(make_body, job, await self.jobs.chunks(job.id))
         return Announcement(body, hands_over=job.passing)
 
     def notice(self, job: Job) -> dict[str, Any]:

@@ -17,15 +17,15 @@ from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
 from server.model import bounds
 from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota, SigningKeys
 from server.model.errors import QuotaExceeded
 from server.model.instants import iso, iso_or_none
-from server.routes.asking import JSON_CODES, own_job
 from server.routes.door import Door, bearer
 from server.routes.estimates import estimates_of
+from server.routes.requests import JSON_CODES, own_job
 from server.storage.ports import Storage
 
 MAX_BODY = 10_000

@@ -19,7 +19,7 @@ from server.clock import now_ms
 from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, retry
 from server.jobs.members import members_of
 from server.jobs.orders import channel_name
@@ -30,8 +30,8 @@ from server.model.events import Event
 from server.model.ids import Prefix
 from server.model.instants import iso
 from server.records.links import Links
-from server.routes.asking import JSON_CODES
 from server.routes.door import Door
+from server.routes.requests import JSON_CODES
 from server.routes.seats import Seated, Seats
 from server.routes.strangers import check_account
 from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles

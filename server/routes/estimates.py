@@ -26,12 +26,12 @@ from server.http.bodies import JSON, body_of
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.model.accounts import Count, Quota, SigningKeys
 from server.model.errors import FieldError, QuotaExceeded
 from server.model.instants import iso
 from server.model.jobs import State
-from server.routes.asking import JOB_ID, own_job
+from server.routes.requests import JOB_ID, own_job
 from server.storage.ports import Counter as CounterStore
 from server.storage.ports import JobStore
 

@@ -14,8 +14,8 @@ from server.http.operation import Answer, Auth, Operation, Parameter
 from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, last_event_id, retry
 from server.metrics import Metrics
-from server.routes.asking import JOB_ID, admitted
 from server.routes.door import Door
+from server.routes.requests import JOB_ID, admitted
 from server.routes.seats import Seated, Seats
 from server.storage.ports import EventLog, JobStore
 from server.streams.following import Following

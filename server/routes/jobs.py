@@ -29,7 +29,8 @@ from server.model.orders import AUDIO
 from server.model.outcomes import Artifact
 from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, Links, link_expiry
 from server.records.records import Records
-from server.routes.asking import (
+from server.routes.door import Door
+from server.routes.requests import (
     JOB,
     JOB_ID,
     JOB_POLL_S,
@@ -45,8 +46,7 @@ from server.routes.asking import (
     query_seconds,
     query_switch,
 )
-from server.routes.door import Door
-from server.routes.prepared import JobAnswers, Tagged
+from server.routes.response_cache import JobAnswers, Tagged
 from server.routes.seats import Seated, Seats
 from server.storage.ports import BlobStore, JobStore
 

@@ -13,7 +13,7 @@ from server.clock import now_ms
 from server.http.bodies import JSON, MAX_BODY_WITH_RECORDINGS, body_without_file, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.jobs.erasing import Eraser
 from server.jobs.orders import parse_live_order
 from server.jobs.waiter import JobWaiter
@@ -28,8 +28,8 @@ from server.model.orders import Order
 from server.records.links import Links
 from server.records.records import Records
 from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting
-from server.routes.asking import JOB, JOB_ID, handing_over, live_job, no_such_job, query_switch, warned
 from server.routes.door import Door
+from server.routes.requests import JOB, JOB_ID, handing_over, live_job, no_such_job, query_switch, warned
 from server.routes.starting import LiveStarts
 from server.storage.ports import ChannelStore, JobStore
 from server.waiting import until_first

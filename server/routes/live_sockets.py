@@ -21,8 +21,8 @@ from server.live.writers import Seat, finished
 from server.metrics import Metrics
 from server.model.jobs import Job
 from server.model.orders import CONTAINER
-from server.routes.asking import admitted, live_job, no_such_job
 from server.routes.door import Door
+from server.routes.requests import admitted, live_job, no_such_job
 from server.routes.seats import Seats
 from server.storage.ports import EventLog, JobStore
 from server.streams.following import Following

@@ -14,9 +14,9 @@ from server.http.caller import Caller
 from server.http.openapi import document
 from server.http.operation import Answer, Auth, Handler, Operation, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.metrics import Metrics
-from server.routes.prepared import Prepared
+from server.routes.response_cache import Prepared
 from server.storage.ports import JobStore, Outbox
 
 ALIVE = Prepared(b'{"status":"ok"}')
@@ -74,8 +74,10 @@ class Ops:
 class Description:
     """/openapi.json, made once from the whole route table. It describes *others* and itself."""
 
-    def __init__(self, others: Sequence[Operation], *, base_url: str) -> None:
-        self._document = document([*others, *self.operations()], base_url=base_url)
+    def __init__(
+        self, others: Sequence[Operation], *, base_url: str, tags: Mapping[str, str], schemas: Mapping[str, Any]
+    ) -> None:
+        self._document = document([*others, *self.operations()], base_url=base_url, tags=tags, schemas=schemas)
 
     def operations(self) -> list[Operation]:
         return [_free("/openapi.json", self.openapi, "describe", "This description")]

@@ -25,14 +25,14 @@ from server.http.caller import Caller
 from server.http.headers import none_match
 from server.http.operation import Answer, Auth, Operation, Parameter
 from server.http.problems import Problem
-from server.http.schemas import SUBTITLES
+from server.http.schema_parts import SUBTITLES
 from server.jobs.members import Members
 from server.jobs.orders import subtitle_shape
 from server.live.resuming import told_words
 from server.model.events import Event
 from server.model.jobs import Job, State
-from server.routes.asking import JOB_ID, admitted
 from server.routes.door import Door
+from server.routes.requests import JOB_ID, admitted
 from server.storage.ports import EventLog, JobStore
 
 LOG_PAGE = 500  # events of a log that are read at once

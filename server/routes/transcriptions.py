@@ -15,7 +15,7 @@ from server.http.caller import Caller
 from server.http.headers import WARNING, Preference, preference
 from server.http.operation import Answer, Operation, Parameter, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.jobs.erasing import Eraser
 from server.jobs.orders import Asked, parse_order, with_retention
 from server.jobs.probing import Prober
@@ -28,7 +28,7 @@ from server.model.orders import Source
 from server.records.links import Links
 from server.records.records import Records
 from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting, new_job, with_fingerprint
-from server.routes.asking import JOB, JOB_POLL_S, handing_over, query_seconds, warned
+from server.routes.requests import JOB, JOB_POLL_S, handing_over, query_seconds, warned
 from server.routes.voices import KnownVoices
 from server.storage.ports import JobStore
 

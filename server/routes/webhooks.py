@@ -15,7 +15,7 @@ from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Operation, Parameter, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.jobs.members import members_of, url_text
 from server.model.deliveries import Delivery, host_of
 from server.model.ids import Prefix
@@ -23,7 +23,7 @@ from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
 from server.records.records import Records
-from server.routes.asking import JOB_ID, JSON_CODES, own_job
+from server.routes.requests import JOB_ID, JSON_CODES, own_job
 from server.storage.ports import JobStore, Outbox
 from server.webhooks.courier import Courier
 from server.webhooks.seats import Crowded, SendingSeats, crowded

@@ -37,6 +37,8 @@ from server.accounts.limits_file import read_limits
 from server.app import Service, build
 from server.clock import now_ms
 from server.config import PREFIX, Config
+from server.dialects.dialect import Dialect
+from server.dialects.registered import DIALECTS
 from server.domain import LIVE_RULES
 from server.engines import ServedEngine
 from server.live.engine import Headroom, LiveEngine
@@ -191,6 +193,7 @@ def served(
     headroom: Headroom | None = None,  # None: that of the scheduler
     storage: Callable[[], Storage] | None = None,  # None: opens the data folder
     script: Sequence[str] = SCRIPT,  # what the engine says
+    dialects: Sequence[Dialect] = DIALECTS,
     **variables: str,
 ) -> Iterator[Served]:
     """Run a server with its storage in *folder*; *variables* are as in config()."""
@@ -201,7 +204,7 @@ def served(
 
     async def main() -> None:
         async with _serving(
-            folder, limits, live, headroom, storage=storage, script=script, variables=variables
+            folder, limits, live, headroom, storage=storage, script=script, dialects=dialects, variables=variables
         ) as server:
             out.append(server)
             started.set()
@@ -238,6 +241,7 @@ async def _serving(
     *,
     storage: Callable[[], Storage] | None,
     script: Sequence[str],
+    dialects: Sequence[Dialect],
     variables: Mapping[str, str],
 ) -> AsyncIterator[Served]:
     usual = {
@@ -293,6 +297,7 @@ async def _serving(
             estimator=Estimator(),
             public_base_url=settings.public_base_url or base,
             live_rules=live,
+            dialects=dialects,
         )
         answering = HttpServer(service.app, listening, _connections(settings, service))
         try:

@@ -21,10 +21,10 @@ from deepgram.listen.v1.types.listen_v1results import ListenV1Results
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from server.dialects.deepgram.answers import plain
+from server.dialects.deepgram.parameters import Listening
+from server.dialects.deepgram.results import Results
 from server.model.orders import Order
-from server.records.deepgram import plain
-from server.routes.deepgram.parameters import Listening
-from server.routes.deepgram.results import Results
 from tests.server.deepgrams import environment
 from tests.server.running import SPEECH, Server
 from tests.server.serving import LIMITS, Served, served

@@ -15,9 +15,9 @@ from deepgram.types import ListenV1AcceptedResponse
 from standardwebhooks import Webhook
 
 from server.accounts.signed import MalformedToken, TokenExpired, make_client_secret, make_grant, read_grant
+from server.dialects.deepgram.answers import failure
 from server.model.accounts import SigningKeys
 from server.model.jobs import JobError
-from server.records.deepgram import failure
 from tests.server.deepgrams import environment
 from tests.server.receiving import receiver
 from tests.server.serving import wav

@@ -13,8 +13,8 @@ from starlette.datastructures import QueryParams
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from server.dialects.deepgram.parameters import live_listening
 from server.model.offers import Offer
-from server.routes.deepgram.parameters import live_listening
 from tests.server.serving import Served, wav
 from tests.server.storing import in_a_loop
 

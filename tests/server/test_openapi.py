@@ -6,8 +6,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
+from server.dialects.deepgram.errors import LISTEN_SHAPE
 from server.http.codes import CODES
-from server.routes.deepgram.errors import LISTEN_SHAPE
 from tests.server.serving import served
 
 METHODS = {"get", "post", "put", "patch", "delete", "head", "options", "trace"}

@@ -10,12 +10,12 @@ from starlette.datastructures import QueryParams
 
 from pipeline.documents.cues import SubtitleShape
 from pipeline.recognition.engine import TASKS
+from server.dialects.deepgram.parameters import live_listening
 from server.http.problems import problem_of
 from server.jobs.orders import Asked, parse_live_order, parse_order
 from server.model.errors import Refused
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order, without_defaults
-from server.routes.deepgram.parameters import live_listening
 
 OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de"}))
 URL = "https://x.test/a.mp3"

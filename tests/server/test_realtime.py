@@ -11,7 +11,7 @@ import soundfile
 from openai.resources.realtime.realtime import AsyncRealtimeConnection
 from openai.types.realtime import RealtimeTranscriptionSessionCreateRequest
 
-from server.routes.openai.items import ItemNames, Items
+from server.dialects.openai.items import ItemNames, Items
 from tests.server.realtimes import COMPLETED, PIPECAT, RATE, SILENCE, append, connected, talking
 from tests.server.running import SPEECH
 from tests.server.serving import served

@@ -13,8 +13,8 @@ from openai.types.realtime.realtime_transcription_session_create_response import
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from server.dialects.openai.realtime import STOPPING_S, close_code
 from server.http.problems import Problem
-from server.routes.openai.realtime import STOPPING_S, close_code
 from tests.server.realtimes import PIPECAT, SILENCE, append, connected, talking, url
 from tests.server.serving import LIMITS, served
 from tests.server.storing import in_a_loop

@@ -4,14 +4,14 @@ import orjson
 import pytest
 
 from pipeline.documents.cues import SubtitleShape
-from server.model.orders import DeepgramShape, LiveOptions, Order
+from server.model.orders import LiveOptions, Order
 from server.storage.sql.rows import order_of, text_of
 
 ORDERS = [
     Order(),
     Order(output_formats=("srt", "vtt"), keywords=("Scribewire",), live=LiveOptions(channels=2)),
     Order(task="translate", language="de"),
-    Order(subtitles=SubtitleShape(max_lines=1), callback=DeepgramShape(utterances=True)),
+    Order(subtitles=SubtitleShape(max_lines=1), callback={"dialect": "toy", "loud": True}),
 ]
 
 
@@ -23,7 +23,7 @@ def test_an_order_is_read_as_it_was_stored(order: Order) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_a_newer_node_stores_besides_is_left_out(order: Order) -> None:
     stored = orjson.loads(text_of(order)) | {"later": 1}
-    for inner in ("live", "subtitles", "callback"):
+    for inner in ("live", "subtitles"):
         if stored[inner] is not None:
             stored[inner]["later"] = ["a list"]
     assert order_of(orjson.dumps(stored).decode()) == order
@@ -33,3 +33,8 @@ def test_an_order_of_an_older_program_has_the_usual_values() -> None:
     stored = orjson.loads(text_of(Order()))
     del stored["subtitles"], stored["callback"], stored["task"]
     assert order_of(orjson.dumps(stored).decode()) == Order()
+
+
+def test_a_callback_that_names_no_dialect_was_stored_when_there_was_one() -> None:
+    stored = orjson.loads(text_of(Order())) | {"callback": {"utterances": True}}
+    assert order_of(orjson.dumps(stored).decode()).callback == {"dialect": "deepgram", "utterances": True}

@@ -10,7 +10,7 @@ from pipeline.documents.cues import SubtitleShape
 from pipeline.text.options import TextOptions
 from server.model.accounts import Quota
 from server.model.jobs import Job, JobError, State
-from server.model.orders import DeepgramShape, LiveOptions, Order, Source
+from server.model.orders import LiveOptions, Order, Source
 
 T = TypeVar("T")
 
@@ -40,9 +40,12 @@ PLAIN = (
 )
 """Columns that are members of Job under the same name."""
 
+FIRST_DIALECT = "deepgram"
+"""That of callbacks which name none: they were stored when there was one dialect with callbacks."""
+
 MEMBERS: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in fields(kind))
-    for kind in (Order, LiveOptions, Source, SubtitleShape, DeepgramShape, TextOptions)
+    for kind in (Order, LiveOptions, Source, SubtitleShape, TextOptions)
 }
 """The members of what is stored as JSON."""
 
@@ -77,7 +80,7 @@ def order_of(text: str) -> Order:
             "live": None if live is None else _made(LiveOptions, live),
             "subtitles": _made(SubtitleShape, members.get("subtitles", {})),
             "text": _made(TextOptions, _with_tuples(members.get("text", {}))),
-            "callback": None if callback is None else _made(DeepgramShape, callback),
+            "callback": None if callback is None else {"dialect": FIRST_DIALECT, **callback},
         },
     )
 

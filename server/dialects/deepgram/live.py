@@ -15,6 +15,11 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from server.clock import now_ms
+from server.dialects.deepgram.answers import Message
+from server.dialects.deepgram.errors import MANNERS, REQUEST_ID
+from server.dialects.deepgram.parameters import live_listening
+from server.dialects.deepgram.results import Results
+from server.dialects.live_sessions import Frame, Line, Switchboard
 from server.http.headers import warning_headers
 from server.http.problems import Problem
 from server.http.sockets import MessageTooBig, Socket, message_of
@@ -22,12 +27,7 @@ from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.instants import iso
 from server.model.offers import Offer
-from server.records.deepgram import Message
-from server.routes.deepgram.errors import MANNERS, REQUEST_ID
-from server.routes.deepgram.parameters import live_listening
-from server.routes.deepgram.results import Results
 from server.routes.door import Door, bearer
-from server.routes.lines import Frame, Line, Switchboard
 from server.routes.live_sockets import MAX_MESSAGE_BYTES
 from server.waiting import until_first
 

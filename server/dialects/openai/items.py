@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
 
-from server.routes.lines import Frame
+from server.dialects.live_sessions import Frame
 
 ServerEvent: TypeAlias = dict[str, Any]
 """An event of OpenAI's realtime API, still without its id."""

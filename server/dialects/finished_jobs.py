@@ -11,7 +11,7 @@ from server.http.problems import Problem
 from server.jobs.erasing import Eraser
 from server.jobs.waiter import JobWaiter
 from server.model.jobs import Job, State
-from server.routes.asking import handing_over, warned
+from server.routes.requests import handing_over, warned
 
 HOLD_S = 600  # such a client knows no way to ask again
 

@@ -20,7 +20,7 @@ def usage(job: Job) -> Mapping[str, Any]:
     return {"type": "duration", "seconds": -(-int((job.duration_s or 0) * 1000) // 1000)}
 
 
-def told(kind: str, **members: Any) -> bytes:
+def stream_event(kind: str, **members: Any) -> bytes:
     """Return a streamed event of type *kind* as Server-Sent Events carry it."""
     return event(None, orjson.dumps({"type": kind, **members}))
 

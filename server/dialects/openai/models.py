@@ -7,11 +7,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from server.dialects.openai.errors import SHAPE, unknown_model
 from server.http.caller import Caller
 from server.http.operation import Answer, Operation, Parameter, json_response
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.model.offers import Offer
-from server.routes.openai.errors import SHAPE, unknown_model
 
 
 @dataclass(frozen=True, slots=True)

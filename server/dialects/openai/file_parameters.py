@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
+from server.dialects.openai.errors import unknown_model
 from server.http.bodies import Received
 from server.http.problems import Problem
 from server.jobs.known_speakers import MEMBERS as KNOWN_SPEAKERS
@@ -18,7 +19,6 @@ from server.model.bounds import CHANNEL_MODES
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import DIARIZING_MODEL, Offer
 from server.model.orders import Order
-from server.routes.openai.errors import unknown_model
 
 FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
 DIARIZED = "diarized_json"

@@ -21,6 +21,11 @@ from starlette.websockets import WebSocket
 from server.accounts.issuing import fresh_id
 from server.accounts.signed import CLIENT_SECRET
 from server.clock import now_ms
+from server.dialects.live_sessions import Frame, Line, Switchboard
+from server.dialects.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
+from server.dialects.openai.items import ItemNames, Items, ServerEvent
+from server.dialects.openai.secrets import ClientSecrets
+from server.dialects.openai.transcribing import Transcribing
 from server.http.caller import Caller
 from server.http.operation import problem_response
 from server.http.problems import Problem
@@ -30,11 +35,6 @@ from server.model.errors import Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.routes.door import Door, bearer
-from server.routes.lines import Frame, Line, Switchboard
-from server.routes.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
-from server.routes.openai.items import ItemNames, Items, ServerEvent
-from server.routes.openai.secrets import ClientSecrets
-from server.routes.openai.transcribing import Transcribing
 from server.routes.seats import Seats
 from server.waiting import until_first
 

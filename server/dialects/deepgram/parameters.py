@@ -11,13 +11,14 @@ from starlette.datastructures import QueryParams
 
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.text.options import REDACTIONS
+from server.dialects.deepgram.answers import DeepgramShape
 from server.jobs.members import Members, Wrong, boolean, keywords, url_text
 from server.jobs.orders import MULTI, language_among, missing_speakers, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS, text_options
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
-from server.model.orders import CONTAINER, DeepgramShape, LiveOptions, Order
+from server.model.orders import CONTAINER, LiveOptions, Order
 
 RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw": "alaw"}
 FILES = ("ogg-opus", "flac")  # they describe themselves, like everything without an encoding

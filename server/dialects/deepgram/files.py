@@ -5,29 +5,29 @@ The answer is the transcript, or with a callback the number of the request; the 
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from server.dialects.deepgram.answers import NAME, DeepgramShape, file_answer
+from server.dialects.deepgram.errors import LISTEN_SHAPE, REQUEST_ID
+from server.dialects.deepgram.parameters import FileListening, file_listening, url_of
+from server.dialects.finished_jobs import answer_finished
 from server.http.bodies import JSON, Received
 from server.http.caller import Caller
 from server.http.headers import WARNING
 from server.http.operation import Answer, Auth, Operation, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.jobs.erasing import Eraser
 from server.jobs.orders import Asked
 from server.jobs.waiter import JobWaiter
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.offers import Offer
-from server.model.orders import DeepgramShape, Order
-from server.records.deepgram import file_answer
-from server.routes.asking import warned
-from server.routes.deepgram.errors import LISTEN_SHAPE, REQUEST_ID
-from server.routes.deepgram.parameters import FileListening, file_listening, url_of
-from server.routes.finished import answer_finished
+from server.model.orders import Order
+from server.routes.requests import warned
 from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.ports import JobStore
 
@@ -111,4 +111,5 @@ def _with_callback(listening: FileListening, shape: DeepgramShape) -> Order:
     """The order, with the callback as the address of its webhook."""
     if listening.callback is None:
         return listening.order
-    return replace(listening.order, webhook_url=listening.callback, webhook_events=WEBHOOK_EVENTS, callback=shape)
+    callback = {"dialect": NAME, **asdict(shape)}
+    return replace(listening.order, webhook_url=listening.callback, webhook_events=WEBHOOK_EVENTS, callback=callback)

@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
@@ -17,12 +18,25 @@ from pipeline.text.options import LABELS
 from pipeline.words import Segment, Word
 from server.model.instants import iso
 from server.model.jobs import Job
-from server.model.orders import DeepgramShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepgramShape:
+    """What the answer about a file has for a client of Deepgram."""
+
+    punctuated: bool = False
+    paragraphs: bool = False
+    utterances: bool = False
+    language: bool = False  # name the language that was heard
+    sha256: str = ""  # of the file; empty for an address
+
 
 Message: TypeAlias = dict[str, Any]
 Phrase: TypeAlias = Sequence[Mapping[str, Any]]
 """The words of a segment."""
 
+NAME = "deepgram"
+"""The name of the dialect."""
 _MARKS = re.compile(r"^\W+|\W+$")
 _LABEL = re.compile("|".join(map(re.escape, LABELS.values())))
 
@@ -106,6 +120,13 @@ def file_answer(job: Job, bodies: Sequence[bytes], shape: DeepgramShape) -> Mess
             for count, (phrase, number) in enumerate(told)
         ]
     return {"metadata": {**_metadata(job, shape), "channels": len(spoken)}, "results": results}
+
+
+def callback_body(job: Job, bodies: Sequence[bytes] | None) -> Message:
+    """The body of a callback: the answer in the shape that the order remembers, or why there is none."""
+    known = {member.name for member in fields(DeepgramShape)}
+    remembered = {name: value for name, value in (job.order.callback or {}).items() if name in known}
+    return failure(job) if bodies is None else file_answer(job, bodies, DeepgramShape(**remembered))
 
 
 def failure(job: Job) -> Message:

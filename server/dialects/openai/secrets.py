@@ -11,19 +11,19 @@ from starlette.responses import Response
 from server.accounts.issuing import fresh_id
 from server.accounts.signed import make_client_secret, read_client_secret
 from server.clock import now_ms
+from server.dialects.openai.errors import SHAPE
+from server.dialects.openai.transcribing import Transcribing
 from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Operation, json_response
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.jobs.members import members_of, whole_in
 from server.model.accounts import SigningKeys
 from server.model.errors import FieldError, invalid
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.routes.asking import JSON_CODES
 from server.routes.door import Door
-from server.routes.openai.errors import SHAPE
-from server.routes.openai.transcribing import Transcribing
+from server.routes.requests import JSON_CODES
 
 MAX_BODY = 16 * 1024
 MAX_SESSION_BYTES = 4096  # it travels in a header, with the credential

@@ -15,30 +15,30 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from pipeline.documents.formats import OUTPUT_FORMATS
+from server.dialects.finished_jobs import answer_finished, unsuccessful
+from server.dialects.openai.bodies import (
+    diarized_body,
+    segment_name,
+    spoken_segment,
+    spoken_segments,
+    stream_event,
+    usage,
+    verbose_body,
+)
+from server.dialects.openai.errors import SHAPE, error_body
+from server.dialects.openai.file_parameters import FILE_FORMATS, Wish
 from server.http.bodies import MULTIPART
 from server.http.caller import Caller
 from server.http.operation import Answer, Handler, Operation, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.http.sse import KEEP_ALIVE, STREAM_HEADERS, event
 from server.jobs.erasing import Eraser
 from server.jobs.waiter import JobWaiter
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.model.offers import Offer
-from server.routes.asking import warned
-from server.routes.finished import answer_finished, unsuccessful
-from server.routes.openai.errors import SHAPE, error_body
-from server.routes.openai.shapes import (
-    diarized_body,
-    segment_name,
-    spoken_segment,
-    spoken_segments,
-    told,
-    usage,
-    verbose_body,
-)
-from server.routes.openai.wishes import FILE_FORMATS, Wish
+from server.routes.requests import warned
 from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.ports import BlobStore, JobStore
 from server.streams.following import Following
@@ -132,23 +132,23 @@ class AudioFiles:
                     yield _delta(orjson.loads(seen.body), first=first, diarized=diarized and not voices)
                     first = False
                 elif isinstance(seen, Event) and seen.type == "segment" and diarized and not voices:
-                    yield told("transcript.text.segment", **spoken_segment(orjson.loads(seen.body)))
+                    yield stream_event("transcript.text.segment", **spoken_segment(orjson.loads(seen.body)))
         over = await self.jobs.get(job.id)
         if over is None or over.state is not State.COMPLETED:
             problem = Problem("job_not_completed", "the job was deleted") if over is None else unsuccessful(over)
-            yield told("error", **error_body(problem))
+            yield stream_event("error", **error_body(problem))
             return
         if diarized and voices:
             for segment in await asyncio.to_thread(spoken_segments, await self.jobs.chunks(job.id)):
-                yield told("transcript.text.segment", **segment)
-        yield told("transcript.text.done", text=over.text, usage=usage(over))
+                yield stream_event("transcript.text.segment", **segment)
+        yield stream_event("transcript.text.done", text=over.text, usage=usage(over))
         yield event(None, b"[DONE]")
 
 
 def _delta(word: Mapping[str, Any], *, first: bool, diarized: bool) -> bytes:
     space = "" if first or not word.get("spaced", True) else " "
     segment = {"segment_id": segment_name(word["segment"])} if diarized else {}
-    return told("transcript.text.delta", delta=space + word["word"], **segment)
+    return stream_event("transcript.text.delta", delta=space + word["word"], **segment)
 
 
 def _operation(handle: Handler, *, form: str, **shown: Any) -> Operation:

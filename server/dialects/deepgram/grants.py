@@ -7,17 +7,17 @@ from starlette.responses import Response
 
 from server.accounts.signed import make_grant
 from server.clock import now_ms
+from server.dialects.deepgram.errors import SHAPE
 from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Operation, json_response
-from server.http.schemas import ref
+from server.http.schema_parts import ref
 from server.jobs.members import members_of, number_in
 from server.model.accounts import SigningKeys
-from server.model.bounds import GRANT_TTL_S
-from server.routes.asking import JSON_CODES
-from server.routes.deepgram.errors import SHAPE
+from server.routes.requests import JSON_CODES
 
 MAX_BODY = 4096
+TTL_S = range(1, 3601)  # as at Deepgram
 USUAL_TTL_S = 30
 
 
@@ -51,7 +51,7 @@ class Grants:
     async def create(self, request: Request, caller: Caller) -> Response:
         body = await body_of(request, most=MAX_BODY)
         members = members_of(json_object(body) if body else {})
-        ttl_s = int(members.take("ttl_seconds", number_in(GRANT_TTL_S[0], GRANT_TTL_S[-1]), USUAL_TTL_S))
+        ttl_s = int(members.take("ttl_seconds", number_in(TTL_S[0], TTL_S[-1]), USUAL_TTL_S))
         members.check()
         _, key, _ = caller.require_account()
         grant = make_grant(self.keys, key_hash=key.hash, expires_s=now_ms() // 1000 + ttl_s)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from pipeline.audio import position
 from pipeline.words import Segment, Word
-from server.records.deepgram import Message, alternative, model_info, model_uuid, search_member
-from server.routes.deepgram.parameters import Listening
-from server.routes.lines import Frame
+from server.dialects.deepgram.answers import Message, alternative, model_info, model_uuid, search_member
+from server.dialects.deepgram.parameters import Listening
+from server.dialects.live_sessions import Frame
 
 FINAL_AFTER_S = 3.0  # final words are told without waiting for a pause
 

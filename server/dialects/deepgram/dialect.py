@@ -1,0 +1,33 @@
+"""Deepgram's dialect: what it consists of."""
+
+from server.dialects.deepgram.answers import NAME, callback_body
+from server.dialects.deepgram.files import ListenToFiles
+from server.dialects.deepgram.grants import Grants
+from server.dialects.deepgram.live import ROUTE, LiveListening
+from server.dialects.deepgram.schemas import SCHEMAS
+from server.dialects.dialect import Dialect, DialectParts, DialectRoutes
+from server.http.middleware import MAX_QUERY_FIELDS
+from server.model.bounds import MAX_KEYWORDS
+
+
+def build(parts: DialectParts) -> DialectRoutes:
+    files = ListenToFiles(
+        transcriptions=parts.transcriptions,
+        waiter=parts.waiter,
+        jobs=parts.jobs,
+        eraser=parts.eraser,
+        offers=parts.offers,
+    )
+    live = LiveListening(door=parts.door, switchboard=parts.switchboard, offers=parts.offers, metrics=parts.metrics)
+    grants = Grants(keys=parts.keys)
+    return DialectRoutes(operations=[*files.operations(), *grants.operations()], sockets=live.routes())
+
+
+DEEPGRAM = Dialect(
+    name=NAME,
+    summary="The same service for Deepgram's clients",
+    build=build,
+    schemas=SCHEMAS,
+    callback=callback_body,
+    query_fields={ROUTE: MAX_QUERY_FIELDS + MAX_KEYWORDS},  # each keyterm is a field
+)

@@ -1,0 +1,113 @@
+"""A dialect as small as one can be, with everything that a dialect may have. It is for tests/server/test_dialects.py.
+
+POST /v1/toy takes a file as its body and answers with the text in capitals; with ?tell=URL the text is sent there.
+WS /v1/toy takes raw audio and sends each final word in capitals, until the client sends "done".
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket
+
+from server.dialects.dialect import Dialect, DialectParts, DialectRoutes
+from server.dialects.finished_jobs import answer_finished
+from server.http.bodies import Received
+from server.http.caller import Caller
+from server.http.operation import Answer, ErrorShape, Operation, json_response
+from server.http.schema_parts import TEXT, object_of, ref
+from server.http.sockets import Socket
+from server.jobs.orders import Asked
+from server.model.bounds import WEBHOOK_EVENTS
+from server.model.jobs import Job
+from server.model.orders import LiveOptions, Order
+from server.routes.transcriptions import FILE_CODES
+from server.waiting import until_first
+
+NAME = "toy"
+SCHEMAS = {
+    "ToyAnswer": object_of({}, {"said": TEXT, "number": TEXT}),
+    "ToyError": object_of({"oh": TEXT}),
+}
+SHAPE = ErrorShape(schema="ToyError", body=lambda problem, _request_id: {"oh": problem.code})
+
+
+@dataclass(frozen=True)
+class ToyRoutes:
+    """What the toy answers."""
+
+    parts: DialectParts
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                method="POST",
+                path="/v1/toy",
+                handle=self.create,
+                id="toy",
+                tag=NAME,
+                summary="Say it in capitals",
+                bodies={"application/octet-stream": {"type": "string", "format": "binary"}},
+                answers={200: Answer(description="The text in capitals", schema=ref("ToyAnswer"))},
+                codes=(*FILE_CODES, "url_not_allowed", "engine_error", "job_not_completed", "output_not_found"),
+                errors_as=SHAPE,
+            )
+        ]
+
+    async def create(self, request: Request, caller: Caller) -> Response:
+        tell, mark = request.query_params.get("tell"), request.query_params.get("mark", "!")
+
+        def asked(_received: Received) -> Asked:
+            if tell is None:
+                return Asked(Order(), None, None, ())
+            callback = {"dialect": NAME, "mark": mark}
+            return Asked(Order(webhook_url=tell, webhook_events=WEBHOOK_EVENTS, callback=callback), None, None, ())
+
+        _, submitted = await self.parts.transcriptions.accept(request, caller, asked, raw=True)
+        if tell is not None:
+            return json_response({"number": submitted.job.id})
+        parts = self.parts
+        return await answer_finished(request, submitted.job, _say, waiter=parts.waiter, eraser=parts.eraser)
+
+    async def converse(self, websocket: WebSocket) -> None:
+        socket = Socket(websocket, route="/v1/toy", metrics=self.parts.metrics)
+        await socket.serve(self._converse(socket))
+
+    async def _converse(self, socket: Socket) -> None:
+        caller = await self.parts.door.identify(socket.websocket)
+        order = Order(live=LiveOptions())
+        async with self.parts.switchboard.line(socket.websocket, caller, order) as line:
+            await socket.accept()
+
+            async def read() -> None:
+                while (message := await socket.websocket.receive())["type"] == "websocket.receive":
+                    if message.get("bytes"):
+                        await line.take(message["bytes"])
+                    else:
+                        line.end()
+
+            async def tell(frames: Any) -> None:
+                words = [frame["word"].upper() for frame in frames if frame["type"] == "word"]
+                await socket.send(*map(orjson.dumps, words))
+
+            await until_first(read(), line.follow(tell))
+
+
+async def _say(job: Job) -> Response:
+    return json_response({"said": (job.text or "").upper()})
+
+
+def callback_body(job: Job, chunks: Any) -> dict[str, Any]:
+    assert job.order.callback is not None
+    return {"said": None if chunks is None else f"{job.text}{job.order.callback['mark']}".upper()}
+
+
+def build(parts: DialectParts) -> DialectRoutes:
+    routes = ToyRoutes(parts)
+    return DialectRoutes(operations=routes.operations(), sockets=[WebSocketRoute("/v1/toy", routes.converse)])
+
+
+TOY = Dialect(name=NAME, summary="The same service for toys", build=build, schemas=SCHEMAS, callback=callback_body)
