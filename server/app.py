@@ -36,7 +36,6 @@ from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.offering import OfferWatch
 from server.records.links import Links
-from server.routes.accepting import Accepting
 from server.routes.accounts import Accounts, SignUp
 from server.routes.channels import Channels
 from server.routes.door import Door, origin_of
@@ -48,11 +47,9 @@ from server.routes.live_sockets import LiveSockets
 from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
 from server.routes.seats import Seats
-from server.routes.starting import LiveStarts
 from server.routes.strangers import CountedStrangers
 from server.routes.subtitles import Subtitles
 from server.routes.transcriptions import Transcriptions, WaitLimits
-from server.routes.voices import KnownVoices
 from server.routes.webhooks import Webhooks
 from server.storage.ports import Storage
 from server.streams.channels import ChannelFollowing
@@ -193,10 +190,6 @@ class _Routes:
             origins=(*config.cors_origins, origin_of(domain.links.public_base_url)),
             signup_origins=(*config.signup_origins, origin_of(domain.links.public_base_url)),
         )
-        offers = domain.offers
-        self._accepting = Accepting(storage.jobs, storage.outbox, domain.egress, offers)
-        self._voices = KnownVoices(batches=domain.batches, blobs=storage.blobs)
-        self._starts = LiveStarts(jobs=storage.jobs, desk=domain.desk, accepting=self._accepting, voices=self._voices)
         self._transcriptions = self._make_transcriptions()
         self._dialects = [dialect.build(self._dialect_parts()) for dialect in dialects]
 
@@ -240,7 +233,8 @@ class _Routes:
             transcriptions=self._transcriptions,
             switchboard=Switchboard(
                 door=self.door,
-                starts=self._starts,
+                desk=domain.desk,
+                acceptance=domain.acceptance,
                 following=domain.following,
                 quiet_s=self._limits.streams.keep_alive_s,
             ),
@@ -267,11 +261,8 @@ class _Routes:
     def _make_transcriptions(self) -> Transcriptions:
         return Transcriptions(
             uploads=Uploads(self._storage.blobs),
-            voices=self._voices,
-            prober=self._domain.prober,
-            jobs=self._storage.jobs,
             waiter=self._waiter,
-            accepting=self._accepting,
+            acceptance=self._domain.acceptance,
             records=self._domain.records,
             links=self._domain.links,
             eraser=self._domain.eraser,
@@ -308,8 +299,7 @@ class _Routes:
             jobs=self._storage.jobs,
             desk=self._domain.desk,
             channels=self._storage.channels,
-            accepting=self._accepting,
-            starts=self._starts,
+            acceptance=self._domain.acceptance,
             waiter=self._waiter,
             records=self._domain.records,
             links=self._domain.links,

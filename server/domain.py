@@ -17,12 +17,12 @@ from server.config import Config
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
 from server.engines import ServedEngine
+from server.jobs.acceptance import Acceptance
 from server.jobs.erasing import Eraser
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
 from server.jobs.running import Tools
 from server.jobs.sweeping import Sweeper
-from server.jobs.transcriber import Transcriber
 from server.jobs.worker import Workers
 from server.live.desk import Desk, DeskParts
 from server.live.rules import LiveRules
@@ -49,7 +49,6 @@ class Domain:
     """Everything below the routes. *closing* is set when the server stops."""
 
     storage: Storage
-    batches: Mapping[str, Transcriber]  # by environment; none on a node without a model
     offers: Mapping[str, Offer]  # by environment: what clients may ask of the model
     offer_watch: OfferWatch | None  # None: this process has the model itself
     metrics: Metrics
@@ -59,7 +58,7 @@ class Domain:
     records: Records
     egress: Egress
     courier: Courier
-    prober: Prober
+    acceptance: Acceptance
     following: Following
     desk: Desk
     workers: Workers
@@ -148,10 +147,10 @@ def build_domain(
     workers = build_workers(
         name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
     )
+    offers = _offers(engines) if offer_watch is None else offer_watch.offers
     return Domain(
         storage=storage,
-        batches={environment: engine.batch for environment, engine in engines.items()},
-        offers=_offers(engines) if offer_watch is None else offer_watch.offers,
+        offers=offers,
         offer_watch=offer_watch,
         metrics=metrics,
         closing=closing,
@@ -160,7 +159,15 @@ def build_domain(
         records=records,
         egress=egress,
         courier=courier,
-        prober=prober,
+        acceptance=Acceptance(
+            jobs=storage.jobs,
+            blobs=storage.blobs,
+            outbox=storage.outbox,
+            egress=egress,
+            prober=prober,
+            batches={environment: engine.batch for environment, engine in engines.items()},
+            offers=offers,
+        ),
         desk=desk,
         following=following,
         workers=workers,

@@ -13,13 +13,15 @@ import orjson
 from starlette.requests import HTTPConnection
 
 from server.http.caller import Caller
+from server.jobs.acceptance import Acceptance
+from server.jobs.orders import Asked
+from server.live.desk import Desk
 from server.live.session import LiveSession
 from server.live.writers import Seat
 from server.model.errors import ConcurrencyLimited
 from server.model.jobs import Submitted
 from server.model.orders import Order
 from server.routes.door import Door
-from server.routes.starting import LiveStarts
 from server.streams.following import Following
 from server.streams.rendering import json_with_type
 
@@ -33,14 +35,15 @@ class Switchboard:
     """Opens lines."""
 
     door: Door
-    starts: LiveStarts
+    desk: Desk
+    acceptance: Acceptance
     following: Following
     quiet_s: float
 
     @property
     def closing(self) -> bool:
         """Whether the server is stopping, so that no more lines are opened."""
-        return self.starts.desk.closing
+        return self.desk.closing
 
     @asynccontextmanager
     async def line(
@@ -48,11 +51,11 @@ class Switchboard:
     ) -> AsyncIterator["Line"]:
         """A new live session of the caller. It takes no more audio after the block, and ends by itself.
 
-        It counts as a request. Raises what LiveStarts.submit() and Desk.open() raise, and RateLimited.
+        It counts as a request. Raises what Desk.admit(), Acceptance.accept() and Desk.open() raise, and RateLimited.
         """
         await self.door.count(connection, caller)
         submitted = await self._submit(caller, order, warnings)
-        live = await self.starts.desk.open(submitted.job)
+        live = await self.desk.open(submitted.job)
         try:
             async with live.seat() as seat:
                 yield Line(self, live, seat)
@@ -65,13 +68,15 @@ class Switchboard:
         These clients close a socket and open the next one at once, and some give up for good when that is refused. So
         an account that has all the sessions that it may have gets another as soon as one that is ending has ended.
         """
+        asked = Asked(order, None, None, tuple(warnings))
         try:
-            return await self.starts.submit(caller, order, warnings)
+            self.desk.admit(caller.environment, sessions=order.counted_sessions)
+            return await self.acceptance.accept(caller.customer, asked)
         except ConcurrencyLimited:
-            account, _, _ = caller.require_account()
-            if not await self.starts.desk.one_over(account.id, max_s=MAX_CHANGEOVER_S):
+            if not await self.desk.wait_for_session_end(caller.account_id, max_s=MAX_CHANGEOVER_S):
                 raise
-        return await self.starts.submit(caller, order, warnings)
+        self.desk.admit(caller.environment, sessions=order.counted_sessions)
+        return await self.acceptance.accept(caller.customer, asked)
 
 
 class Line:
@@ -123,4 +128,4 @@ class Line:
                 if batch is not None:
                     async with reader.record_delivery(batch):
                         await tell([orjson.loads(item.form(json_with_type)) for item in batch.items])
-        await self._switchboard.starts.desk.check_end(self._live)
+        await self._switchboard.desk.check_end(self._live)

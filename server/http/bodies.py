@@ -15,6 +15,7 @@ from starlette.requests import Request
 from server.http.headers import clean_filename
 from server.http.problems import Problem
 from server.model.errors import FieldError, invalid
+from server.model.orders import StoredFile
 from server.waiting import in_pace
 
 MULTIPART = "multipart/form-data"
@@ -46,22 +47,13 @@ class Blobs(Protocol):
     async def delete(self, prefix: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedFile:
-    """An uploaded file that is stored."""
-
-    blob: str
-    bytes: int
-    sha256: str | None  # if it was asked for
-    filename: str | None  # the client's name for it, cleaned; only for people
-
-
 @dataclass(slots=True)
 class Received:
-    """The content of a body. Its file is deleted after the block unless *keep* was set."""
+    """The content of a body. What is stored of it is deleted after the block unless *keep* was set."""
 
+    job_id: str
     fields: dict[str, list[object]] = field(default_factory=dict)
-    file: ReceivedFile | None = None
+    file: StoredFile | None = None
     begun: bool = False  # whether a file may be stored, also where the request ended before it was received in full
     keep: bool = False
 
@@ -74,9 +66,9 @@ class Uploads:
 
     @asynccontextmanager
     async def receive(
-        self, request: Request, *, prefix: str, most: int, hashed: bool = False, raw: bool = False
+        self, request: Request, *, job_id: str, most: int, hashed: bool = False, raw: bool = False
     ) -> AsyncIterator[Received]:
-        """Read the whole body of *request*. A file of at most *most* bytes is stored durably under *prefix*.
+        """Read the whole body of *request*. A file of at most *most* bytes is stored durably for the job *job_id*.
 
         *hashed*: its SHA-256 is wanted, which costs about as much CPU time as receiving it. A *raw* body
         is the file itself, unless it is JSON.
@@ -84,14 +76,14 @@ class Uploads:
         Raises Problem: invalid_json, invalid_multipart, payload_too_large, invalid_parameter, request_timeout,
         disk_full.
         """
-        received = Received()
+        received = Received(job_id)
         try:
             media_type, options = parse_options_header(request.headers.get("content-type", ""))
             if raw and media_type != JSON.encode():
-                await self._raw(request, received, f"{prefix}/source", most, hashed=hashed)
+                await self._raw(request, received, f"{job_id}/source", most, hashed=hashed)
             elif media_type == MULTIPART.encode():
                 await self._multipart(
-                    request, received, options.get(b"boundary", b""), f"{prefix}/source", most, hashed=hashed
+                    request, received, options.get(b"boundary", b""), f"{job_id}/source", most, hashed=hashed
                 )
             elif media_type == JSON.encode():
                 received.fields = _from_json(await body_without_file(request))
@@ -100,7 +92,7 @@ class Uploads:
             yield received
         finally:
             if received.begun and not received.keep:
-                await self.blobs.delete(prefix)
+                await self.blobs.delete(job_id)
 
     async def _raw(self, request: Request, received: Received, blob: str, most: int, *, hashed: bool) -> None:
         received.begun = True
@@ -109,7 +101,7 @@ class Uploads:
             async for data in _arriving(request):
                 await file.write([memoryview(data)])
             await file.flush()
-        received.file = ReceivedFile(blob, file.bytes, file.digest(), None)
+        received.file = StoredFile(blob, file.bytes, file.digest(), None)
 
     async def _multipart(
         self, request: Request, received: Received, boundary: bytes, blob: str, most: int, *, hashed: bool
@@ -136,7 +128,7 @@ class Uploads:
                 await file.flush()
         received.fields = form.fields
         if file is not None:
-            received.file = ReceivedFile(blob, file.bytes, file.digest(), clean_filename(form.file))
+            received.file = StoredFile(blob, file.bytes, file.digest(), clean_filename(form.file))
 
 
 class _Incoming:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from server.http.problems import Problem
-from server.model.accounts import Account, ApiKey, Plan, WindowUse
+from server.model.accounts import Account, ApiKey, Customer, Plan, WindowUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class Caller:
     @property
     def key_id(self) -> str:
         return self.require_account()[1].id
+
+    @property
+    def customer(self) -> Customer:
+        account, key, plan = self.require_account()
+        return Customer(account=account.id, environment=self.environment, plan=plan, retention=key.retention)
 
     def require_account(self) -> tuple[Account, ApiKey, Plan]:
         """Account, key and plan. Handlers of operations with Auth.KEY always have them; others raise Problem."""

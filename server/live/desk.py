@@ -156,7 +156,7 @@ class Desk:
         if not job.terminal and (live.over.is_set() or self.closing):
             raise Refused("shutting_down", "the server is restarting; connect again to go on", retry_after_s=5)
 
-    async def one_over(self, account: str, *, max_s: float) -> bool:
+    async def wait_for_session_end(self, account: str, *, max_s: float) -> bool:
         """Wait until one of the account's sessions that take no more audio has ended.
 
         Returns False if there is none, or if it takes longer than *max_s* seconds.

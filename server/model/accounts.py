@@ -108,6 +108,16 @@ class Plan:
         return self.retention_hours * 3_600_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Customer:
+    """For whom a job is made: an account in one environment, and what its plan and its key say."""
+
+    account: str
+    environment: str
+    plan: Plan
+    retention: str | None = None  # of the key, for orders that name none
+
+
 @dataclass(frozen=True, slots=True)
 class SigningKeys:
     """The server's signing secrets by their ids. All are accepted, *current* signs. Ids are letters and digits."""

@@ -14,8 +14,9 @@ from server.http.bodies import JSON, MAX_BODY_WITH_RECORDINGS, body_without_file
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Operation, Parameter, json_response
 from server.http.schema_parts import ref
+from server.jobs.acceptance import Acceptance
 from server.jobs.erasing import Eraser
-from server.jobs.orders import parse_live_order
+from server.jobs.orders import Asked, parse_live_order
 from server.jobs.waiter import JobWaiter
 from server.live.desk import Desk
 from server.live.session import LiveSession
@@ -27,10 +28,19 @@ from server.model.jobs import Job
 from server.model.orders import Order
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting
 from server.routes.door import Door
-from server.routes.requests import JOB, JOB_ID, handing_over, live_job, no_such_job, query_switch, warned
-from server.routes.starting import LiveStarts
+from server.routes.requests import (
+    ACCEPTING_CODES,
+    IDEMPOTENCY_KEY,
+    JOB,
+    JOB_ID,
+    handing_over,
+    idempotency_key_of,
+    live_job,
+    no_such_job,
+    query_switch,
+    warned,
+)
 from server.storage.ports import ChannelStore, JobStore
 from server.waiting import until_first
 
@@ -63,8 +73,7 @@ class LiveRequests:
     jobs: JobStore
     desk: Desk
     channels: ChannelStore
-    accepting: Accepting
-    starts: LiveStarts
+    acceptance: Acceptance
     waiter: JobWaiter
     records: Records
     links: Links
@@ -165,12 +174,15 @@ class LiveRequests:
         _, _, plan = caller.require_account()
         members = json_object(await body_without_file(request, most=MAX_BODY))
         fields = {name: [value] for name, value in members.items()}
-        offer = self.accepting.offers[caller.environment]
+        offer = self.acceptance.offers[caller.environment]
         order, people, warnings = parse_live_order(fields, offer=offer)
         channel = await self._channel(caller, order)
-        key = self.accepting.key(request, caller)
-        async with self.accepting.reserved(key):
-            submitted = await self.starts.submit(caller, order, warnings, key=key, known_speakers=people)
+        key = idempotency_key_of(request, caller)
+        async with self.acceptance.reserve(key):
+            self.desk.admit(caller.environment, sessions=order.counted_sessions)
+            submitted = await self.acceptance.accept(
+                caller.customer, Asked(order, None, None, warnings, people), key=key
+            )
         job = submitted.job
         if channel is not None:
             await self.channels.show(channel.id, job.id)

@@ -9,12 +9,12 @@ from starlette.types import Scope as ASGIScope
 
 from server.accounts.signed import Scope
 from server.http.caller import Caller
-from server.http.headers import warning_headers
+from server.http.headers import idempotency_key, warning_headers
 from server.http.operation import Parameter
 from server.jobs.erasing import Eraser
 from server.model.errors import FieldError, Refused, invalid
 from server.model.instants import parse_iso
-from server.model.jobs import Job
+from server.model.jobs import IdempotencyKey, Job
 from server.records.links import MAX_TTL_S
 from server.routes.door import Door
 from server.routes.strangers import check_account
@@ -36,6 +36,26 @@ URL_TTL = Parameter(
     description="Seconds for which the download links hold",
 )
 
+IDEMPOTENCY_KEY = Parameter(
+    name="Idempotency-Key",
+    place="header",
+    schema={"type": "string", "maxLength": 257},
+    description="Makes repeats of this request answer with the same job, for 24 h",
+)
+ACCEPTING_CODES = (
+    "invalid_parameter",
+    "invalid_idempotency_key",
+    "payload_too_large",
+    "unsupported_media_type",
+    "unsupported_encoding",
+    "idempotency_key_reused",
+    "idempotency_in_progress",
+    "quota_exceeded",
+    "concurrency_limited",
+    "queue_full",
+    "disk_full",
+)
+"""Error codes of every operation that makes a job."""
 JSON_CODES = (
     "invalid_json",
     "invalid_parameter",
@@ -44,6 +64,15 @@ JSON_CODES = (
     "unsupported_encoding",
 )
 """Error codes of every operation that takes a JSON body."""
+
+
+def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | None:
+    """The request's Idempotency-Key, still without a fingerprint. Raises InvalidIdempotencyKey."""
+    header = request.headers.get("idempotency-key")
+    if header is None:
+        return None
+    path: str = request.scope["path"]
+    return IdempotencyKey(account=caller.account_id, path=f"{caller.environment} {path}", key=idempotency_key(header))
 
 
 # --- warnings ----------------------------------------------------------------------------------------------------

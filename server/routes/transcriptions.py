@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pipeline.ingest.containers import Probe
 from server.accounts.issuing import fresh_id
 from server.clock import now_ms
 from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
@@ -16,21 +15,25 @@ from server.http.headers import WARNING, Preference, preference
 from server.http.operation import Answer, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
+from server.jobs.acceptance import Acceptance
 from server.jobs.erasing import Eraser
-from server.jobs.orders import Asked, parse_order, with_retention
-from server.jobs.probing import Prober
-from server.jobs.sandbox import delay_of, refuse_at_the_door
+from server.jobs.orders import Asked, parse_order
+from server.jobs.sandbox import refuse_at_the_door
 from server.jobs.waiter import JobWaiter
-from server.model.errors import OutcomeUnknown
 from server.model.ids import Prefix
-from server.model.jobs import NewJob, Submitted
-from server.model.orders import Source
+from server.model.jobs import Submitted
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.accepting import ACCEPTING_CODES, IDEMPOTENCY_KEY, Accepting, new_job, with_fingerprint
-from server.routes.requests import JOB, JOB_POLL_S, handing_over, query_seconds, warned
-from server.routes.voices import KnownVoices
-from server.storage.ports import JobStore
+from server.routes.requests import (
+    ACCEPTING_CODES,
+    IDEMPOTENCY_KEY,
+    JOB,
+    JOB_POLL_S,
+    handing_over,
+    idempotency_key_of,
+    query_seconds,
+    warned,
+)
 
 FILE_CODES = (
     *ACCEPTING_CODES,
@@ -64,14 +67,11 @@ class ChosenWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcriptions:
-    """The handler for files and addresses; OpenAI's route makes its jobs with accept()."""
+    """The handler for files and addresses. Dialects make their jobs with accept()."""
 
     uploads: Uploads
-    voices: KnownVoices
-    prober: Prober
-    jobs: JobStore
     waiter: JobWaiter
-    accepting: Accepting
+    acceptance: Acceptance
     records: Records
     links: Links
     eraser: Eraser
@@ -141,37 +141,24 @@ class Transcriptions:
         """
         if self.closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
-        _, _, plan = caller.require_account()
-        key = self.accepting.key(request, caller)
-        job_id = fresh_id(Prefix.JOB)
-        async with self.accepting.reserved(key) as earlier, self.accepting.arriving(caller):
-            if earlier is None:
-                self.prober.admit(caller.account_id, plan)
-                await self.accepting.check_room(caller)
+        customer, key = caller.customer, idempotency_key_of(request, caller)
+        async with self.acceptance.open_upload(customer, key):
             body = self.uploads.receive(
-                request, prefix=job_id, most=plan.upload_bytes, hashed=raw or key is not None, raw=raw
+                request,
+                job_id=fresh_id(Prefix.JOB),
+                most=customer.plan.upload_bytes,
+                hashed=raw or key is not None,
+                raw=raw,
             )
             async with body as received:
                 asked = parse(received)
-                asked = replace(asked, order=with_retention(asked.order, caller.require_account()[1].retention))
                 query_seconds(request, "wait", most=self.wait_limits.max_s)
-                new = await self._new_job(job_id, caller, asked, received)
-                received.begun |= bool(asked.known_speakers)
-                await self.voices.keep(job_id, caller, asked.known_speakers)
-                content = received.file.sha256 if received.file else None
-                fingerprinted = with_fingerprint(key, asked.order, asked.url, content)
-                try:
-                    submitted = await self.jobs.submit(new, idempotency=fingerprinted)
-                except (OutcomeUnknown, asyncio.CancelledError):
-                    received.keep = True  # the job may exist all the same; audio of one that does not is swept up
-                    raise
-                received.keep = not submitted.replayed
-        return asked, submitted
+                return asked, await self.acceptance.accept(customer, asked, received, key)
 
     def _parse(self, received: Received, caller: Caller) -> Asked:
         asked = parse_order(
             received.fields,
-            offer=self.accepting.offers[caller.environment],
+            offer=self.acceptance.offers[caller.environment],
             sandbox=caller.environment == "sandbox",
             has_file=received.file is not None,
         )
@@ -193,37 +180,6 @@ class Transcriptions:
         if wish.respond_async:
             return ChosenWait(0, applied="respond-async")
         return ChosenWait(0 if asked.order.webhook_url else min(self.wait_limits.default_s, max_s))
-
-    async def _new_job(self, job_id: str, caller: Caller, asked: Asked, received: Received) -> NewJob:
-        _, _, plan = caller.require_account()
-        warnings = await self.accepting.warnings(caller, asked.order, asked.warnings)
-        source, probe = await self._source(asked, received, caller)
-        audio_s = None if probe is None else probe.duration_s
-        times = probe.channels if probe is not None and asked.order.separate else 1
-        blob = received.file.blob if received.file else None
-        return new_job(
-            job_id,
-            caller,
-            asked.order,
-            source,
-            counted_s=None if audio_s is None else audio_s * times,
-            audio_s=audio_s,
-            blob=blob,
-            warnings=warnings,
-            delay_s=delay_of(asked.order.scenario),
-            max_active=plan.active_jobs,
-        )
-
-    async def _source(self, asked: Asked, received: Received, caller: Caller) -> tuple[Source, Probe | None]:
-        """Where the audio is, and what is known of a file. Audio that cannot be decoded is refused here."""
-        if received.file is None:
-            assert asked.url is not None
-            await self.accepting.check_url(caller, "url", asked.url)
-            return Source(type="url", url=asked.url), None
-        account, _, plan = caller.require_account()
-        probe = await self.prober.probe(received.file.blob, account=account.id, plan=plan)
-        source = Source(type="upload", filename=received.file.filename, bytes=received.file.bytes, format=probe.format)
-        return source, probe
 
     async def _answer(self, request: Request, submitted: Submitted, wait: ChosenWait) -> Response:
         await self.eraser.settle(submitted.job.id)

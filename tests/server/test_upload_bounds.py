@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from server.jobs import acceptance
 from server.model.bounds import MAX_METADATA_KEYS
-from server.routes import accepting
 from tests.server.peers import RawClient
 from tests.server.serving import Served, served, until, wav
 
@@ -66,7 +66,7 @@ def test_a_repeated_request_is_answered_although_the_allowance_is_used_up(server
 
 
 def test_an_account_sends_as_many_files_at_once_as_it_may_have_jobs(server, monkeypatch):
-    monkeypatch.setattr(accepting, "ARRIVING_WAIT_S", 0.2)
+    monkeypatch.setattr(acceptance, "ARRIVING_WAIT_S", 0.2)
     with server.new_client(active_jobs=1) as client, server.new_client() as stranger:
         with sending(server, client, sent=HALF) as (raw, rest):
             until(lambda: arriving(server))
@@ -91,7 +91,7 @@ def test_the_next_file_waits_for_the_one_that_arrives_and_is_then_judged(server)
 
 
 def test_a_client_that_leaves_makes_room_for_its_next_file(server, monkeypatch):
-    monkeypatch.setattr(accepting, "ARRIVING_WAIT_S", 60)
+    monkeypatch.setattr(acceptance, "ARRIVING_WAIT_S", 60)
     with server.new_client(active_jobs=1) as client:
         with sending(server, client, sent=HALF):
             until(lambda: arriving(server))

@@ -1,0 +1,308 @@
+"""Accepting jobs: what an order, its audio and its customer must satisfy, and the one commit that makes the job.
+
+Routes call open_upload() before they read a body, and accept() when they know what it says. Live sessions have no audio
+yet, so accept() is all that they need.
+"""
+
+import asyncio
+import hashlib
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+import orjson
+
+from pipeline.errors import UnusableReference
+from server.accounts.issuing import fresh_id
+from server.accounts.limits import month_of
+from server.clock import now_ms
+from server.egress.guard import Egress
+from server.egress.targets import TargetNotAllowed
+from server.jobs.known_speakers import REFERENCES
+from server.jobs.orders import Asked, with_retention
+from server.jobs.probing import Prober
+from server.jobs.sandbox import delay_of
+from server.jobs.transcriber import Transcriber
+from server.jobs.voices import keep_known_recordings, voices_key
+from server.model.accounts import Customer, Quota
+from server.model.errors import (
+    ConcurrencyLimited,
+    DiskFull,
+    FieldError,
+    OutcomeUnknown,
+    Refused,
+    StorageBusy,
+    invalid,
+)
+from server.model.ids import Prefix
+from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob, Submitted
+from server.model.offers import Offer
+from server.model.orders import Order, Source, StoredFile, without_defaults
+from server.storage.patience import AGAIN_S
+from server.storage.ports import BlobStore, JobStore, Outbox
+
+MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
+FREEING_S = 1.0  # how long the answer to a request that failed waits until its key is free again
+ARRIVING_WAIT_S = 10.0  # for a place to send a body in, before the request is refused
+
+
+class Upload(Protocol):
+    """The body of a request, already received. What it stored is deleted with its request unless *keep* is set."""
+
+    job_id: str
+    file: StoredFile | None  # None: the audio is at an address
+    begun: bool  # whether anything may be stored
+    keep: bool
+
+
+@dataclass(slots=True)
+class _NoUpload:
+    """What a live session brings: nothing yet, but recordings of known speakers, perhaps."""
+
+    job_id: str
+    file: StoredFile | None = None
+    begun: bool = False
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Audio:
+    """What is known of a job's audio when the job is made."""
+
+    source: Source
+    blob: str | None = None
+    length_s: float | None = None
+    counted_s: float | None = None  # taken from the account's month now; the rest at the end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """Makes jobs. There is no other way to one."""
+
+    jobs: JobStore
+    blobs: BlobStore
+    outbox: Outbox
+    egress: Egress
+    prober: Prober
+    batches: Mapping[str, Transcriber]  # by environment; none on a node without a model
+    offers: Mapping[str, Offer]  # by environment
+    _places: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(
+        init=False, default_factory=WeakValueDictionary
+    )
+    _freeing: set[asyncio.Task[None]] = field(init=False, default_factory=set)  # of keys whose request has failed
+
+    @asynccontextmanager
+    async def open_upload(self, customer: Customer, key: IdempotencyKey | None) -> AsyncIterator[None]:
+        """Hold the key and a place for a body while the block receives and accepts it.
+
+        Raises what would refuse any file of the customer, whatever is in it, so that its body need not be read:
+        ConcurrencyLimited, QuotaExceeded, Refused rate_limited, and what JobStore.begin() raises.
+        """
+        async with self.reserve(key) as earlier, self._take_place(customer):
+            if earlier is None:
+                self.prober.admit(customer.account, customer.plan)
+                quotas = _quotas(customer, MIN_AUDIO_S)
+                await self.jobs.check_room(
+                    customer.account, customer.environment, quotas=quotas, max_active=customer.plan.active_jobs
+                )
+            yield
+
+    @asynccontextmanager
+    async def reserve(self, key: IdempotencyKey | None) -> AsyncIterator[str | None]:
+        """Reserve the idempotency key while the block runs. It is free again if the block raises.
+
+        The block gets the id of the job that an earlier request with this key has made, if there is one.
+        """
+        earlier = None if key is None else await self.jobs.begin(key)
+        if key is None or earlier is not None:
+            yield earlier
+            return
+        try:
+            yield None
+        except BaseException:
+            freeing = asyncio.create_task(_free(self.jobs, key))
+            self._freeing.add(freeing)
+            freeing.add_done_callback(self._freeing.discard)
+            await asyncio.wait({freeing}, timeout=FREEING_S)
+            raise
+
+    async def accept(
+        self,
+        customer: Customer,
+        asked: Asked,
+        upload: Upload | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> Submitted:
+        """Make the job that is *asked* for, or find the one that *key* has made before. No *upload*: it is live.
+
+        Raises Refused (invalid_parameter, url_not_allowed), what Prober.probe() raises, and what JobStore.submit()
+        raises: QuotaExceeded, ConcurrencyLimited and others.
+        """
+        order = with_retention(asked.order, customer.retention)
+        warnings = await self._warnings(customer, order, asked.warnings)
+        job_id = fresh_id(Prefix.JOB) if upload is None else upload.job_id
+        if upload is None:
+            audio, upload = _live_audio(job_id, order), _NoUpload(job_id)
+        else:
+            audio = await self._audio(customer, asked, upload)
+        plan = customer.plan
+        new = NewJob(
+            id=job_id,
+            account=customer.account,
+            environment=customer.environment,
+            order=order,
+            source=audio.source,
+            blob=audio.blob,
+            audio_s=audio.length_s,
+            weight=plan.weight,
+            retention_ms=plan.retention_ms if order.kept else min(plan.retention_ms, UNANSWERED_KEPT_MS),
+            quotas=_quotas(customer, audio.counted_s),
+            delay_s=delay_of(order.scenario),
+            max_active=plan.active_jobs if order.live is None else plan.live_sessions,
+            warnings=warnings,
+        )
+        keyed = _with_fingerprint(key, order, asked.url, upload)
+        if order.live is None:
+            await self._store_known_speakers(customer, asked.known_speakers, upload)
+            return await self._submit(new, upload, keyed)
+        try:
+            await self._store_known_speakers(customer, asked.known_speakers, upload)
+            return await self._submit(new, upload, keyed)
+        finally:
+            if upload.begun and not upload.keep:
+                await self.blobs.delete(voices_key(job_id))
+
+    async def _submit(self, new: NewJob, upload: Upload, key: IdempotencyKey | None) -> Submitted:
+        """Make the job, and keep what was received if the job has it, or may have it."""
+        try:
+            submitted = await self.jobs.submit(new, idempotency=key)
+        except (OutcomeUnknown, asyncio.CancelledError):
+            upload.keep = True  # the job may exist all the same; audio of one that does not is swept up
+            raise
+        upload.keep = not submitted.replayed
+        return submitted
+
+    @asynccontextmanager
+    async def _take_place(self, customer: Customer) -> AsyncIterator[None]:
+        """Wait for a place in which a body may arrive: a customer has as many as it may have unfinished jobs.
+
+        Raises ConcurrencyLimited after ARRIVING_WAIT_S.
+        """
+        most = customer.plan.active_jobs
+        if most is None:
+            yield
+            return
+        name = (customer.account, customer.environment)
+        places = self._places.setdefault(name, asyncio.Semaphore(max(1, most)))
+        try:
+            async with asyncio.timeout(ARRIVING_WAIT_S):
+                await places.acquire()
+        except TimeoutError:
+            raise ConcurrencyLimited("uploads", limit=most, used=most) from None
+        try:
+            yield
+        finally:
+            places.release()
+
+    async def _audio(self, customer: Customer, asked: Asked, upload: Upload) -> _Audio:
+        """Look at the audio of a file. An address is only checked: it is downloaded later."""
+        if upload.file is None:
+            assert asked.url is not None
+            await self._check_url(customer, "url", asked.url)
+            return _Audio(source=Source(type="url", url=asked.url))
+        file = upload.file
+        probe = await self.prober.probe(file.blob, account=customer.account, plan=customer.plan)
+        times = probe.channels if asked.order.separate else 1
+        return _Audio(
+            source=Source(type="upload", filename=file.filename, bytes=file.bytes, format=probe.format),
+            blob=file.blob,
+            length_s=probe.duration_s,
+            counted_s=None if probe.duration_s is None else probe.duration_s * times,
+        )
+
+    async def _store_known_speakers(self, customer: Customer, people: Mapping[str, bytes], upload: Upload) -> None:
+        """Check that the voices of known people can be learned, and store their recordings until the job has ended.
+
+        Raises Refused invalid_parameter.
+        """
+        if not people:
+            return
+        batch = self.batches.get(customer.environment)
+        if batch is None:
+            missing = "this node does not listen; send the request to one with the role worker"
+            raise invalid([FieldError(REFERENCES, "not_offered", missing)])
+        try:
+            await batch.learn_voices(people)
+        except UnusableReference as error:
+            raise invalid([FieldError(REFERENCES, "invalid_value", str(error))]) from error
+        upload.begun = True
+        await keep_known_recordings(upload.job_id, people, self.blobs)
+
+    async def _warnings(
+        self, customer: Customer, order: Order, asked: Sequence[Mapping[str, str]]
+    ) -> tuple[Mapping[str, str], ...]:
+        """All warnings of a job with this *order*, those *asked* first. Raises Refused url_not_allowed."""
+        found = [*asked, *self.offers[customer.environment].warnings]
+        if order.webhook_url is not None:
+            param = "webhook_url" if order.callback is None else "callback"
+            await self._check_url(customer, param, order.webhook_url)
+            if await self.outbox.disabled(customer.account, order.webhook_url):
+                found.append({"code": "webhook_disabled", "param": "webhook_url"})
+        return tuple(found)
+
+    async def _check_url(self, customer: Customer, param: str, url: str) -> None:
+        """Raises Refused url_not_allowed if this server may not call *url*."""
+        try:
+            await self.egress.check(url, asker=customer.account)
+        except TargetNotAllowed as error:
+            fault = FieldError(param, "not_allowed", str(error))
+            raise Refused(error.code, f"{param}: {error}", errors=[fault]) from None
+
+
+def _live_audio(job_id: str, order: Order) -> _Audio:
+    return _Audio(
+        source=Source(type="live"),
+        blob=voices_key(job_id) if order.diarize else None,  # what is stored there is deleted at the end
+        counted_s=MIN_AUDIO_S * order.counted_sessions,
+    )
+
+
+async def _free(jobs: JobStore, key: IdempotencyKey) -> None:
+    """Free a reserved key. Where the database is away it is tried until it is back: the client will come again."""
+    while True:
+        try:
+            return await jobs.abandon(key)
+        except (StorageBusy, DiskFull):
+            await asyncio.sleep(AGAIN_S)
+
+
+def _with_fingerprint(
+    key: IdempotencyKey | None, order: Order, url: str | None, upload: Upload
+) -> IdempotencyKey | None:
+    """The key with a fingerprint of the request: of its *order*, and of the address or the digest of its audio.
+
+    A request that is repeated across an update of the server has the same one.
+    """
+    if key is None:
+        return None
+    audio = [] if order.live is not None else [url, None if upload.file is None else upload.file.sha256]
+    content = orjson.dumps([without_defaults(order), *audio], option=orjson.OPT_SORT_KEYS)
+    return replace(key, fingerprint=hashlib.sha256(content).hexdigest())
+
+
+def _quotas(customer: Customer, audio_s: float | None) -> tuple[Quota, ...]:
+    """What one job takes from the allowances of the month; nothing in the sandbox."""
+    if customer.environment != "production":
+        return ()
+    month, plan = month_of(now_ms()), customer.plan
+    amounts = (
+        ("transcriptions", plan.transcriptions_per_month, 1),
+        ("audio_seconds", plan.audio_seconds_per_month, math.ceil(audio_s or 0)),
+    )
+    return tuple(
+        Quota(name=name, window=month.name, limit=limit, amount=amount, resets_at=month.resets_at)
+        for name, limit, amount in amounts
+    )
