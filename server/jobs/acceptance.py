@@ -41,7 +41,7 @@ from server.model.ids import Prefix
 from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob, Submitted
 from server.model.offers import Offer
 from server.model.orders import Order, Source, StoredFile, without_defaults
-from server.storage.patience import AGAIN_S
+from server.storage.patience import patiently
 from server.storage.ports import BlobStore, JobStore, Outbox
 
 MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
@@ -123,7 +123,9 @@ class Acceptance:
         try:
             yield None
         except BaseException:
-            freeing = asyncio.create_task(_free(self.jobs, key))
+            freeing = asyncio.create_task(  # for as long as the database is away: the client will come again
+                patiently(lambda: self.jobs.abandon(key), despite=(StorageBusy, DiskFull), repeatable=True)
+            )
             self._freeing.add(freeing)
             freeing.add_done_callback(self._freeing.discard)
             await asyncio.wait({freeing}, timeout=FREEING_S)
@@ -268,15 +270,6 @@ def _live_audio(job_id: str, order: Order) -> _Audio:
         blob=voices_key(job_id) if order.diarize else None,  # what is stored there is deleted at the end
         counted_s=MIN_AUDIO_S * order.counted_sessions,
     )
-
-
-async def _free(jobs: JobStore, key: IdempotencyKey) -> None:
-    """Free a reserved key. Where the database is away it is tried until it is back: the client will come again."""
-    while True:
-        try:
-            return await jobs.abandon(key)
-        except (StorageBusy, DiskFull):
-            await asyncio.sleep(AGAIN_S)
 
 
 def _with_fingerprint(

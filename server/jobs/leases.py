@@ -4,21 +4,20 @@ The holder trusts only its lease. It writes nothing once the lease may have ende
 store refuses every write after another worker has taken over.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pipeline.documents.stored import stored
 from pipeline.words import Chunk
-from server.model.errors import OutcomeUnknown, StorageBusy
+from server.model.errors import OutcomeUnknown
 from server.model.events import Event, NewEvent
 from server.model.jobs import JobError
 from server.model.leases import Lease, LeaseLost, Renewal, Verdict
 from server.model.orders import Source
 from server.model.outcomes import Outcome
-from server.storage.patience import AGAIN_S, patiently
+from server.storage.patience import patiently
 from server.storage.ports import JobStore
 
 T = TypeVar("T")
@@ -74,24 +73,21 @@ class HeldLease:
 
     async def checkpoint(self, chunk: Chunk, events: Sequence[NewEvent], *, progress: float = 0.0) -> None:
         """Keep *chunk* and its events in one commit, which renews the lease too."""
-        self.check()
-        asked = time.monotonic()
-        body, lease_s = stored(chunk), self._lease_s
-        kept = await self._patiently(
-            lambda: self._jobs.checkpoint(
-                self.lease, index=chunk.index, body=body, events=events, progress=progress, lease_s=lease_s
+        body, lease_s, asked = stored(chunk), self._lease_s, 0.0
+
+        def keep(lease: Lease) -> Awaitable[bool]:
+            nonlocal asked
+            asked = time.monotonic()
+            return self._jobs.checkpoint(
+                lease, index=chunk.index, body=body, events=events, progress=progress, lease_s=lease_s
             )
-        )
-        _require(kept)
+
+        await self._write(keep, timely=True)
         self.until = asked + lease_s
 
     async def log(self, events: Sequence[NewEvent]) -> list[Event]:
         """Append *events* to the job's log; returns them with their numbers."""
-        self.check()
-        logged = await self._patiently(lambda: self._jobs.log(self.lease, events))
-        if logged is None:
-            raise LeaseLost
-        return logged
+        return await self._write(lambda lease: self._jobs.log(lease, events), timely=True)
 
     async def note(
         self,
@@ -102,35 +98,48 @@ class HeldLease:
         blob: str | None = None,
     ) -> None:
         """Record what became known of the job while working."""
-        _require(
-            await self._patiently(
-                lambda: self._jobs.note(self.lease, stage=stage, source=source, duration_s=duration_s, blob=blob)
-            )
-        )
+        known: Any = {"stage": stage, "source": source, "duration_s": duration_s, "blob": blob}
+        await self._write(lambda lease: self._jobs.note(lease, **known))
 
     async def finish(self, outcome: Outcome) -> None:
         """End the job: state, usage, outputs, webhook and last event in one commit."""
-        _require(await self._patiently(lambda: self._jobs.finish(self.lease, outcome)))
+        await self._write(lambda lease: self._jobs.finish(lease, outcome))
 
     async def release(self, *, delay_s: float = 0.0, error: JobError | None = None) -> None:
         """Put the job back into the queue. Only a release with an *error* uses up one of its attempts."""
-        counted = error is not None
-        _require(
-            await self._patiently(lambda: self._jobs.release(self.lease, delay_s=delay_s, error=error, count=counted))
+        await self._write(
+            lambda lease: self._jobs.release(lease, delay_s=delay_s, error=error, count=error is not None)
         )
 
     async def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T:
         """What *ask* answers, asked again while the database is away or busy and the lease holds."""
         return await patiently(ask, check=self.check)
 
-    async def _patiently(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Write as soon as the database is there. Whether a write happened that it did not confirm is for the next
-        holder of the lease to see.
+    async def _write(self, write: Callable[[Lease], Awaitable[T | None]], *, timely: bool = False) -> T:
+        """What *write* answers for the lease. Raises LeaseLost where it answers None or False: the lease is lost.
+
+        It is asked again while the database is away, and once more under a lease that could be regained. Whether a
+        write happened that the database did not confirm is for the next holder of the lease to see. *timely*: nothing
+        is written once the lease may have ended by our own clock.
         """
-        try:
-            return await self.wait_for(write)
-        except OutcomeUnknown as error:
-            raise LeaseLost from error
+        for attempt in ("first", "regained"):
+            try:
+                if timely:
+                    self.check()
+                done = await patiently(lambda: write(self.lease), check=self.check)
+            except OutcomeUnknown as error:
+                raise LeaseLost from error
+            except LeaseLost:
+                done = None
+            if done is not None and done is not False:
+                return done
+            if attempt == "first" and not await self._regain():
+                break
+        raise LeaseLost
+
+    async def _regain(self) -> bool:
+        """Take a lost lease again, where that is allowed. Returns whether it holds again."""
+        return False
 
 
 class LeaseKeeper:
@@ -148,13 +157,10 @@ class LeaseKeeper:
 
     async def keep(self) -> Verdict:
         """Renew the lease for as long as the work may go on; returns why it must end early."""
-        while True:
-            try:
-                return await self._keep()
-            except StorageBusy:  # the lease runs on meanwhile
-                await asyncio.sleep(AGAIN_S)
-            if time.monotonic() >= self._held.until:
-                return Verdict.LEASE_LOST
+        try:  # the lease runs on while the database is away
+            return await patiently(self._keep, check=self._held.check, repeatable=True)
+        except LeaseLost:
+            return Verdict.LEASE_LOST
 
     async def _keep(self) -> Verdict:
         rules, seen = self._rules, self._held.job
@@ -175,8 +181,3 @@ class LeaseKeeper:
             if now.cancel_requested_at is not None:
                 return Verdict.CANCELED
             seen = now
-
-
-def _require(done: bool) -> None:  # noqa: FBT001  what the store answered
-    if not done:
-        raise LeaseLost

@@ -1,20 +1,12 @@
 """The lease of a live session, which outlasts a database that is away for longer than the lease."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
-from pipeline.words import Chunk
 from server.jobs.leases import HeldLease
-from server.model.errors import OutcomeUnknown
-from server.model.events import Event, NewEvent
 from server.model.leases import Lease, LeaseLost, Renewal
-from server.model.outcomes import Outcome
 from server.storage.ports import JobStore
 
 AWAY_S = 30.0  # how long a session waits for the database; what is said meanwhile is kept in memory
-
-T = TypeVar("T")
 
 
 class SessionLease(HeldLease):
@@ -35,27 +27,9 @@ class SessionLease(HeldLease):
 
     async def renew(self) -> Renewal:
         answer = await super().renew()
-        return Renewal.OK if answer is Renewal.LOST and await self._taken_again() else answer
+        return Renewal.OK if answer is Renewal.LOST and await self._regain() else answer
 
-    async def checkpoint(self, chunk: Chunk, events: Sequence[NewEvent], *, progress: float = 0.0) -> None:
-        await self._insisting(lambda: super(SessionLease, self).checkpoint(chunk, events, progress=progress))
-
-    async def log(self, events: Sequence[NewEvent]) -> list[Event]:
-        return await self._insisting(lambda: super(SessionLease, self).log(events))
-
-    async def finish(self, outcome: Outcome) -> None:
-        await self._insisting(lambda: super(SessionLease, self).finish(outcome))
-
-    async def _insisting(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Write, and once more if the lease could be taken again; not if the first write may have happened."""
-        try:
-            return await write()
-        except LeaseLost as error:
-            if isinstance(error.__cause__, OutcomeUnknown) or not await self._taken_again():
-                raise
-        return await write()
-
-    async def _taken_again(self) -> bool:
+    async def _regain(self) -> bool:
         asked = time.monotonic()
         lease = await self.wait_for(lambda: self._jobs.claim_live(self.job.id, self._worker, lease_s=self._lease_s))
         if lease is None:

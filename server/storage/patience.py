@@ -1,4 +1,4 @@
-"""Waiting for a database that is away or busy."""
+"""Waiting for a database that is away or busy: the one place in which anything is asked of it again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,19 +15,24 @@ def _go_on() -> None:
     """Nothing ends the waiting."""
 
 
-async def patiently(ask: Callable[[], Awaitable[T]], *, check: Callable[[], None] = _go_on) -> T:
+async def patiently(
+    ask: Callable[[], Awaitable[T]],
+    *,
+    check: Callable[[], None] = _go_on,
+    despite: tuple[type[Exception], ...] = (StorageBusy,),
+    repeatable: bool = False,
+) -> T:
     """What *ask* answers, asked again while the database is away, or locked for longer than a statement waits.
 
-    *check* raises what ends the waiting.
-
-    Raises OutcomeUnknown: what *ask* writes may be written already.
+    *check* raises what ends the waiting. *despite*: the errors after which it is asked again. *repeatable*: it may be
+    asked again although what it writes may be written already; otherwise OutcomeUnknown is raised then.
     """
     while True:
         try:
             return await ask()
-        except OutcomeUnknown:
-            raise
-        except StorageBusy:
+        except despite as error:
+            if isinstance(error, OutcomeUnknown) and not repeatable:
+                raise
             check()
             await asyncio.sleep(AGAIN_S)
             check()

@@ -1,6 +1,8 @@
 """The lease of a live session that ran out: taken again if nobody else had the job, and never otherwise."""
 
+import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +50,18 @@ async def test_a_session_that_somebody_else_had_meanwhile_is_lost_and_free_for_t
             await session.log([WORD])
         assert "word" not in await types_of(storage, "job_a")
         assert await storage.jobs.claim_live("job_a", "next", lease_s=LEASE_S) is not None
+
+
+@in_a_loop
+async def test_a_live_write_passes_at_most_five_functions_down_to_its_sql(backend, tmp_path):
+    async with backend.stored(tmp_path, ManualClock()) as storage:
+        session = await held(storage, await submit(storage, "job_a", live=True))
+        writing = asyncio.create_task(session.log([WORD]))
+        await asyncio.sleep(0)
+        passed, waiting = [], writing.get_coro()
+        while (code := getattr(waiting, "cr_code", None)) is not None:
+            passed.append(Path(code.co_filename).parent.name)
+            waiting = waiting.cr_await
+        assert [event.type for event in await writing] == ["word"]
+    database = min(passed.index(name) for name in ("sqlite", "postgres") if name in passed)
+    assert database + 1 < 5, passed  # the fifth is the one with the statements

@@ -5,14 +5,15 @@ The statements are written for both: parameters are `?` or `:name`, rows that mu
 first two: SQLite has one writer at a time, so it drops the locks.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from server.storage.sql.rows import SqlRow
 from server.storage.watching import Watch
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Parameters: TypeAlias = Sequence[Any] | dict[str, Any]
 
 
@@ -78,6 +79,46 @@ class Database(Protocol):
     def watch(self, topic: str) -> AbstractContextManager[Watch]:
         """Look after entering the block, then wait: no announcement in between is missed."""
         ...
+
+
+class HasDatabase(Protocol):
+    """A store over a database."""
+
+    @property
+    def database(self) -> Database: ...
+
+
+def read_method(
+    function: Callable[Concatenate[Transaction, P], T],
+) -> Callable[Concatenate[HasDatabase, P], Coroutine[Any, Any, T]]:
+    """A method of a store that runs *function* with Database.read()."""
+
+    def read(store: HasDatabase, /, *values: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
+        return store.database.read(lambda tx: function(tx, *values, **named))
+
+    return read
+
+
+def write_method(
+    function: Callable[Concatenate[Transaction, P], T],
+) -> Callable[Concatenate[HasDatabase, P], Coroutine[Any, Any, T]]:
+    """A method of a store that runs *function* with Database.write()."""
+
+    def write(store: HasDatabase, /, *values: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
+        return store.database.write(lambda tx: function(tx, *values, **named))
+
+    return write
+
+
+def shared_write_method(
+    function: Callable[Concatenate[Transaction, P], T],
+) -> Callable[Concatenate[HasDatabase, P], Coroutine[Any, Any, T]]:
+    """A method of a store that runs *function* with Database.write_together()."""
+
+    def write(store: HasDatabase, /, *values: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
+        return store.database.write_together(lambda tx: function(tx, *values, **named))
+
+    return write
 
 
 def marks(values: Collection[object]) -> str:

@@ -11,14 +11,12 @@ from weakref import WeakValueDictionary
 from server.model.accounts import Quota
 from server.model.erasures import What, Why
 from server.model.errors import StorageError
-from server.model.events import Event, NewEvent
-from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobError, JobFilter, NewJob, State, Submitted
-from server.model.leases import Lease, Renewal
-from server.model.orders import Source
-from server.model.outcomes import Artifact, Outcome
+from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobFilter, NewJob, State, Submitted
+from server.model.leases import Lease
+from server.model.outcomes import Artifact
 from server.storage.remembered import Remembered
-from server.storage.sql import leases, listing, passing, submission
-from server.storage.sql.database import Database, Transaction
+from server.storage.sql import handover, leases, listing, submission
+from server.storage.sql.database import Database, Transaction, read_method, shared_write_method, write_method
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
 from server.storage.sql.rows import job_of
 from server.storage.sql.upkeep import note_erasure
@@ -28,6 +26,33 @@ MAX_ENDED_KEPT = 1000  # records of ended jobs in memory, which are asked for ag
 ENDED_KEPT_S = 10.0
 MAX_TEXT_KEPT = 20_000  # characters of the text of such a record
 COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window, for the operator's questions
+
+
+def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
+    row = tx.one("SELECT * FROM artifacts WHERE job = ? AND kind = ?", (job_id, kind))
+    if row is None:
+        return None
+    return Artifact(kind=row["kind"], blob=row["blob"], sha256=row["sha256"], bytes=row["bytes"])
+
+
+def _spent(tx: Transaction, *, limit: int) -> list[str]:
+    rows = tx.all("SELECT id FROM jobs WHERE finished_at IS NOT NULL AND blob IS NOT NULL LIMIT ?", (limit,))
+    return [row["id"] for row in rows]
+
+
+def _expired(tx: Transaction, *, limit: int) -> list[str]:
+    rows = tx.all("SELECT id FROM jobs WHERE expires_at <= ? ORDER BY expires_at LIMIT ?", (tx.now, limit))
+    return [row["id"] for row in rows]
+
+
+def _audio_deleted(tx: Transaction, job_ids: Sequence[str]) -> None:
+    tx.run_many("UPDATE jobs SET blob = NULL WHERE id = ?", [(job_id,) for job_id in job_ids])
+
+
+def _counts(tx: Transaction) -> Mapping[str, int]:
+    rows = tx.all("SELECT state, count(*) AS n FROM jobs WHERE state IN ('queued', 'processing') GROUP BY state")
+    found = {row["state"]: row["n"] for row in rows}
+    return {state.value: found.get(state, 0) for state in (State.QUEUED, State.PROCESSING)}
 
 
 class SqlJobs:
@@ -40,7 +65,7 @@ class SqlJobs:
         is_alive: submission.Liveness = lambda _tx, _boot: False,
     ) -> None:
         """*boot* names this process in its reservations, which end with it; *is_alive* tells whether others live."""
-        self._database = database
+        self.database = database
         self._most_queued = max_queued
         self._boot = boot or secrets.token_hex(8)
         self._is_alive = is_alive
@@ -51,20 +76,20 @@ class SqlJobs:
     # --- acceptance ---
 
     async def begin(self, key: IdempotencyKey) -> str | None:
-        return await self._database.write(lambda tx: submission.begin(tx, key, self._boot, self._is_alive))
+        return await self.database.write(lambda tx: submission.begin(tx, key, self._boot, self._is_alive))
 
     async def abandon(self, key: IdempotencyKey) -> None:
-        await self._database.write(lambda tx: submission.abandon(tx, key, self._boot))
+        await self.database.write(lambda tx: submission.abandon(tx, key, self._boot))
 
     async def submit(self, new: NewJob, *, idempotency: IdempotencyKey | None) -> Submitted:
-        return await self._database.write(
+        return await self.database.write(
             lambda tx: submission.submit(tx, new, idempotency, self._boot, self._most_queued)
         )
 
     async def check_room(
         self, account: str, environment: str, *, quotas: Sequence[Quota], max_active: int | None
     ) -> None:
-        await self._database.read(
+        await self.database.read(
             lambda tx: submission.check_room(
                 tx, account, environment, quotas=quotas, max_active=max_active, max_queued=self._most_queued
             )
@@ -91,7 +116,7 @@ class SqlJobs:
             passing_over=passing_over,
             lease_s=lease_s,
         )
-        with self._database.watch(QUEUE_TOPIC) as watch:
+        with self.database.watch(QUEUE_TOPIC) as watch:
             while True:
                 lease, due_in_s = await self._claim(take)
                 left = ends - time.monotonic()
@@ -107,7 +132,7 @@ class SqlJobs:
             due = None if lease is not None else leases.next_due(tx)
             return lease, None if due is None else (due - tx.now) / 1000
 
-        claiming = asyncio.ensure_future(self._database.write(claim))
+        claiming = asyncio.ensure_future(self.database.write(claim))
         try:
             return await asyncio.shield(claiming)
         except asyncio.CancelledError:  # a lease without a holder would block its job until it expires
@@ -117,50 +142,15 @@ class SqlJobs:
                     await self.release(lease, delay_s=0.0, error=None, count=False)
             raise
 
-    async def claim_live(self, job_id: str, worker: str, *, lease_s: float) -> Lease | None:
-        return await self._database.write(lambda tx: leases.claim_live(tx, job_id, worker, lease_s))
-
-    async def checkpoint(
-        self, lease: Lease, *, index: int, body: bytes, events: Sequence[NewEvent], progress: float, lease_s: float
-    ) -> bool:
-        return await self._database.write_together(
-            partial(
-                leases.checkpoint,
-                lease=lease,
-                index=index,
-                body=body,
-                events=events,
-                progress=progress,
-                lease_s=lease_s,
-            )
-        )
-
-    async def log(self, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
-        return await self._database.write_together(lambda tx: leases.log(tx, lease, events))
-
-    async def note(
-        self,
-        lease: Lease,
-        *,
-        stage: str | None = None,
-        source: Source | None = None,
-        duration_s: float | None = None,
-        blob: str | None = None,
-    ) -> bool:
-        return await self._database.write(
-            partial(leases.note, lease=lease, stage=stage, source=source, duration_s=duration_s, blob=blob)
-        )
-
-    async def renew(self, lease: Lease, *, lease_s: float) -> Renewal:
-        return await self._database.write_together(lambda tx: leases.renew(tx, lease, lease_s))
-
-    async def finish(self, lease: Lease, outcome: Outcome) -> bool:
-        return await self._database.write(lambda tx: leases.finish(tx, lease, outcome))
-
-    async def release(self, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
-        return await self._database.write(
-            lambda tx: leases.release(tx, lease, delay_s=delay_s, error=error, count=count)
-        )
+    claim_live = write_method(leases.claim_live)
+    checkpoint = shared_write_method(leases.checkpoint)
+    log = shared_write_method(leases.log)
+    note = write_method(leases.note)
+    renew = shared_write_method(leases.renew)
+    finish = write_method(leases.finish)
+    release = write_method(leases.release)
+    lapse = write_method(leases.lapse_all)
+    stale_live = read_method(leases.stale_live)
 
     async def reap(self, *, limit: int) -> int:
         """Also forgets what nobody asks for any more: old keys and windows."""
@@ -171,13 +161,7 @@ class SqlJobs:
             tx.run("DELETE FROM counters WHERE resets_at < ?", (tx.now - COUNTERS_KEPT_MS,))
             return leases.reap(tx, limit)
 
-        return await self._database.write(reap)
-
-    async def lapse(self, owner: str) -> int:
-        return await self._database.write(lambda tx: leases.lapse_of(tx, owner))
-
-    async def stale_live(self, *, limit: int) -> list[Job]:
-        return await self._database.read(lambda tx: [job_of(row) for row in leases.stale_live(tx, limit)])
+        return await self.database.write(reap)
 
     # --- looking ---
 
@@ -186,42 +170,25 @@ class SqlJobs:
             row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
             return None if row is None else job_of(row)
 
-        return await self._ended.get(job_id, job_id, lambda: self._database.read(get), keep=_stays)
+        return await self._ended.get(job_id, job_id, lambda: self.database.read(get), keep=_stays)
 
-    async def chunks(self, job_id: str) -> list[bytes]:
-        return await self._database.read(lambda tx: list(leases.chunks(tx, job_id)))
-
-    async def artifact(self, job_id: str, kind: str) -> Artifact | None:
-        def artifact(tx: Transaction) -> Artifact | None:
-            row = tx.one("SELECT * FROM artifacts WHERE job = ? AND kind = ?", (job_id, kind))
-            if row is None:
-                return None
-            return Artifact(kind=row["kind"], blob=row["blob"], sha256=row["sha256"], bytes=row["bytes"])
-
-        return await self._database.read(artifact)
+    chunks = read_method(leases.chunks)
+    artifact = read_method(_artifact)
+    spent = read_method(_spent)
+    expired = read_method(_expired)
+    passing = read_method(handover.passing)
+    counts = read_method(_counts)
 
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
         if which.text is None:
-            return await self._database.read(lambda tx: listing.find(tx, which, limit))
+            return await self.database.read(lambda tx: listing.find(tx, which, limit))
         turn = self._turns.setdefault(which.account, asyncio.Semaphore(1))
         async with turn, self._searching:
-            return await self._database.read(lambda tx: listing.find(tx, which, limit))
-
-    async def spent(self, *, limit: int) -> list[str]:
-        def spent(tx: Transaction) -> list[str]:
-            rows = tx.all("SELECT id FROM jobs WHERE finished_at IS NOT NULL AND blob IS NOT NULL LIMIT ?", (limit,))
-            return [row["id"] for row in rows]
-
-        return await self._database.read(spent)
-
-    async def audio_deleted(self, job_ids: Sequence[str]) -> None:
-        await self._database.write(
-            lambda tx: tx.run_many("UPDATE jobs SET blob = NULL WHERE id = ?", [(job_id,) for job_id in job_ids])
-        )
+            return await self.database.read(lambda tx: listing.find(tx, which, limit))
 
     async def changed(self, seen: Job, *, timeout_s: float) -> Job | None:
         ends = time.monotonic() + timeout_s
-        with self._database.watch(seen.id) as watch:
+        with self.database.watch(seen.id) as watch:
             while True:
                 job = await self.get(seen.id)
                 left = ends - time.monotonic()
@@ -229,24 +196,12 @@ class SqlJobs:
                     return job
                 await watch.wait(left)
 
-    async def counts(self) -> Mapping[str, int]:
-        def counts(tx: Transaction) -> Mapping[str, int]:
-            rows = tx.all(
-                "SELECT state, count(*) AS n FROM jobs WHERE state IN ('queued', 'processing') GROUP BY state"
-            )
-            found = {row["state"]: row["n"] for row in rows}
-            return {state.value: found.get(state, 0) for state in (State.QUEUED, State.PROCESSING)}
-
-        return await self._database.read(counts)
-
     # --- ending from outside ---
 
-    async def cancel(self, job_id: str) -> Job | None:
-        def request(tx: Transaction) -> Job | None:
-            row = leases.request_cancel(tx, job_id)
-            return None if row is None else job_of(row)
-
-        return await self._database.write(request)
+    audio_deleted = write_method(_audio_deleted)
+    cancel = write_method(leases.request_cancel)
+    answered = write_method(handover.answered)
+    erase_outputs = write_method(handover.erase_outputs)
 
     async def delete(self, job_id: str, *, why: Why = Why.REQUESTED) -> str | None:
         def delete(tx: Transaction) -> str | None:
@@ -261,23 +216,7 @@ class SqlJobs:
             return job_id
 
         self._ended.forget(job_id)
-        return await self._database.write(delete)
-
-    async def answered(self, job_id: str) -> None:
-        await self._database.write(lambda tx: passing.answered(tx, job_id))
-
-    async def passing(self, *, limit: int) -> list[Job]:
-        return await self._database.read(lambda tx: [job_of(row) for row in passing.passing(tx, limit)])
-
-    async def erase_outputs(self, job_id: str) -> str | None:
-        return await self._database.write(lambda tx: passing.erase_outputs(tx, job_id))
-
-    async def expired(self, *, limit: int) -> list[str]:
-        def expired(tx: Transaction) -> list[str]:
-            rows = tx.all("SELECT id FROM jobs WHERE expires_at <= ? ORDER BY expires_at LIMIT ?", (tx.now, limit))
-            return [row["id"] for row in rows]
-
-        return await self._database.read(expired)
+        return await self.database.write(delete)
 
 
 def _stays(job: Job | None) -> bool:

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Collection, Sequence
 
 from server.model.events import Event, NewEvent
-from server.model.jobs import LIVE_GRACE_MS, Cause, JobError, State, step
+from server.model.jobs import LIVE_GRACE_MS, Cause, Job, JobError, State, step
 from server.model.leases import Lease, Renewal
 from server.model.orders import Source
 from server.model.outcomes import Outcome
@@ -54,7 +54,7 @@ def claim(
     return None
 
 
-def claim_live(tx: Transaction, job_id: str, worker: str, lease_s: float) -> Lease | None:
+def claim_live(tx: Transaction, job_id: str, worker: str, *, lease_s: float) -> Lease | None:
     row = _live(tx, job_id)
     if row is not None and row["state"] == State.PROCESSING and row["lease_until"] <= tx.now:
         lapse(tx, row)
@@ -102,10 +102,10 @@ def note(
     tx: Transaction,
     lease: Lease,
     *,
-    stage: str | None,
-    source: Source | None,
-    duration_s: float | None,
-    blob: str | None,
+    stage: str | None = None,
+    source: Source | None = None,
+    duration_s: float | None = None,
+    blob: str | None = None,
 ) -> bool:
     if _held(tx, lease) is None:
         return False
@@ -118,7 +118,7 @@ def note(
     return True
 
 
-def renew(tx: Transaction, lease: Lease, lease_s: float) -> Renewal:
+def renew(tx: Transaction, lease: Lease, *, lease_s: float) -> Renewal:
     row = _held(tx, lease)
     if row is None:
         return Renewal.LOST
@@ -176,7 +176,7 @@ def _waited_too_long(tx: Transaction, limit: int) -> list[SqlRow]:
     return [*found, *live]
 
 
-def lapse_of(tx: Transaction, owner: str) -> int:
+def lapse_all(tx: Transaction, owner: str) -> int:
     held = tx.all(
         "SELECT * FROM jobs WHERE state = 'processing' AND substr(owner, 1, length(:owner)) = :owner FOR UPDATE",
         {"owner": owner},
@@ -186,15 +186,16 @@ def lapse_of(tx: Transaction, owner: str) -> int:
     return len(held)
 
 
-def stale_live(tx: Transaction, limit: int) -> Sequence[SqlRow]:
-    return tx.all(
+def stale_live(tx: Transaction, *, limit: int) -> list[Job]:
+    rows = tx.all(
         "SELECT * FROM jobs WHERE class = ? AND state = 'queued' AND queued_at <= ? ORDER BY queued_at LIMIT ?",
         (LIVE, tx.now - LIVE_GRACE_MS, limit),
     )
+    return [job_of(row) for row in rows]
 
 
-def request_cancel(tx: Transaction, job_id: str) -> SqlRow | None:
-    """Cancel a queued job, or request it of a processing one. Returns the row afterwards."""
+def request_cancel(tx: Transaction, job_id: str) -> Job | None:
+    """Cancel a queued job, or request it of a processing one. Returns the job afterwards."""
     row = tx.one("SELECT * FROM jobs WHERE id = ? FOR UPDATE", (job_id,))
     if row is None:
         return None
@@ -203,7 +204,8 @@ def request_cancel(tx: Transaction, job_id: str) -> SqlRow | None:
     elif row["state"] == State.PROCESSING and row["cancel_requested_at"] is None:
         tx.run("UPDATE jobs SET cancel_requested_at = ? WHERE id = ?", (tx.now, job_id))
         tx.announce(job_id)
-    return tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+    found = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+    return None if found is None else job_of(found)
 
 
 def unspent(row: SqlRow) -> bool:

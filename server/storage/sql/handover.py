@@ -1,11 +1,11 @@
 """Jobs whose results are handed over once: noting that, and erasing them."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from server.model.erasures import What, Why
+from server.model.jobs import Job
 from server.storage.sql.database import Transaction
-from server.storage.sql.rows import SqlRow, order_of, text_of
+from server.storage.sql.rows import job_of, order_of, text_of
 from server.storage.sql.upkeep import note_erasure
 
 PASSING = """
@@ -24,8 +24,8 @@ def answered(tx: Transaction, job_id: str) -> None:
         tx.announce(job_id)
 
 
-def passing(tx: Transaction, limit: int) -> Sequence[SqlRow]:
-    return tx.all(f"{PASSING} LIMIT ?", (limit,))
+def passing(tx: Transaction, *, limit: int) -> list[Job]:
+    return [job_of(row) for row in tx.all(f"{PASSING} LIMIT ?", (limit,))]
 
 
 def erase_outputs(tx: Transaction, job_id: str) -> str | None:
