@@ -78,7 +78,7 @@ class Service:
         self.domain.closing.set()
         self.domain.workers.stop()
         self.domain.deliveries.stop()
-        self.domain.sweeper.stop()
+        self.domain.housekeeping.stop()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -100,9 +100,9 @@ class Service:
         domain = self.domain
         yield "live sessions", domain.desk.run
         yield "workers", domain.workers.run
+        yield "housekeeping", domain.housekeeping.run
         if "courier" in domain.roles:
             yield "webhooks", domain.deliveries.run
-            yield "sweeper", domain.sweeper.run
         if domain.partial_relay is not None:
             yield "partials of other nodes", partial(domain.partial_relay.run, domain.closing)
         if domain.offer_watch is not None:

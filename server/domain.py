@@ -17,12 +17,13 @@ from server.config import Config
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
 from server.engines import ServedEngine
+from server.jobs import housekeeping
 from server.jobs.acceptance import Acceptance
 from server.jobs.erasing import Eraser
+from server.jobs.housekeeping import Chore, Housekeeping, JobChores, Sweeper
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
 from server.jobs.running import Tools
-from server.jobs.sweeping import Sweeper
 from server.jobs.worker import Workers
 from server.live.desk import Desk, DeskParts
 from server.live.rules import LiveRules
@@ -64,7 +65,7 @@ class Domain:
     workers: Workers
     deliveries: Deliveries
     eraser: Eraser
-    sweeper: Sweeper
+    housekeeping: Housekeeping
     partial_relay: PartialRelay | None  # None: there are no other nodes
 
 
@@ -148,6 +149,7 @@ def build_domain(
         name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
     )
     offers = _offers(engines) if offer_watch is None else offer_watch.offers
+    chores = chores_of(config, storage=storage, metrics=metrics, eraser=eraser, desk=desk)
     return Domain(
         storage=storage,
         offers=offers,
@@ -174,8 +176,34 @@ def build_domain(
         deliveries=deliveries,
         eraser=eraser,
         partial_relay=None if storage.relay is None else PartialRelay(partials, storage.relay),
-        sweeper=Sweeper(storage, eraser, alone_since=None if config.clustered else now_ms()),
+        housekeeping=Housekeeping(chores, metrics),
     )
+
+
+def chores_of(
+    config: Config,
+    *,
+    storage: Storage,
+    metrics: Metrics,
+    eraser: Eraser | None = None,
+    desk: Desk | None = None,
+) -> list[Chore]:
+    """All chores of a process. One that is a worker alone has no *eraser* and no *desk*."""
+    jobs = JobChores(storage.jobs, storage.blobs, metrics)
+    chores = [
+        Chore("tidying", housekeeping.REAP_S, jobs.reap),
+        Chore("tidying", housekeeping.REAP_S, storage.upkeep.forget_passed),
+        Chore("tidying", housekeeping.REAP_S, jobs.delete_spent_audio),
+    ]
+    if eraser is not None and "courier" in config.roles:
+        sweeper = Sweeper(storage, eraser, alone_since=None if config.clustered else now_ms())
+        chores += [
+            Chore("tidying", housekeeping.TIDY_S, eraser.tidy),
+            Chore("sweep", housekeeping.SWEEP_S, sweeper.sweep, is_ours=lambda: storage.leads),
+        ]
+    if desk is not None and "live" in config.roles:
+        chores.append(Chore("finishing forgotten live sessions", desk.rules.stale_s, desk.finish_stale))
+    return chores
 
 
 def limit_decoders(isolation: Isolation, config: Config) -> None:

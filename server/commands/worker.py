@@ -12,8 +12,9 @@ from server.accounts.limits_file import read_limits
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.config import PREFIX, Config, ConfigError
-from server.domain import build_workers, limit_decoders, open_egress
+from server.domain import build_workers, chores_of, limit_decoders, open_egress
 from server.engines import open_engines
+from server.jobs.housekeeping import Housekeeping
 from server.jobs.probing import Prober
 from server.logs import configure, log
 from server.metrics import Metrics
@@ -45,6 +46,7 @@ async def _work(config: Config, limits: Limits) -> None:
         ):
             limit_decoders(isolation, config)
             await tell_others(engines, storage)
+            metrics = Metrics()
             workers = build_workers(
                 f"worker {node}:{os.getpid()}",
                 config,
@@ -53,11 +55,19 @@ async def _work(config: Config, limits: Limits) -> None:
                 engines=engines,
                 egress=egress,
                 prober=Prober(isolation, storage.blobs, storage.rates),
-                metrics=Metrics(),
+                metrics=metrics,
             )
-            with stop_signals(workers.stop):
+            housekeeping = Housekeeping(chores_of(config, storage=storage, metrics=metrics), metrics)
+
+            def stop() -> None:
+                workers.stop()
+                housekeeping.stop()
+
+            with stop_signals(stop):
                 log.info("working", extra={"data_dir": str(config.data_dir)})
-                await workers.run()
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(workers.run(), name="workers")
+                    tasks.create_task(housekeeping.run(), name="housekeeping")
     finally:
         await egress.close()
         await storage.close()

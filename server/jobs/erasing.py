@@ -24,7 +24,7 @@ SCRUB_SHARE = 0.05  # of the time at most: a large storage is scrubbed less ofte
 
 @dataclass(slots=True)
 class Eraser:
-    """Erases jobs. One for each server process; its sweeper calls tidy() every few seconds."""
+    """Erases jobs. One for each server process; its housekeeping calls tidy() every few seconds."""
 
     storage: Storage
     metrics: Metrics

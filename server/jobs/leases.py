@@ -30,7 +30,6 @@ class WorkerRules:
     claim_s: float = 5.0  # one wait for a job; much shorter than a lease, which is counted from before the wait
     lease_s: float = 30.0
     renew_s: float = 10.0
-    reap_s: float = 5.0
     stall_s: float = 300.0  # without a finished chunk for this long, the engine is assumed to hang
     handback_s: float = 15.0  # how long a shutdown waits for the chunk in work
     retry_s: float = 1.0  # first delay after an error worth another attempt; doubles

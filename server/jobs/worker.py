@@ -8,23 +8,22 @@ from functools import partial
 from typing import Protocol
 
 from server.accounts.plans import Plans
-from server.faults import contain, keep_running
+from server.faults import keep_running
 from server.jobs.consequences import after_error, after_verdict
 from server.jobs.downloading import Downloading
 from server.jobs.ended import report_end
 from server.jobs.leases import HeldLease, LeaseKeeper
 from server.jobs.outputs import delete_if_gone
 from server.jobs.pool import Pool
-from server.jobs.running import Running, Tools, source_key
+from server.jobs.running import Running, Tools
 from server.jobs.transcriber import Transcriber
-from server.jobs.voices import voices_key
 from server.logs import log
 from server.metrics import Metrics
 from server.model.accounts import Plan
 from server.model.jobs import Job
 from server.model.leases import HandBack, LeaseLost, Verdict
 from server.model.outcomes import Outcome
-from server.waiting import racing, set_within
+from server.waiting import racing
 
 MAX_DOWNLOADS = 32  # at the same time, beside the transcriptions: they wait for other servers and use no engine
 MAX_DOWNLOADS_PER_ACCOUNT = 2
@@ -53,7 +52,7 @@ class JobAttempt(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Workers:
-    """Transcribes *count* jobs at a time and downloads the audio of others; puts back the jobs of dead workers."""
+    """Transcribes *count* jobs at a time and downloads the audio of others."""
 
     name: str
     tools: Tools
@@ -66,7 +65,6 @@ class Workers:
     async def run(self) -> None:
         """Work until stop() is called and the jobs in progress are finished or handed back."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._tidy(), name="tidy")
             for pool in self._pools() if self.count else ():
                 work = partial(pool.run, self._stopping)
                 keeping = keep_running(pool.owner, work, metrics=self.metrics, stopping=self._stopping)
@@ -99,33 +97,6 @@ class Workers:
             work=work,
             metrics=self.metrics,
         )
-
-    async def _tidy(self) -> None:
-        while not self._stopping.is_set():
-            with contain("tidying", self.metrics):
-                if reaped := await self.tools.jobs.reap(limit=100):
-                    self.metrics.leases_lost.inc(reaped)
-                    log.warning("jobs reaped", extra={"count": reaped})
-                await self._delete_spent_audio()
-            await self._pause(self.tools.rules.reap_s)
-
-    async def _delete_spent_audio(self) -> None:
-        """Delete the audio of jobs that have ended, however they ended. What cannot be deleted is tried again later."""
-        tried: set[str] = set()
-        left = 0
-        while spent := [job for job in await self.tools.jobs.spent(limit=100 + left) if job not in tried]:
-            tried.update(spent)
-            deleted = []
-            for job_id in spent:
-                with contain("deleting audio", self.metrics, job=job_id):
-                    await self.tools.blobs.delete(source_key(job_id))
-                    await self.tools.blobs.delete(voices_key(job_id))
-                    deleted.append(job_id)
-            await self.tools.jobs.audio_deleted(deleted)
-            left += len(spent) - len(deleted)
-
-    async def _pause(self, pause_s: float) -> None:
-        await set_within(self._stopping, pause_s)
 
     async def _transcribe(self, held: HeldLease) -> None:
         plan, batch = await self._plan_of(held.job), self.batches[held.job.environment]

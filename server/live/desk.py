@@ -37,7 +37,7 @@ from server.model.leases import LeaseLost
 from server.model.orders import CONTAINER, LiveOptions
 from server.storage.ports import Storage
 from server.streams.partials import Partials
-from server.waiting import racing, set_within
+from server.waiting import racing
 
 LOG_PAGE = 500  # events of a log that are read at once
 STALE_AT_ONCE = 20
@@ -111,16 +111,12 @@ class Desk:
         return Refused("queue_full", why, retry_after_s=RETRY_AFTER_S)
 
     async def run(self) -> None:
-        """Run sessions, and finish those whose writer did not come back, until the server stops and all are over."""
+        """Run sessions until the server stops and all are over."""
         if (relay := self._parts.storage.relay) is not None:
             relay.listen(self._hear)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            while not self._parts.closing.is_set():
-                if self._parts.takes_writers:
-                    with contain("finishing forgotten live sessions", self._parts.metrics):
-                        await self._finish_stale()
-                await set_within(self._parts.closing, self.rules.stale_s)
+            await self._parts.closing.wait()
         self._tasks = None
 
     async def open(self, job: Job) -> LiveSession:
@@ -270,7 +266,7 @@ class Desk:
             if self._lives.get(live.job.id) is live:
                 del self._lives[live.job.id]
 
-    async def _finish_stale(self) -> None:
+    async def finish_stale(self) -> None:
         """Finish jobs that lost their process and whose writer did not come back, with what was heard."""
         for job in await self._parts.storage.jobs.stale_live(limit=STALE_AT_ONCE):
             with contain("finishing forgotten live sessions", self._parts.metrics, job=job.id):

@@ -180,9 +180,8 @@ class LiveRequests:
         key = idempotency_key_of(request, caller)
         async with self.acceptance.reserve(key):
             self.desk.admit(caller.environment, sessions=order.counted_sessions)
-            submitted = await self.acceptance.accept(
-                caller.customer, Asked(order, None, None, warnings, people), key=key
-            )
+            asked = Asked(order, None, None, warnings, people)
+            submitted = await self.acceptance.accept(caller.customer, asked, key=key)
         job = submitted.job
         if channel is not None:
             await self.channels.show(channel.id, job.id)

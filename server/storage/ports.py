@@ -144,7 +144,7 @@ class JobStore(Protocol):
 
     async def get(self, job_id: str) -> Job | None: ...
 
-    async def chunks(self, job_id: str) -> Sequence[bytes]: ...
+    async def chunks(self, job_id: str) -> list[bytes]: ...
 
     async def artifact(self, job_id: str, kind: str) -> Artifact | None: ...
 
@@ -407,6 +407,12 @@ class Upkeep(Protocol):
         """Wipe from the backend's own files what was erased since the last call: afterwards no byte of it is in them.
 
         Returns False if that was not possible just now: call it again soon. Blobs are not its concern.
+        """
+        ...
+
+    async def forget_passed(self) -> None:
+        """Delete what nobody asks for any more after minutes or a day: Idempotency-Keys, windows of allowances, notes
+        of the backend itself. Cheap: call it every few seconds.
         """
         ...
 

@@ -111,7 +111,7 @@ async def test_a_live_session_ends_once_the_bucket_is_back_with_its_recording(re
 
 
 def test_what_is_deleted_while_the_bucket_is_away_is_gone_soon_after(remote, bucket, monkeypatch):
-    monkeypatch.setattr("server.jobs.sweeping.TIDY_S", 0.2)
+    monkeypatch.setattr("server.jobs.housekeeping.TIDY_S", 0.2)
     with remote.new_client() as client:
         record = transcribe(client, output_formats="txt").json()
         with bucket.failing("away"):

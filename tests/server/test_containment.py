@@ -8,8 +8,8 @@ import pytest
 from server import faults
 from server.faults import contain, keep_running
 from server.jobs.erasing import Eraser
+from server.jobs.housekeeping import Sweeper
 from server.jobs.running import source_key
-from server.jobs.sweeping import Sweeper
 from server.metrics import Metrics
 from server.model.erasures import Why
 from tests.server.serving import served
@@ -77,13 +77,12 @@ async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(tmp_pat
             await it.storage.jobs.finish(await claim(it.storage), completed())
         await it.storage.blobs.delete(source_key(stuck))
         link = undeletable(tmp_path / "data" / "blobs", source_key(stuck))
-        workers = it.workers(count=0)
-        await workers._delete_spent_audio()
+        await it.chores().delete_spent_audio()
         assert await it.storage.blobs.size(source_key(free)) is None
         assert await it.storage.jobs.spent(limit=10) == [stuck]
         assert counted(it.metrics, "deleting audio") == 1.0
         link.unlink()
-        await workers._delete_spent_audio()
+        await it.chores().delete_spent_audio()
         assert await it.storage.jobs.spent(limit=10) == []
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.recognition.engines.scripted import SCRIPT
-from server.jobs import sweeping
+from server.jobs import housekeeping
 from server.jobs.erasing import Eraser
-from server.jobs.sweeping import Sweeper
+from server.jobs.housekeeping import Sweeper
 from server.metrics import Metrics
 from server.model.erasures import What, Why
 from server.model.events import NewEvent
@@ -33,9 +33,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Served]:
-    with pytest.MonkeyPatch.context() as patch, served(folder) as it:
-        patch.setattr(sweeping, "TIDY_S", 0.1)
-        yield it
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(housekeeping, "TIDY_S", 0.1)
+        with served(folder) as it:
+            yield it
 
 
 def traces(folder: Path, *marks: str) -> list[str]:

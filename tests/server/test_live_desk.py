@@ -19,6 +19,7 @@ from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.plans import Plans
+from server.jobs.housekeeping import Chore, Housekeeping
 from server.live import holding
 from server.live.desk import WEIGHED_S, Desk, DeskParts
 from server.live.engine import Headroom, LiveEngine
@@ -84,11 +85,13 @@ async def desk(storage: Storage, *, headroom: Headroom | None = None) -> AsyncIt
             rules=RULES,
         )
     )
-    running = asyncio.create_task(made.run())
+    housekeeping = Housekeeping([Chore("finishing", RULES.stale_s, made.finish_stale)], Metrics())
+    running = asyncio.gather(made.run(), housekeeping.run())
     await asyncio.sleep(0)
     try:
         yield made
     finally:
+        housekeeping.stop()
         closing.set()
         await asyncio.wait_for(running, 20)
         scheduler.close()

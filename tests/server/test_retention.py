@@ -14,7 +14,7 @@ import pytest
 from pipeline.recognition.hints import hint_of
 from server.client import Client
 from server.clock import now_ms
-from server.jobs import erasing, sweeping
+from server.jobs import erasing, housekeeping
 from server.jobs.erasing import Eraser
 from server.metrics import Metrics
 from server.model.deliveries import Attempt
@@ -60,7 +60,7 @@ def server(folder: Path) -> Iterator[Served]:
             yield chunk(1, "more")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweeping, "TIDY_S", 0.1)
+        patch.setattr(housekeeping, "TIDY_S", 0.1)
         with served(folder) as it:
             it.batch.scripts[HINT] = it.batch.scripts[hint_of([TERM], HINT)] = says_marker
             yield it

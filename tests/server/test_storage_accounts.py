@@ -197,7 +197,7 @@ async def test_old_windows_are_forgotten(backend, tmp_path):
     async with backend.stored(tmp_path, clock) as storage:
         await storage.counters.take("a", quota())
         clock.now = RESET + 62 * 24 * HOUR + 1
-        await storage.jobs.reap(limit=10)
+        await storage.upkeep.forget_passed()
         assert await storage.counters.used("a", [("transcriptions", "2026-11")]) == [0]
 
 

@@ -134,7 +134,7 @@ async def taken_over(it: Shop) -> Lease:
 async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(tmp_path):
     async with gated(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
-        async with it.working(replace(PATIENT, reap_s=60.0, handback_s=60.0)) as workers:
+        async with it.working(replace(PATIENT, handback_s=60.0), every_s=60.0) as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             workers.stop()  # it has one job and will not claim another
             lease = await taken_over(it)
@@ -153,7 +153,7 @@ async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(tmp_path):
 async def test_a_worker_whose_own_clock_says_the_lease_is_over_writes_nothing(tmp_path):
     async with gated(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
-        async with it.working(replace(PATIENT, lease_s=0.2, renew_s=60.0, reap_s=60.0)) as workers:
+        async with it.working(replace(PATIENT, lease_s=0.2, renew_s=60.0), every_s=60.0) as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             workers.stop()
             await asyncio.sleep(0.25)
@@ -177,7 +177,7 @@ async def test_a_lease_is_renewed_while_a_chunk_takes_long(tmp_path):
 async def test_an_engine_that_hangs_loses_its_job_to_the_next_attempt(tmp_path):
     async with gated(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
-        async with it.working(replace(PATIENT, renew_s=0.05, stall_s=0.1, reap_s=0.05)):
+        async with it.working(replace(PATIENT, renew_s=0.05, stall_s=0.1)):
             await asyncio.wait_for(gate.left.wait(), MOST_S)
             gate.open.set()
             it.clock.advance(s=31)

@@ -14,6 +14,7 @@ from pipeline.words import Chunk
 from server.accounts.plans import Plans
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
+from server.jobs.housekeeping import Chore, Housekeeping, JobChores
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
 from server.jobs.running import Tools
@@ -21,11 +22,11 @@ from server.jobs.worker import Workers
 from server.metrics import Metrics
 from server.model.jobs import Job
 from server.model.orders import Order
-from server.storage.ports import Storage
+from server.storage.ports import BlobStore, Storage
 from tests.server.serving import LIMITS, ScriptedBatch, chunk, config, isolation, wav
 from tests.server.storing import ManualClock, new_job, stored
 
-PATIENT = WorkerRules(reap_s=0.05)
+PATIENT = WorkerRules()
 MOST_S = 30  # for what is over at once or never
 
 
@@ -57,15 +58,25 @@ class Shop:
         )
 
     @asynccontextmanager
-    async def working(self, rules: WorkerRules = PATIENT, **options: Any) -> AsyncIterator[Workers]:
-        """Workers at work inside the block; stopped in order at its end."""
+    async def working(
+        self, rules: WorkerRules = PATIENT, *, every_s: float = 0.05, **options: Any
+    ) -> AsyncIterator[Workers]:
+        """Workers at work inside the block, with their chores *every_s* seconds; stopped in order at its end."""
         workers = self.workers(rules, **options)
+        chores = self.chores(workers.tools.blobs)
+        repeated = [Chore("tidying", every_s, chores.reap), Chore("deleting audio", every_s, chores.delete_spent_audio)]
+        housekeeping = Housekeeping(repeated, self.metrics)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(workers.run())
+            tasks.create_task(housekeeping.run())
             try:
                 yield workers
             finally:
                 workers.stop()
+                housekeeping.stop()
+
+    def chores(self, blobs: BlobStore | None = None) -> JobChores:
+        return JobChores(self.storage.jobs, blobs or self.storage.blobs, self.metrics)
 
     @asynccontextmanager
     async def dying(self, rules: WorkerRules = PATIENT) -> AsyncIterator[None]:

@@ -61,7 +61,7 @@ class PostgresTransaction:
         """Wake everything that watches *topic*, in any process, once this is committed."""
         self.topics.add(topic)
 
-    def tidy(self) -> None:
+    def forget_passed(self) -> None:
         """Forget commits that nobody is in doubt about any more, and processes and clients that are gone."""
         self.run("DELETE FROM commits WHERE at < ?", (self.now - COMMITS_KEPT_MS,))
         self.run("DELETE FROM nodes WHERE seen_at < ?", (self.now - NODES_KEPT_MS,))

@@ -41,7 +41,7 @@ class Transaction(Protocol):
         """Wake everything that watches *topic*, in any process, once this is committed."""
         ...
 
-    def tidy(self) -> None:
+    def forget_passed(self) -> None:
         """Forget what the backend itself has noted and nobody asks for any more."""
         ...
 

@@ -25,7 +25,6 @@ MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused wi
 MAX_ENDED_KEPT = 1000  # records of ended jobs in memory, which are asked for again and again by those who poll
 ENDED_KEPT_S = 10.0
 MAX_TEXT_KEPT = 20_000  # characters of the text of such a record
-COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window, for the operator's questions
 
 
 def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
@@ -149,19 +148,9 @@ class SqlJobs:
     renew = shared_write_method(leases.renew)
     finish = write_method(leases.finish)
     release = write_method(leases.release)
+    reap = write_method(leases.reap)
     lapse = write_method(leases.lapse_all)
     stale_live = read_method(leases.stale_live)
-
-    async def reap(self, *, limit: int) -> int:
-        """Also forgets what nobody asks for any more: old keys and windows."""
-
-        def reap(tx: Transaction) -> int:
-            tx.tidy()
-            tx.run("DELETE FROM idempotency WHERE created_at < ?", (tx.now - submission.KEY_KEPT_MS,))
-            tx.run("DELETE FROM counters WHERE resets_at < ?", (tx.now - COUNTERS_KEPT_MS,))
-            return leases.reap(tx, limit)
-
-        return await self.database.write(reap)
 
     # --- looking ---
 

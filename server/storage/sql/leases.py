@@ -148,7 +148,7 @@ def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | 
     return True
 
 
-def reap(tx: Transaction, limit: int) -> int:
+def reap(tx: Transaction, *, limit: int) -> int:
     expired = tx.all(
         "SELECT * FROM jobs WHERE state = 'processing' AND lease_until <= ? ORDER BY lease_until LIMIT ?"
         " FOR UPDATE SKIP LOCKED",
@@ -228,12 +228,12 @@ def _grant(tx: Transaction, row: SqlRow, worker: str, lease_s: float) -> Lease:
         epoch=granted["epoch"],
         until=until,
         blob=granted["blob"],
-        chunks=chunks(tx, row["id"]),
+        chunks=tuple(chunks(tx, row["id"])),
     )
 
 
-def chunks(tx: Transaction, job_id: str) -> tuple[bytes, ...]:
-    return tuple(row["body"] for row in tx.all("SELECT body FROM chunks WHERE job = ? ORDER BY idx", (job_id,)))
+def chunks(tx: Transaction, job_id: str) -> list[bytes]:
+    return [row["body"] for row in tx.all("SELECT body FROM chunks WHERE job = ? ORDER BY idx", (job_id,))]
 
 
 def _held(tx: Transaction, lease: Lease) -> SqlRow | None:

@@ -7,8 +7,10 @@ from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
 from server.model.erasures import Erasure, What, Why
 from server.storage.sql.accounts import TOPIC
-from server.storage.sql.database import Database, Transaction, marks
+from server.storage.sql.database import Database, Transaction, marks, write_method
+from server.storage.sql.submission import KEY_KEPT_MS
 
+COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window, for the operator's questions
 AT_ONCE = 500  # accounts forgotten in one transaction
 FORGOTTEN_ACCOUNTS = """
     SELECT id FROM accounts WHERE created_at <= ?
@@ -28,9 +30,15 @@ def note_erasure(tx: Transaction, job_id: str, what: What, why: Why) -> None:
     tx.run("INSERT INTO erasures (job, at, what, why) VALUES (?, ?, ?, ?)", (job_id, tx.now, what, why))
 
 
+def _forget_passed(tx: Transaction) -> None:
+    tx.forget_passed()
+    tx.run("DELETE FROM idempotency WHERE created_at < ?", (tx.now - KEY_KEPT_MS,))
+    tx.run("DELETE FROM counters WHERE resets_at < ?", (tx.now - COUNTERS_KEPT_MS,))
+
+
 class SqlUpkeep:
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self._scrubbed_to = -1  # the number of the last erasure whose traces are wiped
 
     async def erasures(self, *, job_id: str | None = None, limit: int) -> list[Erasure]:
@@ -42,20 +50,22 @@ class SqlUpkeep:
                 Erasure(job_id=row["job"], at=row["at"], what=What(row["what"]), why=Why(row["why"])) for row in rows
             ]
 
-        return await self._database.read(find)
+        return await self.database.read(find)
 
     async def scrub(self) -> bool:
-        last = await self._database.read(_last_erasure)
+        last = await self.database.read(_last_erasure)
         if last != self._scrubbed_to:
-            if not await self._database.scrub():
+            if not await self.database.scrub():
                 return False
             self._scrubbed_to = last
         return True
 
+    forget_passed = write_method(_forget_passed)
+
     async def forget_old(self) -> int:
-        forgotten = await self._database.write(_forget_rows)
-        while accounts := await self._database.read(_forgotten_accounts):
-            forgotten += await self._database.write(partial(_forget_accounts, accounts=accounts))
+        forgotten = await self.database.write(_forget_rows)
+        while accounts := await self.database.read(_forgotten_accounts):
+            forgotten += await self.database.write(partial(_forget_accounts, accounts=accounts))
         return forgotten
 
 

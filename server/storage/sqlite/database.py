@@ -73,7 +73,7 @@ class SqliteTransaction:
             self.topics.add(topic)
             self.run("INSERT OR REPLACE INTO changes (topic, at) VALUES (?, ?)", (topic, self.now))
 
-    def tidy(self) -> None:
+    def forget_passed(self) -> None:
         """Forget announcements that every process has read by now."""
         self.run("DELETE FROM changes WHERE at < ?", (self.now - CHANGES_KEPT_MS,))
 

@@ -6,9 +6,9 @@ import os
 import pytest
 
 from server.clock import now_ms
-from server.jobs import sweeping
+from server.jobs import housekeeping as module
 from server.jobs.erasing import Eraser
-from server.jobs.sweeping import ORPHAN_MS, Sweeper
+from server.jobs.housekeeping import ORPHAN_MS, Chore, Housekeeping, Sweeper
 from server.metrics import Metrics
 from server.model.errors import StorageError
 from tests.server.storing import HOUR, ManualClock, claim, completed, in_a_loop, stored, submit
@@ -51,7 +51,7 @@ async def test_expired_jobs_go_with_their_bytes_and_others_stay(tmp_path):
 async def test_more_than_one_page_of_expired_jobs_goes_in_one_sweep(tmp_path):
     clock = ManualClock()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweeping, "AT_ONCE", 2)
+        patch.setattr(module, "AT_ONCE", 2)
         async with stored(tmp_path, clock) as storage:
             for _ in range(5):
                 await storage.jobs.finish(await _claimed(storage), completed())
@@ -91,30 +91,33 @@ async def test_bytes_that_a_killed_server_left_go_with_the_first_sweep_of_the_ne
 
 
 @in_a_loop
-async def test_a_failed_sweep_is_followed_by_the_next(tmp_path):
-    async with stored(tmp_path) as storage:
-        sweeper = sweeper_of(storage)
-        tries = []
+async def test_a_chore_that_failed_is_done_again_and_nobody_elses_chore_is_done():
+    done = []
 
-        async def sweep() -> None:
-            tries.append(len(tries))
-            if len(tries) == 1:
-                raise StorageError("disk gone")
-            sweeper.stop()
+    async def fail_once() -> None:
+        done.append("ours")
+        if len(done) == 1:
+            raise StorageError("disk gone")
+        housekeeping.stop()
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sweeping, "EVERY_S", 0.0)
-            patch.setattr(sweeping, "TIDY_S", 0.01)
-            patch.setattr(sweeper, "sweep", sweep)
-            await asyncio.wait_for(sweeper.run(), 10)
-        assert tries == [0, 1]
+    async def do_others() -> None:
+        done.append("theirs")
+
+    chores = [Chore("sweep", 0.01, fail_once), Chore("other", 0.01, do_others, is_ours=lambda: False)]
+    metrics = Metrics()
+    housekeeping = Housekeeping(chores, metrics)
+    await asyncio.wait_for(housekeeping.run(), 10)
+    assert done == ["ours", "ours"]
+    assert metrics.registry.get_sample_value("scribewire_faults_total", {"what": "sweep"}) == 1.0
 
 
 @in_a_loop
-async def test_stopping_does_not_wait_for_the_next_sweep(tmp_path):
-    async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
-        sweeper = sweeper_of(storage)
-        running = tasks.create_task(sweeper.run())
+async def test_stopping_does_not_wait_for_the_next_time_of_a_chore():
+    async def rest() -> None: ...
+
+    async with asyncio.TaskGroup() as tasks:
+        housekeeping = Housekeeping([Chore("sweep", 600.0, rest)], Metrics())
+        running = tasks.create_task(housekeeping.run())
         await asyncio.sleep(0.05)
-        sweeper.stop()
+        housekeeping.stop()
         await asyncio.wait_for(running, 10)

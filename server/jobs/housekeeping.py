@@ -1,0 +1,126 @@
+"""Housekeeping: everything that is cleaned up in the background, and the one loop that does it.
+
+`chores_of()` in domain.py lists all chores of a process: what is done, how often, and by which process.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from server.clock import now_ms
+from server.faults import contain
+from server.jobs.erasing import Eraser
+from server.jobs.running import source_key
+from server.jobs.voices import voices_key
+from server.logs import log
+from server.metrics import Metrics
+from server.model.erasures import Why
+from server.storage.ports import BlobStore, JobStore, Storage
+from server.waiting import set_within
+
+REAP_S = 5.0
+SWEEP_S = 600.0
+TIDY_S = 5.0
+LOOK_S = 5.0  # how often it is looked whether this process may do a chore by now
+AT_ONCE = 200
+ORPHAN_MS = 24 * 3600 * 1000  # bytes without a job are deleted once they are this old
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something to be done again and again. Its *name* labels its faults."""
+
+    name: str
+    every_s: float
+    do: Callable[[], Awaitable[object]]
+    is_ours: Callable[[], bool] = lambda: True  # whether this process does it, which may change
+
+
+@dataclass(slots=True)
+class Housekeeping:
+    """Does its chores, each in a loop of its own. A chore that fails is done again at its next time."""
+
+    chores: Sequence[Chore]
+    metrics: Metrics
+    _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def stop(self) -> None:
+        """Begin no chore any more."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Do the chores until stop()."""
+        async with asyncio.TaskGroup() as tasks:
+            for chore in self.chores:
+                tasks.create_task(self._repeat(chore), name=chore.name)
+
+    async def _repeat(self, chore: Chore) -> None:
+        due = time.monotonic()
+        while not self._stopping.is_set():
+            if time.monotonic() >= due and chore.is_ours():
+                due = time.monotonic() + chore.every_s
+                with contain(chore.name, self.metrics):
+                    await chore.do()
+            await set_within(self._stopping, min(chore.every_s, LOOK_S))
+
+
+@dataclass(frozen=True, slots=True)
+class JobChores:
+    """What is cleaned up behind the jobs of a store."""
+
+    jobs: JobStore
+    blobs: BlobStore
+    metrics: Metrics
+
+    async def reap(self) -> None:
+        """Put back the jobs of workers that died, and end those that waited for too long."""
+        if reaped := await self.jobs.reap(limit=100):
+            self.metrics.leases_lost.inc(reaped)
+            log.warning("jobs reaped", extra={"count": reaped})
+
+    async def delete_spent_audio(self) -> None:
+        """Delete the audio of jobs that have ended, however they ended. What cannot be deleted is tried again later."""
+        tried: set[str] = set()
+        left = 0
+        while spent := [job for job in await self.jobs.spent(limit=100 + left) if job not in tried]:
+            tried.update(spent)
+            deleted = []
+            for job_id in spent:
+                with contain("deleting audio", self.metrics, job=job_id):
+                    await self.blobs.delete(source_key(job_id))
+                    await self.blobs.delete(voices_key(job_id))
+                    deleted.append(job_id)
+            await self.jobs.audio_deleted(deleted)
+            left += len(spent) - len(deleted)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeper:
+    """Deletes what is old: jobs after their retention, stored bytes that belong to no job, and forgotten accounts."""
+
+    storage: Storage
+    eraser: Eraser
+    alone_since: int | None = None  # since this instant nobody else has begun jobs here (ms); None: others may do so
+
+    async def sweep(self) -> None:
+        """Delete every expired job, every prefix whose job is gone, and what the storage keeps for a time only."""
+        while expired := await self.storage.jobs.expired(limit=AT_ONCE):
+            for job_id in expired:
+                await self.eraser.delete(job_id, why=Why.EXPIRED)
+            log.info("expired jobs deleted", extra={"count": len(expired)})
+        for prefix, changed_at in await self.storage.blobs.prefixes():
+            with contain("sweep", self.eraser.metrics, prefix=prefix):
+                if await self._is_orphaned(prefix, changed_at):
+                    await self.storage.blobs.delete(prefix)
+                    log.info("orphaned bytes deleted", extra={"prefix": prefix})
+        if forgotten := await self.storage.upkeep.forget_old():
+            log.info("old rows forgotten", extra={"count": forgotten})
+
+    async def _is_orphaned(self, prefix: str, changed_at: int) -> bool:
+        """Whether the bytes under *prefix* belong to no job, and to none that a request is about to make."""
+        if await self.storage.jobs.get(prefix) is not None:
+            return False
+        abandoned = self.alone_since is not None and changed_at < self.alone_since  # by a server that was killed
+        old = abandoned or now_ms() - changed_at > ORPHAN_MS
+        return old or bool(await self.storage.upkeep.erasures(job_id=prefix, limit=1))
