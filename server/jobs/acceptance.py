@@ -49,7 +49,7 @@ FREEING_S = 1.0  # how long the answer to a request that failed waits until its 
 ARRIVING_WAIT_S = 10.0  # for a place to send a body in, before the request is refused
 
 
-class Upload(Protocol):
+class ReceivedAudio(Protocol):
     """The body of a request, already received. What it stored is deleted with its request unless *keep* is set."""
 
     job_id: str
@@ -59,7 +59,7 @@ class Upload(Protocol):
 
 
 @dataclass(slots=True)
-class _NoUpload:
+class _NothingReceived:
     """What a live session brings: nothing yet, but recordings of known speakers, perhaps."""
 
     job_id: str
@@ -135,7 +135,7 @@ class Acceptance:
         self,
         customer: Customer,
         asked: Asked,
-        upload: Upload | None = None,
+        upload: ReceivedAudio | None = None,
         key: IdempotencyKey | None = None,
     ) -> Submitted:
         """Make the job that is *asked* for, or find the one that *key* has made before. No *upload*: it is live.
@@ -147,7 +147,7 @@ class Acceptance:
         warnings = await self._warnings(customer, order, asked.warnings)
         job_id = fresh_id(Prefix.JOB) if upload is None else upload.job_id
         if upload is None:
-            audio, upload = _live_audio(job_id, order), _NoUpload(job_id)
+            audio, upload = _live_audio(job_id, order), _NothingReceived(job_id)
         else:
             audio = await self._audio(customer, asked, upload)
         plan = customer.plan
@@ -177,7 +177,7 @@ class Acceptance:
             if upload.begun and not upload.keep:
                 await self.blobs.delete(voices_key(job_id))
 
-    async def _submit(self, new: NewJob, upload: Upload, key: IdempotencyKey | None) -> Submitted:
+    async def _submit(self, new: NewJob, upload: ReceivedAudio, key: IdempotencyKey | None) -> Submitted:
         """Make the job, and keep what was received if the job has it, or may have it."""
         try:
             submitted = await self.jobs.submit(new, idempotency=key)
@@ -209,7 +209,7 @@ class Acceptance:
         finally:
             places.release()
 
-    async def _audio(self, customer: Customer, asked: Asked, upload: Upload) -> _Audio:
+    async def _audio(self, customer: Customer, asked: Asked, upload: ReceivedAudio) -> _Audio:
         """Look at the audio of a file. An address is only checked: it is downloaded later."""
         if upload.file is None:
             assert asked.url is not None
@@ -225,7 +225,9 @@ class Acceptance:
             counted_s=None if probe.duration_s is None else probe.duration_s * times,
         )
 
-    async def _store_known_speakers(self, customer: Customer, people: Mapping[str, bytes], upload: Upload) -> None:
+    async def _store_known_speakers(
+        self, customer: Customer, people: Mapping[str, bytes], upload: ReceivedAudio
+    ) -> None:
         """Check that the voices of known people can be learned, and store their recordings until the job has ended.
 
         Raises Refused invalid_parameter.
@@ -273,7 +275,7 @@ def _live_audio(job_id: str, order: Order) -> _Audio:
 
 
 def _with_fingerprint(
-    key: IdempotencyKey | None, order: Order, url: str | None, upload: Upload
+    key: IdempotencyKey | None, order: Order, url: str | None, upload: ReceivedAudio
 ) -> IdempotencyKey | None:
     """The key with a fingerprint of the request: of its *order*, and of the address or the digest of its audio.
 

@@ -6,7 +6,7 @@ import pytest
 
 from server.model.jobs import Job, State
 from server.model.orders import NOTHING, LiveOptions, Order
-from server.routes import prepared as module
+from server.routes import response_cache as module
 from server.routes.response_cache import MAX_BYTES_KEPT, JobAnswers, Prepared
 from tests.server.storing import NOON
 from tests.server.test_links import JOB
