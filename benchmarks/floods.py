@@ -84,11 +84,22 @@ def requests(kind: str, method: str, path: str, key: str) -> tuple[bytes, bytes]
             return b"", head(method, f"{plain}?token={'a&' * 30}", key)
         case "escapes":
             return b"", head(method, plain + "%1b" * 1200, key)
+        case "some escapes":
+            return b"", head(method, plain + "%1b" * 300, key)
         case _:
             return b"", head(method, plain, key)
 
 
-HTTP_KINDS = ("chunks", "headers", "some headers", "query fields", "some query fields", "escapes", "requests")
+HTTP_KINDS = (
+    "chunks",
+    "headers",
+    "some headers",
+    "query fields",
+    "some query fields",
+    "escapes",
+    "some escapes",
+    "requests",
+)
 
 
 def handshake(path: str, key: str) -> bytes:
@@ -115,10 +126,12 @@ class Flood:
     address: str = "127.0.0.2"
     at_once: int = 0  # bytes that each connection sends first, as fast as it can
     stay_s: float = 0.0  # after which a connection leaves for the next door; 0: it stays until it is cut
+    again: bool = True  # whether a stranger whom the server cut off connects again
 
     @property
     def name(self) -> str:
-        return f"{self.kind}, {'a key' if self.key else 'no key'}, {self.connections} connections"
+        again = "" if self.again else ", once"
+        return f"{self.kind}, {'a key' if self.key else 'no key'}, {self.connections} connections{again}"
 
 
 # --- strangers, in a process of their own ----------------------------------------------------------------------------
@@ -158,6 +171,8 @@ async def _stranger(base: str, flood: Flood, number: int, sent: Sent) -> None:
                     await _talk(reader, writer, flood, (method, path), sent)
             finally:
                 writer.transport.abort()
+        if not flood.again:
+            return
         await asyncio.sleep(0.05)
 
 
@@ -321,14 +336,18 @@ def floods(server: Serving) -> list[Flood]:
     job = own_session(server, key)
     refused = (("WS", f"/v1/jobs/{job}/stream{BAD}"), ("WS", f"/v1/jobs/{job}/audio{BAD}"))
     writer = ("WS", f"/sandbox/v1/jobs/{job}/audio")
-    pinging, other = new_key(server), new_key(server)  # an account that is cut often may open no more for a while
-    own, others = (("WS", f"/sandbox/v1/jobs/{own_session(server, key)}/stream") for key in (pinging, other))
+    pinging, returning, other = (new_key(server) for _ in range(3))  # who is cut often may open no more for a while
+    own, own_again, others = (
+        ("WS", f"/sandbox/v1/jobs/{own_session(server, key)}/stream") for key in (pinging, returning, other)
+    )
     realtime, listen = ("WS", "/sandbox/v1/realtime"), ("WS", "/sandbox/v1/listen")
     upload, events, health = ("POST", "/sandbox/v1/transcribe"), ("GET", "/v1/jobs/x/events"), ("GET", "/healthz")
     return [
+        Flood(kind="pings", doors=refused, connections=50, bytes_s=0, at_once=120_000, again=False),
         Flood(kind="pings", doors=refused, connections=50, bytes_s=0, at_once=120_000),
         Flood(kind="pings", doors=refused, connections=50, bytes_s=2e6),
-        Flood(kind="pings", doors=(own,), connections=400, bytes_s=0, at_once=120_000, key=pinging),
+        Flood(kind="pings", doors=(own,), connections=400, bytes_s=0, at_once=120_000, key=pinging, again=False),
+        Flood(kind="pings", doors=(own_again,), connections=400, bytes_s=0, at_once=120_000, key=returning),
         Flood(kind="pings", doors=(others, realtime, listen), connections=10, bytes_s=2e6, key=other),
         Flood(kind="empty frames", doors=(listen,), connections=1, bytes_s=2e6, key=key),
         Flood(kind="empty frames", doors=(writer, listen), connections=10, bytes_s=2e6, key=key),
@@ -338,12 +357,14 @@ def floods(server: Serving) -> list[Flood]:
         Flood(kind="fragments", doors=(realtime, listen, writer), connections=10, bytes_s=2e6, key=key),
         Flood(kind="chunks", doors=(upload,), connections=1, bytes_s=8e6, key=key),
         Flood(kind="chunks", doors=(upload,), connections=10, bytes_s=8e6, key=key),
+        Flood(kind="query fields", doors=(events,), connections=300, bytes_s=0, at_once=31_000, again=False),
         Flood(kind="query fields", doors=(events,), connections=300, bytes_s=0, at_once=31_000),
         Flood(kind="query fields", doors=(events,), connections=100, bytes_s=2.9e6),
         Flood(kind="some query fields", doors=(events,), connections=100, bytes_s=2e6),
         Flood(kind="headers", doors=(health,), connections=20, bytes_s=2e6),
         Flood(kind="some headers", doors=(health,), connections=20, bytes_s=2e6),
         Flood(kind="escapes", doors=(("GET", "/"),), connections=20, bytes_s=3e6),
+        Flood(kind="some escapes", doors=(("GET", "/"),), connections=20, bytes_s=3e6),
         Flood(kind="requests", doors=(("GET", "/nowhere"), ("GET", "/v1/jobs")), connections=20, bytes_s=2e6),
     ]
 

@@ -42,7 +42,7 @@ _CODES = {
     "no_audio_stream": 4415,
     "decode_timeout": 4415,
 }
-SERVER_ERROR, UNAVAILABLE = 500, 503
+TOO_MANY, SERVER_ERROR, UNAVAILABLE = 429, 500, 503
 
 
 def close_code(problem: Problem) -> int:
@@ -204,13 +204,20 @@ class Socket:
         await self.close(code, f"{problem.code}: {problem.detail}")
 
     async def _count_refusal(self, error: Exception) -> Exception:
-        """*error*, or RateLimited after a while, if the peer has no key and its address was refused too often."""
-        if self._connecting and self._account is None:
+        """*error*, or RateLimited if the peer has no key and its address was refused too often.
+
+        Who opens too many waits for the answer: trying again and again must not pay.
+        """
+        if not self._connecting:
+            return error
+        if self._account is None:
             try:
                 self.websocket.state.strangers.check_refusals(self.websocket.scope)
             except RateLimited as too_often:
                 await asyncio.sleep(PAUSE_S)
                 return too_often
+        elif (problem := problem_of(error)) is not None and problem.status == TOO_MANY:
+            await asyncio.sleep(PAUSE_S)
         return error
 
     async def _tell(self, problem: Problem) -> None:

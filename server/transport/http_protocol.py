@@ -21,6 +21,9 @@ from server.waiting import TokenBucket
 MAX_TARGET_BYTES = 4 * 1024
 """Of the path and query of a request."""
 
+MAX_PATH_BYTES = 1024
+"""Of the path alone. Each byte is decoded, logged and told in the answer again; no path of ours has half as many."""
+
 MAX_HEADERS = 100
 """Header lines and trailers of a request. Each costs work, however short it is."""
 
@@ -33,7 +36,7 @@ MAX_IDLE_BYTES = 64 * 1024
 MAX_PIPELINED = 16
 """Requests that wait for the one that is being answered on the same connection."""
 
-CHUNKS, CHUNKS_PER_S = 1000, 200
+CHUNKS, CHUNKS_PER_S = 300, 200
 """Chunks of a body that may come at once, and then each second, however short they are ..."""
 
 CHUNK_BYTES = 256
@@ -181,6 +184,8 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         self._count_head(len(url))
         if self._head_bytes > MAX_TARGET_BYTES:
             raise self._parser_error(f"path and query may have {MAX_TARGET_BYTES} bytes", "uri_too_long")
+        if self._head_bytes > MAX_PATH_BYTES and b"?" not in (self.url + url)[: MAX_PATH_BYTES + 1]:
+            raise self._parser_error(f"a path may have {MAX_PATH_BYTES} bytes", "uri_too_long")
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:

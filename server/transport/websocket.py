@@ -136,6 +136,8 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         if connection is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WAITING_BYTES)
         self._heard_at = self.loop.time()
+        self.read_paused = True  # until the route lets the peer in: what it sends before waits in the sockets
+        self.transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self.loop.time()

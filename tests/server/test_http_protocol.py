@@ -74,7 +74,8 @@ async def fine(_scope, _receive, send):
     [
         pytest.param(HEAD + b"X: " + b"y" * 40_000 + b"\r\n\r\n", 431, id="a long header"),
         pytest.param(HEAD + b"X: y\r\n" * 100 + b"\r\n", 431, id="many headers"),
-        pytest.param(b"GET /" + b"y" * 4096 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long path"),
+        pytest.param(b"GET /" + b"y" * 4096 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long target"),
+        pytest.param(b"GET /" + b"y" * 1024 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long path"),
         pytest.param(b"GET /?" + b"&" * 4096 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long query"),
         pytest.param(HEAD + b"X: " + b"y" * 100_000, 400, id="a header without end"),
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", 400, id="no host"),
