@@ -29,7 +29,7 @@ import soundfile
 from benchmarks.accuracy import Hears, by_batched, by_transcribe, by_us
 from benchmarks.choices import BUNDLED_NAME, bundled
 from benchmarks.file_scores import Heard
-from benchmarks.latency import Bench, placed
+from benchmarks.latency import Bench, final_words, placed
 from benchmarks.live_scores import Shown
 from benchmarks.measure import write
 from benchmarks.said import text_of
@@ -42,7 +42,8 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.words import Word, written
+from pipeline.session import Happened
+from pipeline.words import written
 
 OURS, LIVE, WHISPER_CPP = "ours", "ours live", "whisper.cpp"
 CHAPTER = ".trans.txt"
@@ -153,10 +154,10 @@ def by_us_live(clips: Sequence[Clip], model: str) -> tuple[list[str], dict[str, 
     """Return our live text of each recording, and percentiles of how late its right words are final, in seconds."""
     engine = load(EngineSettings(engine="whisper", model=model, device="cpu", threads=1))
     bench = Bench(engine, VoiceDetector(), clock=partial(VirtualTimeLoop, time.process_time))
-    finals: list[tuple[Word, ...]] = []
-    scores = bench.one_by_one((_track(clip, bench) for clip in clips), finals)
+    sessions: list[list[Happened]] = []
+    scores = bench.one_by_one((_track(clip, bench) for clip in clips), sessions)
     engine.close()
-    return [written(said) for said in finals], scores["commit_s"]
+    return [written(final_words(heard)) for heard in sessions], scores["commit_s"]
 
 
 def _track(clip: Clip, bench: Bench) -> Track:

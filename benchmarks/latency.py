@@ -208,25 +208,23 @@ class Bench:
                 words += heard.words
         return words
 
-    def one_by_one(self, tracks: Iterable[Track], finals: list[tuple[Word, ...]] | None = None) -> dict[str, Any]:
-        """Stream each track in its own session, one after the other, and append the final words of each to *finals*."""
+    def one_by_one(self, tracks: Iterable[Track], sessions: list[list[Happened]] | None = None) -> dict[str, Any]:
+        """Stream each track in its own session, one after the other, and append what happened in each to *sessions*."""
 
         async def main(run: Run, scheduler: Scheduler) -> None:
             for number, track in enumerate(tracks):
                 heard: list[Happened] = []
                 await stream(track, self._session(scheduler, f"s{number}"), run, delay_s=0.0, since=0.0, heard=heard)
-                if finals is not None:
-                    events = [happened.event for happened in heard]
-                    words = [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
-                    finals.append(tuple(words))
+                if sessions is not None:
+                    sessions.append(heard)
 
         return self._run(main)
 
     def final_words(self, tracks: Sequence[Track]) -> list[tuple[Word, ...]]:
         """Stream each track in its own session, one after the other, and return the final words of each."""
-        finals: list[tuple[Word, ...]] = []
-        self.one_by_one(tracks, finals)
-        return finals
+        sessions: list[list[Happened]] = []
+        self.one_by_one(tracks, sessions)
+        return [final_words(heard) for heard in sessions]
 
     def together(self, tracks: Sequence[Track], *, seed: int = 1) -> dict[str, Any]:
         """Stream all tracks at once, starting at random moments of the first second."""
@@ -277,6 +275,12 @@ class Bench:
             **({"loop_late_s": spread(run.loop_late_s, 4), "sender_late_s": late} if self.real else {}),
             "void": late["p99"] > LATEST_SENDER_S,
         }
+
+
+def final_words(heard: Iterable[Happened]) -> tuple[Word, ...]:
+    """Return the final words of a session."""
+    events = [happened.event for happened in heard]
+    return tuple(word for event in events if isinstance(event, WordsCommitted) for word in event.words)
 
 
 def in_condition(name: str, clips: Sequence[Track], seed: int, length_s: float) -> list[Track]:

@@ -6,16 +6,20 @@
 Synthetic voices say cards, telephone numbers, social security numbers, IBANs and e-mail addresses, as files and live on
 a clock on which no computation takes time. A secret counts if a file was heard to have it: a card as 12 figures or
 more, and so on. It is hidden if nothing of it is left, neither a figure nor the name of an address's host. Numerals are
-scored on made sentences whose numbers are known, and on sentences of people in which there are none. Waiting is that of
-each word of people's clips with all options, from its end to its place in the text; what the recogniser takes is not in
-it. It is given for all clips, and for those without numbers.
+scored on made sentences whose numbers are known (those of other languages than English are in numbers.tsv), and on
+sentences in which there are none. Waiting is that of each word of people's clips with all options, from its end to its
+place in the text; what the recogniser takes is not in it. It is given for all clips, and for those without numbers.
+Latency is that of final words in whole live sessions, without options and with all, on a clock that counts the CPU time
+of everything: clips of people, and of these, those without numbers.
 """
 
 import argparse
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,12 +28,15 @@ from benchmarks.choices import add_choices, chosen
 from benchmarks.latency import TIMELESS, Bench
 from benchmarks.measure import spread, write
 from benchmarks.phrases import CONDITIONS, KINDS, Phrase, cardinal, digits, ordinal, recorded
+from benchmarks.tracks import Track
+from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE
+from pipeline.events import WordsCommitted
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
-from pipeline.session import Session
+from pipeline.session import Happened, Session
 from pipeline.text.figures import Reader
 from pipeline.text.options import REDACTIONS, TextOptions
 from pipeline.text.rewriting import TextRewriter
@@ -37,12 +44,17 @@ from pipeline.text.stage import TextStage
 from pipeline.words import Word, written
 
 EACH = 12  # phrases of each kind of secret, if --each does not say otherwise
-NUMBERS = 200  # sentences with numbers
+NUMBERS = 200  # English sentences with numbers
+SENTENCES = Path(__file__).parent / "numbers.tsv"  # of other languages, made by make_numbers.py
 ALL = TextOptions(
     numerals=True,
     redact=tuple(kind for kind in REDACTIONS if kind != "numbers"),
     profanity_filter=True,
     replace=("new york city:NYC",),
+    sounds_like=("Kubernetes", "Scribewire", "Ada Lovelace", "metoprolol", "Siobhan"),
+    phone_region="US",
+    paragraphs=True,
+    search=("country",),
 )
 VOICES = ("espeak:en-us", "espeak:en-gb", "flite:slt", "flite:rms")
 HOST = "example"
@@ -113,16 +125,19 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
     choices = chosen(given)
-    bench = _Bench(load(EngineSettings(engine="whisper", model=choices.model)), VoiceDetector(), clock=TIMELESS)
+    engine, voice = load(EngineSettings(engine="whisper", model=choices.model)), VoiceDetector()
+    bench = _Bench(engine, voice, clock=TIMELESS)
     outcomes = secrets(bench, given.each, given.seed)
-    wrong = [one for one in number_sentences(given.seed) if written_by_stage(one[0]) != one[1]]
-    clips = [bench.offline(clip.samples, "en") for clip in choices.clips()]
+    wrong = [one for one in number_sentences(given.seed) if written_by_stage(one[1], one[0]) != one[2]]
+    tracks = choices.clips()
+    clips = [bench.offline(clip.samples, "en") for clip in tracks]
     result = {
         **choices.about(),
         "seed": given.seed,
         "redaction": {way: scores([one for one in outcomes if one.way == way]) for way in ("files", "live")},
-        "numerals": {"sentences": NUMBERS, "as_written": round(1 - len(wrong) / NUMBERS, 4), **untouched(clips)},
+        "numerals": numerals(given.seed, clips),
         "waiting": waiting(clips),
+        "latency": latency(_Bench(engine, voice, clock=partial(VirtualTimeLoop, time.process_time)), tracks, clips),
     }
     for name, row in result.items():
         print(f"{name:12}", row)
@@ -130,8 +145,8 @@ def main() -> None:
         for outcome in outcomes:
             if outcome.heard and not outcome.hidden:
                 print(f"{outcome.way:5} {outcome.kind:10} {outcome.plain!r} -> {outcome.shown!r}")
-        for said, wanted in wrong:
-            print(f"{said!r} -> {written_by_stage(said)!r}, not {wanted!r}")
+        for language, said, wanted in wrong:
+            print(f"{language} {said!r} -> {written_by_stage(said, language)!r}, not {wanted!r}")
     if not given.no_write:
         print(write(choices.result("text"), result))
 
@@ -148,9 +163,9 @@ def placed(text: str) -> list[Word]:
     return [Word(part, at * RATE // 3, (at + 1) * RATE // 3, 0.9) for at, part in enumerate(text.split())]
 
 
-def through(words: Sequence[Word], options: TextOptions, *, patient: bool = False) -> list[Word]:
+def through(words: Sequence[Word], options: TextOptions, *, language: str = "en", patient: bool = False) -> list[Word]:
     """Return *words* after the text stage."""
-    stage = TextStage(options, language="en", patient=patient)
+    stage = TextStage(options, language=language, patient=patient)
     decided = [placed for word in words for placed in stage.add(word, 0)]
     return [word for word, _ in [*decided, *stage.release()]]
 
@@ -201,11 +216,30 @@ def scores(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 # --- numerals --------------------------------------------------------------------------------------------------------
 
 
-def number_sentences(seed: int) -> list[tuple[str, str]]:
-    """Return made sentences with numbers, and how they are to be written."""
+def numerals(seed: int, clips: Sequence[Sequence[Word]]) -> dict[str, Any]:
+    """Return how many sentences with numbers are written as people would, and how many without are changed."""
+    rows: dict[str, dict[str, Any]] = {}
+    for language, said, wanted in number_sentences(seed):
+        row = rows.setdefault(language, {"sentences": 0, "as_written": 0, "without_numbers": 0, "changed": 0})
+        shown = written_by_stage(said, language)
+        if said == wanted:
+            row["without_numbers"] += 1
+            row["changed"] += shown != said
+        else:
+            row["sentences"] += 1
+            row["as_written"] += shown == wanted
+    return {**rows, "clips of people": untouched(clips)}
+
+
+def number_sentences(seed: int) -> Iterator[tuple[str, str, str]]:
+    """Yield sentences: their language, what is said and what is to be written."""
     chance = random.Random(seed)
     makers = (_cardinal_sentence, _year_sentence, _ordinal_sentence, _digits_sentence)
-    return [makers[number % len(makers)](chance) for number in range(NUMBERS)]
+    for number in range(NUMBERS):
+        yield ("en", *makers[number % len(makers)](chance))
+    for line in SENTENCES.read_text(encoding="utf-8").splitlines():
+        language, said, wanted = line.split("\t")
+        yield language, said, wanted
 
 
 def _cardinal_sentence(chance: random.Random) -> tuple[str, str]:
@@ -233,8 +267,8 @@ def _digits_sentence(chance: random.Random) -> tuple[str, str]:
 FIGURES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def written_by_stage(text: str) -> str:
-    return written(through(placed(text), TextOptions(numerals=True)))
+def written_by_stage(text: str, language: str) -> str:
+    return written(through(placed(text), TextOptions(numerals=True), language=language))
 
 
 def untouched(clips: Sequence[Sequence[Word]]) -> dict[str, int]:
@@ -275,6 +309,34 @@ def waits_of(words: Sequence[Word]) -> list[float]:
     for word in words:
         waits += [(word.end - told.end) / RATE for told, _ in stage.add(word, 0)]
     return [*waits, *(0.0 for _ in stage.release())]
+
+
+# --- latency ---------------------------------------------------------------------------------------------------------
+
+
+def latency(bench: _Bench, tracks: Sequence[Track], clips: Sequence[Sequence[Word]]) -> dict[str, Any]:
+    """Return how late final words are in live sessions without options and with all, in seconds.
+
+    *clips* are the words of *tracks*, which tell those without numbers.
+    """
+    reader = Reader("en")
+    plain = [not any(reader.has_figure(word.text) for word in words) for words in clips]
+    rows: dict[str, Any] = {}
+    for name, options in (("without options", None), ("with all options", ALL)):
+        bench.text = options
+        sessions: list[list[Happened]] = []
+        bench.one_by_one(tracks, sessions)
+        lags = [lags_of(heard) for heard in sessions]
+        rows[name] = {
+            "all": spread([lag for some in lags for lag in some]),
+            "without_numbers": spread([lag for some, quiet in zip(lags, plain, strict=True) if quiet for lag in some]),
+        }
+    return rows
+
+
+def lags_of(heard: Sequence[Happened]) -> list[float]:
+    """Return for each final word the seconds from the arrival of its end to its event."""
+    return [lag for happened in heard if isinstance(happened.event, WordsCommitted) for lag in happened.lags_s]
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.windows import SpeakerModels
-from pipeline.text.options import NO_CHANGES, TextOptions
+from pipeline.text.options import NO_CHANGES, USUAL_SETTINGS, TextOptions, TextSettings
 from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import SegmentRewriter
 from pipeline.text.stage import TextStage
@@ -94,7 +94,7 @@ class Batch:
         isolation: Isolation,
         threads: Executor,  # at least as many as files at the same time
         voices: SpeakerModels | None = None,  # for BatchOptions.speakers; None: speakers take turns by sentences
-        swearing: frozenset[str] | None = None,  # in lower case; None: the words of each language
+        text: TextSettings = USUAL_SETTINGS,
     ) -> None:
         self._engine = engine
         self._recognition = recognition
@@ -102,7 +102,7 @@ class Batch:
         self._isolation = isolation
         self._threads = threads
         self._voices = voices
-        self._swearing = swearing
+        self._text = text
 
     @property
     def engine_name(self) -> str:
@@ -192,7 +192,7 @@ class Batch:
         part: MemoryPart | None = None,
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks of one channel, or with None of all channels together."""
-        stretch = _Stretch(done, options.text, self._swearing)
+        stretch = _Stretch(done, options.text, self._text)
         line = _Line(self._engine, self._recognition, options, stretch.language)
         notes: list[str] = []
         try:
@@ -375,9 +375,9 @@ class _Line:
 class _Stretch:
     """The chunk that is growing."""
 
-    def __init__(self, done: Sequence[Chunk], text: TextOptions, swearing: frozenset[str] | None) -> None:
+    def __init__(self, done: Sequence[Chunk], text: TextOptions, settings: TextSettings) -> None:
         last = done[-1] if done else None
-        self._text = _rewriter(done, text, swearing) if text.changes_words else None
+        self._text = _rewriter(done, text, settings) if text.changes_words else None
         self._index = len(done)
         self._start = self._reached = last.end if last else 0
         self._jobs_done = last.jobs_done if last else 0
@@ -421,10 +421,10 @@ class _Stretch:
         return chunk
 
 
-def _rewriter(done: Sequence[Chunk], text: TextOptions, swearing: frozenset[str] | None) -> SegmentRewriter:
+def _rewriter(done: Sequence[Chunk], text: TextOptions, settings: TextSettings) -> SegmentRewriter:
     """Make the text stage of a file, which continues after the chunks that are done."""
     said = [word for chunk in done[-1:] for segment in chunk.segments[-NEAR:] for word in segment.words]
-    return SegmentRewriter(TextStage(text, said=said[-NEAR:], patient=True, swearing=swearing))
+    return SegmentRewriter(TextStage(text, said=said[-NEAR:], patient=True, settings=settings))
 
 
 @asynccontextmanager

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from pipeline.text.phones import regions
+
 PREFIX = "SCRIBEWIRE_"
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -37,6 +39,7 @@ class Config:
     whisper_model: str
     model_aliases: tuple[str, ...]  # "*" among them: any
     profanity_file: Path | None
+    phone_region: str | None
     device: str
     compute_type: str
     model_threads: int  # 0: one fewer than the machine has cores
@@ -184,6 +187,13 @@ def _optional_text(_name: str, raw: str) -> str | None:
     return raw.strip() or None
 
 
+def _region(name: str, raw: str) -> str | None:
+    region = raw.strip().upper()
+    if region and region not in regions():
+        raise _refuse(name, f"one of {', '.join(regions())}", raw)
+    return region or None
+
+
 def _folder(name: str, raw: str) -> Path:
     try:
         return Path(_text(name, raw)).expanduser()
@@ -319,6 +329,12 @@ VARIABLES = (
         "",
         _optional_file,
         "a text file with the words that `profanity_filter` stars, in place of the known ones; # begins a comment",
+    ),
+    Variable(
+        "PHONE_REGION",
+        "",
+        _region,
+        "two letters, such as US, of the region whose telephone numbers are said, where an order names none",
     ),
     Variable("DEVICE", "auto", _one_of("auto", "cpu", "cuda"), "auto, cpu or cuda: where the model runs"),
     Variable("COMPUTE_TYPE", "auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32"),

@@ -17,6 +17,7 @@ from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
 from pipeline.speakers.weights import installed
 from pipeline.speakers.windows import SpeakerModels
+from pipeline.text.options import TextSettings
 from server.capacity import sessions_of
 from server.config import Config, ConfigError
 from server.jobs.transcriber import Transcriber
@@ -59,13 +60,11 @@ def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
         voice = VoiceDetector() if loaded.engine.name != "scripted" else None
         measured = sessions_of(loaded.engine, config.data_dir)
         speakers = load_speaker_models() if voice is not None else None
-        swearing = read_swear_words(config.profanity_file)
-        production = _served(
-            stack, loaded, (voice, speakers), isolation, threads, max_sessions=measured, swearing=swearing
-        )
+        text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)
+        production = _served(stack, loaded, (voice, speakers), isolation, threads, max_sessions=measured, text=text)
         scripted = Loaded(ScriptedEngine())
         sandbox = _served(
-            stack, scripted, (None, None), isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS, swearing=swearing
+            stack, scripted, (None, None), isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS, text=text
         )
         served = {"production": production, "sandbox": sandbox}
         named = {name: replace(engine, offer=with_aliases(engine.offer, config)) for name, engine in served.items()}
@@ -101,7 +100,7 @@ def _served(
     threads: Executor,
     *,
     max_sessions: int | None,
-    swearing: frozenset[str] | None,
+    text: TextSettings,
 ) -> ServedEngine:
     engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
@@ -113,7 +112,7 @@ def _served(
         isolation=isolation,
         threads=threads,
         voices=speakers,
-        swearing=swearing,
+        text=text,
     )
     live = LiveEngine(
         engine=engine.name,
@@ -123,7 +122,7 @@ def _served(
         voice=voice,
         speakers=speakers,
         max_sessions=max_sessions,
-        swearing=swearing,
+        text=text,
     )
     return ServedEngine(batch=batch, live=live, offer=_offer(loaded, speakers), statistics=scheduler.statistics)
 

@@ -18,12 +18,13 @@ from pipeline.words import Word
 PAUSE = position(2.0)
 """The longest pause within a run."""
 
+LEAST_ORDINAL = 10  # that is written in figures
 MAX_GLUE = 3  # words in a row without a figure, within a run
 MAX_CACHED = 4096
 MANY_FIGURES = 4  # in a word with letters, which may be a number that letters were stuck to
 
 _EDGE = re.compile(r"^[^\w@+]+|[^\w@]+$")
-_FIGURE = re.compile(r"\d")
+_FIGURE, _FIGURES = re.compile(r"\d"), re.compile(r"\d+")
 _LETTERS = re.compile(r"[A-Z]{1,4}|[A-Za-z]{1,6}\d[A-Za-z\d]*|[B-HJ-Zb-hj-z]")
 
 
@@ -85,7 +86,12 @@ class Reader:
 
     def is_glue(self, text: str) -> bool:
         plain = bare(text)
-        return not plain or text in GLUE_SIGNS or plain in self.words.glue or plain in self.words.mistaken
+        known = self.words
+        return (
+            not plain
+            or text in GLUE_SIGNS
+            or any(plain in some for some in (known.glue, known.mistaken, known.scales, known.units))
+        )
 
     def runs(self, words: Sequence[Word], has: Callable[[str], bool], *, within: bool = False) -> Iterator[WordRun]:
         """Yield every run of words that *has* holds for, in order. *within*: a run goes on at the first word."""
@@ -174,15 +180,27 @@ def _is_number_word(plain: str, language: str) -> bool:
     if language == "en" and is_number(plain):
         return True
     parts = [part for part in re.split(r"[-‑]", plain) if part]  # noqa: RUF001
-    return bool(parts) and all(_is_known(part, language) for part in parts)
+    return bool(parts) and (all(_is_cardinal(part, language) for part in parts) or _is_ordinal(parts, language))
 
 
-def _is_known(word: str, language: str) -> bool:
+def _is_cardinal(word: str, language: str) -> bool:
     try:
         text2num(word, language)
     except ValueError:
         return False
     return True
+
+
+def _is_ordinal(parts: Sequence[str], language: str) -> bool:
+    """Return whether a word is an ordinal that is written in figures. Smaller ones mean other things, too."""
+    found = find_numbers([Token(part, 0) for part in parts], language, 0)
+    return any(one.is_ordinal and _whole(str(one.text)) >= LEAST_ORDINAL for one in found)
+
+
+def _whole(text: str) -> int:
+    """Return the number that *text* begins with."""
+    match = _FIGURES.match(text)
+    return int(match[0]) if match else 0
 
 
 def is_code(text: str) -> bool:

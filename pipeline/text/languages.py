@@ -18,7 +18,10 @@ class Vocabulary:
     percent: frozenset[str] = NO_WORDS  # their parts, some of which are number words too
     scales: frozenset[str] = NO_WORDS  # left as words after a number: 3 million
     hundreds: frozenset[str] = NO_WORDS  # "a hundred" stays in words
+    others: frozenset[str] = NO_WORDS  # number words that mean something else, or much, by themselves
+    units: frozenset[str] = NO_WORDS  # second words of ordinals, no numbers by themselves
     pairs: bool = False  # whether years are said in pairs: nineteen eighty-four
+    comma: str = ""  # said in a decimal number where text2num does not know it
     group: str = ""  # the mark between thousands
     ats: frozenset[str] = frozenset(("at",))
     dots: frozenset[str] = frozenset(("dot",))
@@ -28,6 +31,11 @@ class Vocabulary:
 
 
 GLUE_SIGNS = frozenset(("-", "–", "—", ".", ",", "/", "+"))  # noqa: RUF001  a recogniser may write them as words
+
+
+def _ordinals(stems: str, *endings: str) -> frozenset[str]:
+    return frozenset(stem + ending for stem in stems.split() for ending in endings)
+
 
 VOCABULARIES: Mapping[str, Vocabulary] = {
     "en": Vocabulary(
@@ -54,6 +62,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         glue=frozenset(("et", "tiret", "espace", "virgule", "euh", "plus")),
         percent=frozenset(("pour", "pourcent")),
         scales=frozenset(("million", "millions", "milliard", "milliards")),
+        others=frozenset(("neuf", "mille")),
         ats=frozenset(("arobase", "at", "arrobas")),
         dots=frozenset(("point", "dot")),
         joins=frozenset(("tiret", "underscore", "souligné")),
@@ -65,6 +74,8 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         glue=frozenset(("y", "guion", "guión", "espacio", "coma", "eh", "más")),
         percent=frozenset(("por",)),
         scales=frozenset(("millón", "millones")),
+        others=frozenset(("mil",)),
+        units=_ordinals("primer segund tercer cuart quint sext séptim octav noven", "o", "a"),
         ats=frozenset(("arroba", "at")),
         dots=frozenset(("punto", "dot")),
         joins=frozenset(("guion", "guión", "bajo", "raya")),
@@ -78,6 +89,8 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         glue=frozenset(("und", "strich", "bindestrich", "leerzeichen", "komma", "äh", "plus")),
         percent=frozenset(("prozent",)),
         scales=frozenset(("million", "millionen", "milliarde", "milliarden")),
+        others=frozenset(("acht",)),
+        comma="komma",
         ats=frozenset(("at", "ät", "klammeraffe")),
         dots=frozenset(("punkt", "dot")),
         joins=frozenset(("strich", "bindestrich", "minus", "unterstrich")),
@@ -90,6 +103,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         glue=frozenset(("e", "trattino", "spazio", "virgola", "più")),
         percent=frozenset(("per",)),
         scales=frozenset(("milione", "milioni", "miliardo", "miliardi")),
+        others=frozenset(("sei", "mille")),
         ats=frozenset(("chiocciola", "at")),
         dots=frozenset(("punto", "dot")),
         joins=frozenset(("trattino", "underscore", "basso")),
@@ -103,6 +117,8 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         glue=frozenset(("e", "traço", "hífen", "espaço", "vírgula", "mais")),
         percent=frozenset(("por",)),
         scales=frozenset(("milhão", "milhões", "bilhão", "bilhões")),
+        others=frozenset(("mil",)),
+        units=_ordinals("primeir segund terceir quart quint sext sétim oitav non", "o", "a"),
         ats=frozenset(("arroba", "at")),
         dots=frozenset(("ponto", "dot")),
         joins=frozenset(("traço", "hífen", "underline", "underscore")),
@@ -115,6 +131,8 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         glue=frozenset(("en", "streepje", "spatie", "komma", "plus")),
         percent=frozenset(("procent",)),
         scales=frozenset(("miljoen", "miljard")),
+        others=frozenset(("acht",)),
+        pairs=True,
         ats=frozenset(("at", "apenstaartje")),
         dots=frozenset(("punt", "dot")),
         joins=frozenset(("streepje", "min", "underscore")),
@@ -126,6 +144,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         glue=frozenset(("og", "streg", "bindestreg", "komma", "plus")),
         percent=frozenset(("procent",)),
         scales=frozenset(("million", "millioner", "milliard", "milliarder")),
+        pairs=True,
         ats=frozenset(("snabel", "at")),
         dots=frozenset(("punktum", "dot")),
         phone_figures=8,

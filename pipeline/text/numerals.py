@@ -5,19 +5,19 @@ Ordinals below tenth stay words, and so do one and two by themselves, and "a hun
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from text_to_num import find_numbers
 
-from pipeline.text.figures import Reader, Token, bare, tokens_of
+from pipeline.text.figures import LEAST_ORDINAL, Reader, Token, WordRun, bare, tokens_of
+from pipeline.text.phones import written_phone
+from pipeline.text.wording import as_one
 from pipeline.words import Word
 
-LEAST_ORDINAL = 10
 GROUPED = 10_000  # numbers from here on get marks between thousands, as "12,500"
 SPELLED_FIGURES = 3  # figures said one by one that are written together
 DOZENS, CENTURIES = range(10, 100), range(13, 21)
-_EDGES = re.compile(r"^(\W*)(.*?)(\W*)$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,46 @@ class _Number:
         return one_by_one and self.text.isdecimal()
 
 
-def with_numerals(words: Sequence[Word], reader: Reader, before: str = "") -> list[Word]:
+def with_numerals(
+    words: Sequence[Word], reader: Reader, before: str = "", *, phone_region: str | None = None
+) -> list[Word]:
     """Return *words* with their numbers in figures. Words of one number become one word with their times.
 
-    *before* is the word before them, in lower case.
+    *before* is the word before them, in lower case. Telephone numbers of *phone_region* are written as people there do.
     """
     if not reader.words.spelled or not any(reader.has_figure(word.text) for word in words):
         return list(words)
+    written: list[Word] = []
+    at = 0
+    for run, number in _phones(words, reader, before, phone_region):
+        written += _with_figures(words[at : run.start], reader, bare(written[-1].text) if written else before)
+        written.append(as_one(words[run.start : run.stop], number))
+        at = run.stop
+    return written + _with_figures(words[at:], reader, bare(written[-1].text) if written else before)
+
+
+def _phones(
+    words: Sequence[Word], reader: Reader, before: str, phone_region: str | None
+) -> Iterator[tuple[WordRun, str]]:
+    """Yield where telephone numbers of the region are said, and how each is written."""
+    if phone_region is None:
+        return
+    for run in reader.runs(words, reader.has_figure):
+        some = words[run.start : run.stop]
+        last = bare(words[run.start - 1].text) if run.start else before
+        if any(bare(word.text) in reader.words.hundreds for word in some):
+            continue
+        plus = some[0].text.startswith("+") or last == "plus"
+        number = written_phone(reader.figures(some), phone_region, plus=plus)
+        if number is not None:
+            yield run, number.removeprefix("+")  # which is said before the figures, or stands there
+
+
+def _with_figures(words: Sequence[Word], reader: Reader, before: str) -> list[Word]:
+    if not words:
+        return []
     tokens = _with_scales(tokens_of(words, reader.words, before), reader)
-    numbers = _joined(_found(tokens, reader), tokens, reader)
+    numbers = _joined(_with_decimals(_found(tokens, reader), tokens, reader), tokens, reader)
     written: list[Word] = []
     at = 0
     for number in numbers:
@@ -52,7 +83,7 @@ def with_numerals(words: Sequence[Word], reader: Reader, before: str = "") -> li
         if start < at or not _is_whole(number, tokens):
             continue
         written += words[at:start]
-        written.append(_as_one(words[start:stop], number.text))
+        written.append(as_one(words[start:stop], number.text))
         at = stop
     return [*written, *words[at:]]
 
@@ -79,6 +110,20 @@ def _found(tokens: Sequence[Token], reader: Reader) -> list[_Number]:
     return sorted([*found, *(_Number(at, at + 1, "0") for at in zeros)], key=lambda number: number.start)
 
 
+def _with_decimals(numbers: Sequence[_Number], tokens: Sequence[Token], reader: Reader) -> list[_Number]:
+    """Join two numbers with the language's comma between them, as in "zwei Komma fünfundzwanzig"."""
+    joined: list[_Number] = []
+    for number in numbers:
+        whole = joined[-1] if joined else None
+        between = tokens[whole.stop : number.start] if whole else []
+        said = [bare(token.content) for token in between]
+        if whole and reader.words.comma and said == [reader.words.comma] and whole.text.isdecimal():
+            joined[-1] = _Number(whole.start, number.stop, f"{whole.text},{number.text}")
+        else:
+            joined.append(number)
+    return joined
+
+
 def _joined(numbers: Sequence[_Number], tokens: Sequence[Token], reader: Reader) -> list[_Number]:
     """Join figures said one by one and years said in pairs, then leave out what stays in words."""
     joined: list[_Number] = []
@@ -96,9 +141,15 @@ def _joined(numbers: Sequence[_Number], tokens: Sequence[Token], reader: Reader)
             joined.append(year)
             at += sum(one.stop <= year.stop for one in row)
             continue
+        if decimal := _decimal(row):
+            joined.append(decimal)
+            at += sum(one.stop <= decimal.stop for one in row)
+            continue
         number = numbers[at]
         alone = len(row) == 1 and (at == 0 or numbers[at - 1].stop < number.start or tokens[number.start].apart)
-        if bare(tokens[number.start].content) not in reader.words.hundreds and _is_written(number, tokens, alone=alone):
+        said = bare(tokens[number.start].content)
+        other = said in reader.words.others and number.stop - number.start == 1
+        if not other and said not in reader.words.hundreds and _is_written(number, tokens, alone=alone):
             joined.append(replace(number, text=_grouped(number, reader)))
         at += 1
     return joined
@@ -136,6 +187,14 @@ def _year(row: Sequence[_Number]) -> _Number | None:
     return None
 
 
+def _decimal(row: Sequence[_Number]) -> _Number | None:
+    """Return a number whose figures after the point are said one by one, which text2num reads in a few languages."""
+    first, figures = row[0], _figures(row[1:])
+    if not figures or not re.fullmatch(r"\d+[.,]\d", first.text):
+        return None
+    return _Number(first.start, figures[-1].stop, first.text + "".join(one.text for one in figures))
+
+
 def _is_written(number: _Number, tokens: Sequence[Token], *, alone: bool) -> bool:
     """Return whether a number is written in figures, and not left as it was said."""
     if number.text == bare(tokens[number.start].content) and number.stop - number.start == 1:
@@ -161,18 +220,4 @@ def _is_whole(number: _Number, tokens: Sequence[Token]) -> bool:
     return not (
         (before >= 0 and tokens[before].word == tokens[number.start].word)
         or (after < len(tokens) and tokens[after].word == tokens[number.stop - 1].word)
-    )
-
-
-def _as_one(words: Sequence[Word], text: str) -> Word:
-    """Return *words* as one with this text, and the marks around them."""
-    first, last = _EDGES.match(words[0].text), _EDGES.match(words[-1].text)
-    assert first is not None
-    assert last is not None
-    return replace(
-        words[0],
-        text=f"{first[1]}{text}{last[3]}",
-        end=words[-1].end,
-        probability=min(word.probability for word in words),
-        heard=" ".join(word.text for word in words),
     )

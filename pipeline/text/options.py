@@ -27,6 +27,7 @@ class TextOptions:
     profanity_filter: bool = False
     replace: tuple[str, ...] = ()  # heard:wanted; what is heard is compared without case and punctuation
     sounds_like: tuple[str, ...] = ()  # names that are written for words that sound like them
+    phone_region: str | None = None  # whose telephone numbers are said, as "US"; None: the operator's
     paragraphs: bool = False  # in documents
     search: tuple[str, ...] = ()  # terms to find in documents
 
@@ -37,3 +38,14 @@ class TextOptions:
 
 
 NO_CHANGES = TextOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSettings:
+    """What the operator decides for the text of all clients."""
+
+    swearing: frozenset[str] | None = None  # swear words, in lower case; None: the words of each language
+    phone_region: str | None = None  # for orders that name none; None: they have none
+
+
+USUAL_SETTINGS = TextSettings()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pipeline.text.figures import Reader, bare, is_code
 from pipeline.text.options import LABELS, OF_FIGURES
+from pipeline.text.phones import may_be_phone
 from pipeline.words import Word
 
 CARD_FIGURES, SSN_FIGURES = 12, 9
@@ -39,6 +40,7 @@ class Redactor:
 
     kinds: frozenset[str]
     reader: Reader
+    phone_region: str | None = None  # whose telephone numbers are said; None: only how many figures there are decides
 
     @property
     def of_figures(self) -> bool:
@@ -105,7 +107,7 @@ class Redactor:
             return "pci"
         if count == SSN_FIGURES and "ssn" in self.kinds:
             return "ssn"
-        if "phone" in self.kinds and (US_PHONE.fullmatch(figures) or count >= self.reader.words.phone_figures):
+        if "phone" in self.kinds and self._is_phone(figures):
             return "phone"
         for kind, shortest in (("iban", CARD_FIGURES), ("ssn", SSN_FIGURES)):
             if kind in self.kinds and count >= shortest:
@@ -121,6 +123,11 @@ class Redactor:
         if "numbers" in self.kinds and count and not _is_pronoun(words, figures):
             return "numbers"
         return None
+
+    def _is_phone(self, figures: str) -> bool:
+        if US_PHONE.fullmatch(figures) or len(figures) >= self.reader.words.phone_figures:
+            return True
+        return self.phone_region is not None and may_be_phone(figures, self.phone_region)
 
     def _context(self, words: Sequence[Word], at: int, before: Sequence[str], spans: Iterable[Span]) -> list[str]:
         """Return the words before the one at *at*, with labels in place of what is hidden."""

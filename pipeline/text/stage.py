@@ -1,8 +1,9 @@
 """Brings decided words into the form in which people are to see them, before anybody does. Pure.
 
 A word that may belong to something longer, such as a card number, is held until that is complete. What is secret is
-looked for first, in the words as they were heard, so that nothing else can break it up; then come numerals, replacing
-and profanity, none of which touches a label. Words are taken one by one, so they give the same text in any pieces.
+looked for first, in the words as they were heard, so that nothing else can break it up; then come numerals, replacing,
+names by their sound and profanity, none of which touches a label. Words are taken one by one, so they give the same
+text in any pieces.
 """
 
 from collections import deque
@@ -12,9 +13,10 @@ from dataclasses import replace
 from pipeline.audio import position
 from pipeline.text.figures import PAUSE, Reader, bare
 from pipeline.text.numerals import with_numerals
-from pipeline.text.options import LABELS, TextOptions
+from pipeline.text.options import LABELS, USUAL_SETTINGS, TextOptions, TextSettings
 from pipeline.text.profanity import swear_words
 from pipeline.text.redaction import NEAR, Redactor, Span
+from pipeline.text.sounds import NameSpeller
 from pipeline.text.wording import Replacer, without_profanity
 from pipeline.words import Word
 
@@ -41,15 +43,15 @@ class TextStage:
         language: str | None = None,
         said: Sequence[Word] = (),
         patient: bool = False,
-        swearing: frozenset[str] | None = None,
+        settings: TextSettings = USUAL_SETTINGS,
     ) -> None:
         """Continue after the words *said*: figures that follow a label may belong to what it hides.
 
-        *patient*: nobody waits for the words, so the first part of an address can be held too. *swearing*: swear words
-        of every language, in lower case, in place of those that are known.
+        *patient*: nobody waits for the words, so the first part of an address can be held too.
         """
         self._options = options
-        self._own_swearing = swearing
+        self._settings = settings
+        self._phone_region = options.phone_region or settings.phone_region
         self._patient = patient and "email" in options.redact
         self._replacer = Replacer(options.replace)
         self._held: list[Placed] = []
@@ -69,8 +71,9 @@ class TextStage:
         """From now on words are read in this language."""
         self._language = language
         self._reader = Reader(language)
-        self._redactor = Redactor(frozenset(self._options.redact), self._reader)
-        known = swear_words(language) if self._own_swearing is None else self._own_swearing
+        self._redactor = Redactor(frozenset(self._options.redact), self._reader, self._phone_region)
+        self._speller = NameSpeller(self._options.sounds_like, language)
+        known = swear_words(language) if self._settings.swearing is None else self._settings.swearing
         self._swearing = known if self._options.profanity_filter else frozenset()
 
     @property
@@ -142,7 +145,7 @@ class TextStage:
 
     def _open_from(self, words: Sequence[Word]) -> int:
         """Return the index of the first word that may belong to something that is not complete."""
-        first = min(self._redactor.open_from(words), self._replacer.open_from(words))
+        first = min(self._redactor.open_from(words), self._replacer.open_from(words), self._speller.open_from(words))
         if self._options.numerals:
             runs = self._reader.runs(words, self._reader.has_figure)
             first = min([first, *(run.start for run in runs if run.open)])
@@ -213,7 +216,10 @@ class TextStage:
         """Return *words* after everything but redaction."""
         written = list(words)
         if self._options.numerals:
-            written = with_numerals(written, self._reader, self._before[-1] if self._before else "")
+            before = self._before[-1] if self._before else ""
+            written = with_numerals(written, self._reader, before, phone_region=self._phone_region)
         if self._options.replace:
             written = self._replacer.apply(written)
+        if self._options.sounds_like:
+            written = self._speller.apply(written)
         return without_profanity(written, self._swearing) if self._swearing else written

@@ -44,7 +44,7 @@ class Replacer:
             if wanted is None:
                 written.append(words[at])
             elif wanted:
-                written.append(_joined(words[at : at + length], wanted))
+                written.append(as_one(words[at : at + length], wanted))
             at += length
         return written
 
@@ -56,13 +56,14 @@ class Replacer:
         return 1, None
 
 
-def _joined(words: Sequence[Word], wanted: str) -> Word:
+def as_one(words: Sequence[Word], text: str) -> Word:
+    """Return *words* as one with this text and their times. It keeps the marks around them and what was heard."""
     first, last = _EDGES.match(words[0].text), _EDGES.match(words[-1].text)
     assert first is not None
     assert last is not None
     return replace(
         words[0],
-        text=f"{first[1]}{wanted}{last[3]}",
+        text=f"{first[1]}{text}{last[3]}",
         end=words[-1].end,
         probability=min(word.probability for word in words),
         heard=" ".join(word.heard or word.text for word in words),

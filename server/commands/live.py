@@ -44,8 +44,8 @@ def run(given: argparse.Namespace, config: Config) -> int:
     if given.source != "mic" and not Path(given.source).is_file():
         raise ConfigError(f"FILE must be an existing file or mic, got {given.source!r}")
     speakers = speech.speaker_fields(given, speech.known_speakers_of(given))
-    options = {"language": given.language, "keywords": speech.keywords_of(given), **speakers}
-    options |= speech.text_fields(given)
+    names = speech.keywords_of(given)
+    options = {"language": given.language, "keywords": names, **speakers, **speech.text_fields(given, names)}
     with reaching(given.server):
         asyncio.run(_stream(given, options, key))
     return 0

@@ -2,7 +2,7 @@
 
 import argparse
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipeline.text.options import REDACTIONS
@@ -24,6 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--profanity-filter", action="store_true", default=None, help="write swear words with asterisks"
+    )
+    parser.add_argument(
+        "--sounds-like",
+        action="store_true",
+        default=None,
+        help="write --keywords in place of words that sound like them",
+    )
+    parser.add_argument(
+        "--phone-region",
+        metavar="XX",
+        help="telephone numbers are those of this region, such as US, for numerals and redact",
     )
     parser.add_argument("--paragraphs", action="store_true", default=None, help="paragraphs in JSON and TXT")
     for name, metavar, meaning in (
@@ -48,14 +59,14 @@ def _add_speaker_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def text_fields(given: argparse.Namespace) -> dict[str, object]:
+def text_fields(given: argparse.Namespace, names: Sequence[str]) -> dict[str, object]:
     """The members of a request that say how the text is written, as far as they were given.
 
-    Raises ConfigError that names the first wrong one.
+    *names* are those that keywords_of() returns. Raises ConfigError that names the first wrong one.
     """
     fields = {name: value for name in TEXT_MEMBERS if (value := getattr(given, name)) is not None}
     members = Members({name: value if isinstance(value, list) else [value] for name, value in fields.items()})
-    text_options(members, language=None if given.language == MULTI else given.language)
+    text_options(members, language=None if given.language == MULTI else given.language, names=names)
     for fault in members.errors:
         raise ConfigError(f"--{fault.param.replace('_', '-')} {fault.message}, got {fields[fault.param]!r}")
     return fields

@@ -76,7 +76,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
     formats = _formats(given.formats)
     subtitles = _subtitles(given)
     given.keywords = speech.keywords_of(given)
-    given.text = speech.text_fields(given)
+    given.text = speech.text_fields(given, given.keywords)
     targets = _targets(given, formats)
     given.known_speakers = speech.known_speakers_of(given)
     if given.server is None:
@@ -182,7 +182,8 @@ def _here(
 
 
 def _text(given: argparse.Namespace) -> TextOptions:
-    return text_options(members_of(given.text), language=None if given.language == MULTI else given.language)
+    language = None if given.language == MULTI else given.language
+    return text_options(members_of(given.text), language=language, names=given.keywords)
 
 
 async def _speaker_options(given: argparse.Namespace, batch: Transcriber) -> SpeakerOptions | None:

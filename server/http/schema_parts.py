@@ -121,15 +121,22 @@ TERMS = {"type": "array", "items": TEXT, "maxItems": bounds.MAX_TEXT_TERMS}
 TEXT_SWITCHES: Mapping[str, Any] = {
     "numerals": {**SWITCH, "default": False, "description": "Numbers in figures"},
     "profanity_filter": {**SWITCH, "default": False, "description": "Asterisks in swear words"},
+    "sounds_like": {**SWITCH, "default": False, "description": "Keywords in place of words that sound like them"},
     "paragraphs": {**SWITCH, "default": False, "description": "Paragraphs in JSON and TXT"},
 }
-TEXT_LISTS: Mapping[str, Any] = {
+PHONE_REGION = {
+    "type": "string",
+    "pattern": "^[A-Za-z]{2}$",
+    "description": "Whose telephone numbers are said, for numerals and redact: two letters, such as US",
+}
+TEXT_VALUES: Mapping[str, Any] = {
     "redact": {"type": "array", "items": {"enum": [*REDACTIONS]}, "description": "What is hidden in the text"},
     "replace": {**TERMS, "description": _REPLACE_MEANS},
     "search": {**TERMS, "description": _SEARCH_MEANS},
+    "phone_region": PHONE_REGION,
 }
 TEXT_OPTIONS = object_of(
-    {}, {**TEXT_SWITCHES, **TEXT_LISTS}, description="What was ordered to be done with the text; there if anything was"
+    {}, {**TEXT_SWITCHES, **TEXT_VALUES}, description="What was ordered to be done with the text; there if anything was"
 )
 PARAGRAPHS = {
     "type": "array",
@@ -180,6 +187,7 @@ FORM_TEXT: Mapping[str, Any] = {
         name: {"enum": ["true", "false", "1", "0"], "default": "false", "description": member["description"]}
         for name, member in TEXT_SWITCHES.items()
     },
+    "phone_region": PHONE_REGION,
     "redact": {**FORM_LIST, "examples": [",".join(REDACTIONS)]},
     "replace": {**FORM_TERMS, "examples": ["cooper netties:Kubernetes"]},
     "search": {**FORM_TERMS, "examples": ["cancel"]},

@@ -58,8 +58,6 @@ FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "s
 MIXED, SEPARATE = bounds.CHANNEL_MODES
 MULTI = "multi"  # the language of recordings in which people change it
 MAX_WARNINGS = 8  # of unknown members; they are stored with the job
-PROMISES = ("sounds_like",)
-"""Members that nobody may take without doing what they say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +149,9 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
     """Parse the members that files and live sessions share."""
     webhook_url = members.take("webhook_url", url_text, None)
     events = members.take("webhook_events", subset(bounds.WEBHOOK_EVENTS), ())
-    refuse_promises(members)
     spoken = members.take("language", _language(offer), None)
     language = None if spoken == MULTI else spoken
+    names = members.take("keywords", keywords, ())
     if events and not members.has("webhook_url"):
         members.errors.append(FieldError("webhook_events", "missing_companion", "needs webhook_url"))
     return Order(
@@ -163,24 +161,17 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         multilingual=spoken == MULTI,
         model=members.take("model", one_of((offer.model,)), None),
         prompt=members.take("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), ""),
-        keywords=members.take("keywords", keywords, ()),
+        keywords=names,
         webhook_url=webhook_url,
         webhook_events=(events or bounds.WEBHOOK_EVENTS) if webhook_url else (),
         metadata=members.take("metadata", _metadata, {}),
         scenario=scenario,
         retention=members.take("retention", one_of(bounds.RETENTIONS), None),
         subtitles=subtitle_shape(members),
-        text=text_options(members, language=language),
+        text=text_options(members, language=language, names=names),
         diarize=members.take("diarize", _diarize(offer), False),
         max_speakers=members.take("max_speakers", from_text(whole_in(bounds.MAX_SPEAKERS)), None),
     )
-
-
-def refuse_promises(members: Members) -> None:
-    """Find fault with every one of PROMISES that was given."""
-    for name in PROMISES:
-        if members.has(name):
-            members.errors.append(FieldError(name, "not_offered", "is not offered here, so nothing would be changed"))
 
 
 def subtitle_shape(members: Members) -> SubtitleShape:
@@ -215,7 +206,8 @@ def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str
 def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
     """Parses languages that may be spoken, as other services take them: a list of tags such as en or pt-BR.
 
-    One that the model hears is the language. Of several it is detected, which None stands for.
+    One that the model hears is the language. Of several it is detected, which None stands for; MULTI is returned if it
+    is among them and the model hears several.
     """
 
     def parse(values: Sequence[object]) -> str | None:
@@ -224,6 +216,8 @@ def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
         given = [text.replace("_", "-").partition("-")[0] for tag in tags if (text := tag.strip().lower())]
         if not all(isinstance(item, str) for item in items):
             raise Wrong("invalid_type", "must be a language or a list of languages")
+        if MULTI in given and len(offer.languages) > 1:
+            return MULTI
         heard = set(given) & offer.languages
         if given and not heard:
             raise Wrong("unknown_value", offer.refusal(given[0]))

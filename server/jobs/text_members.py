@@ -6,29 +6,52 @@ import orjson
 
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import REDACTIONS, TextOptions
-from server.jobs.members import Members, Wrong, boolean, subset
+from pipeline.text.phones import regions
+from server.jobs.members import Members, Wrong, boolean, one_of, subset
 from server.model import bounds
 from server.model.errors import FieldError
 
-TEXT_MEMBERS = ("numerals", "redact", "profanity_filter", "replace", "paragraphs", "search")
+TEXT_MEMBERS = (
+    "numerals",
+    "redact",
+    "phone_region",
+    "profanity_filter",
+    "replace",
+    "sounds_like",
+    "paragraphs",
+    "search",
+)
 
 
 def text_options(
     members: Members,
     *,
     language: str | None,
+    names: Sequence[str],
     redact: Callable[[Sequence[object]], tuple[str, ...]] = subset(REDACTIONS),  # noqa: B008  it is a constant
 ) -> TextOptions:
-    """Parse the members, and *redact* by this parser. Faults are among those of *members*."""
+    """Parse the members, and *redact* by this parser. Faults are among those of *members*.
+
+    *names* are the names and terms that are likely to be said.
+    """
     numerals = members.take("numerals", boolean, False)
     if numerals and language is not None and language not in NUMERAL_LANGUAGES:
         there = f"numerals are there for {', '.join(NUMERAL_LANGUAGES)}, not for {language}"
         members.errors.append(FieldError("numerals", "conflict", there))
+    hidden = members.take("redact", redact, ())
+    region = members.take("phone_region", _region, None)
+    if region is not None and not numerals and "phone" not in hidden:
+        members.errors.append(FieldError("phone_region", "missing_companion", "needs numerals or redact=phone"))
+    by_sound = members.take("sounds_like", boolean, False)
+    if by_sound and not names:
+        members.errors.append(FieldError("sounds_like", "missing_companion", "needs keywords, which it is to write"))
     return TextOptions(
         numerals=numerals,
-        redact=members.take("redact", redact, ()),
+        redact=hidden,
+        phone_region=region,
         profanity_filter=members.take("profanity_filter", boolean, False),
         replace=members.take("replace", replacements, ()),
+        sounds_like=tuple(names) if by_sound else (),
         paragraphs=members.take("paragraphs", boolean, False),
         search=members.take("search", terms, ()),
     )
@@ -51,6 +74,11 @@ def terms(values: Sequence[object]) -> tuple[str, ...]:
         if not any(sign.isalnum() for sign in term):
             raise Wrong("invalid_value", f"must be words, not {term[:100]!r}")
     return found
+
+
+def _region(values: Sequence[object]) -> str:
+    """A region whose telephone numbers are known, by two letters."""
+    return one_of(regions())(values)
 
 
 def _items(value: object) -> list[object]:

@@ -18,6 +18,7 @@ from pipeline.speakers.excerpts import Excerpts
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.windows import SpeakerModels
+from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
@@ -60,7 +61,7 @@ class LiveEngine:
     voice: VoiceDetector | None  # None: everything counts as speech
     speakers: SpeakerModels | None = None  # None: two speakers take turns by sentences
     max_sessions: int | None = None  # sessions that this machine can carry, if that was measured
-    swearing: frozenset[str] | None = None  # in lower case; None: the words of each language
+    text: TextSettings = USUAL_SETTINGS
 
     def live_speakers(
         self, order: Order, past: Past, *, isolation: Isolation, recordings: Mapping[str, bytes], excerpts: Excerpts
@@ -107,7 +108,7 @@ class LiveEngine:
         rewriter = None
         if order.text.changes_words:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
-            stage = TextStage(order.text, language=options.language, said=said, swearing=self.swearing)
+            stage = TextStage(order.text, language=options.language, said=said, settings=self.text)
             rewriter = TextRewriter(stage)
         return Session(StreamCore(options), vad=vad, listener=listener, tenant=tenant, text=rewriter)
 

@@ -7,7 +7,7 @@ continues after its own last word, and the stream where the first of them does.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -90,9 +90,12 @@ class Past:
         return (None, None) if last is None else (last.language, last.language_probability)
 
     def last_units(self, channel: int | None = None) -> list[Word]:
-        """The words of a channel that may be heard again: each figure and spelled letter is a word (spoken_form.py)."""
+        """The words of a channel that may be heard again: each figure and spelled letter is a word (spoken_form.py).
+
+        They are as they were heard, not as the text stage wrote them.
+        """
         again = resumed_at(self.settled(channel))
-        units = units_of(self.last_words(channel, 1))
+        units = units_of([replace(word, text=word.heard or word.text) for word in self.last_words(channel, 1)])
         return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units if unit.end > again]
 
     def last_words(self, channel: int | None, count: int) -> list[Word]:

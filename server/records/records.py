@@ -10,6 +10,7 @@ import orjson
 from pipeline.attribution import by_speaker
 from pipeline.documents.formats import SCHEMA, found_objects, word_object
 from pipeline.documents.stored import restored
+from pipeline.text.options import TextOptions
 from pipeline.words import words_in_time
 from server.clock import now_ms
 from server.model.instants import iso, iso_or_none
@@ -167,7 +168,7 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
         "error": _error(job.error),
         "metadata": dict(order.metadata),
         "warnings": [dict(warning) for warning in job.warnings],
-        **({"text_options": text} if (text := without_defaults(order.text)) else {}),
+        **({"text_options": text} if (text := _text_options(order.text)) else {}),
         "retention": order.retention,
         "erased_at": iso_or_none(job.erased_at),
         "events_url": links.events(job),
@@ -180,6 +181,12 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
         shown["speakers"] = [{"speaker": name, "seconds": spoken} for name, spoken in job.speakers.items()]
     shown["text"] = job.text
     return shown
+
+
+def _text_options(text: TextOptions) -> Mapping[str, Any]:
+    """What was ordered to be done with the text, by the members of the request."""
+    given = without_defaults(text)
+    return {**given, "sounds_like": True} if text.sounds_like else given
 
 
 def _live(job: Job, options: LiveOptions, *, separate: bool) -> dict[str, Any]:

@@ -1,8 +1,14 @@
 """Tests of numerals: numbers in figures as people write them, and sentences without numbers as they were."""
 
+from collections import Counter
+
 import pytest
 
-from pipeline.text.options import TextOptions
+from benchmarks.text import SENTENCES
+from pipeline.text.languages import NUMERAL_LANGUAGES
+from pipeline.text.options import TextOptions, TextSettings
+from pipeline.text.stage import TextStage
+from pipeline.words import written
 from tests.pipeline.saying import said, text_of, told
 
 NUMERALS = TextOptions(numerals=True)
@@ -48,9 +54,14 @@ def test_other_sentences_are_left_as_they_are(text):
         ("fr", "J'ai vingt-cinq pour cent de quatre-vingt-dix-neuf euros.", "J'ai 25 pour cent de 99 euros."),
         ("es", "El veinticinco por ciento en mil novecientos ochenta y cuatro.", "El 25 por ciento en 1984."),
         ("de", "Ich habe fünfundzwanzig Prozent und einen Hund.", "Ich habe 25 Prozent und einen Hund."),
-        ("it", "Il venticinque per cento di mille.", "Il 25 per cento di 1000."),
+        ("it", "Il venticinque per cento di mille.", "Il 25 per cento di mille."),
         ("pt", "Tenho trinta e dois anos.", "Tenho 32 anos."),
         ("nl", "Ik heb vijfentwintig procent.", "Ik heb 25 procent."),
+        ("de", "Am dreiundzwanzigsten Mai sind es zwei Millionen fünfhunderttausend.", "Am 23. Mai sind es 2500000."),
+        ("de", "Es sind zwölf Komma fünfundzwanzig Grad.", "Es sind 12,25 Grad."),
+        ("fr", "Il fait douze virgule deux cinq.", "Il fait 12,25."),
+        ("es", "Vive en la vigésima tercera planta.", "Vive en la 23ª planta."),
+        ("it", "Dove sei stato? Mille grazie.", "Dove sei stato? Mille grazie."),
         ("ja", "二十五 パーセント", "二十五 パーセント"),
     ],
 )
@@ -63,3 +74,47 @@ def test_a_number_has_the_times_of_its_words_and_keeps_what_was_heard():
     number = told(words, NUMERALS)[1]
     assert (number.text, number.heard) == ("25", "twenty five")
     assert (number.start, number.end) == (words[1].start, words[2].end)
+
+
+def test_made_sentences_of_each_language_are_written_as_people_write_them():
+    count, right, changed = Counter[str](), Counter[str](), list[str]()
+    for line in SENTENCES.read_text(encoding="utf-8").splitlines():
+        language, text, wanted = line.split("\t")
+        shown = text_of(text, NUMERALS, language=language)
+        if text == wanted:
+            changed += [shown] if shown != text else []
+            continue
+        count[language] += 1
+        right[language] += shown == wanted
+    assert set(count) == set(NUMERAL_LANGUAGES) - {"en"}
+    assert set(count.values()) == {200}
+    assert all(right[language] >= 0.97 * 200 for language in count), right
+    assert not changed
+
+
+@pytest.mark.parametrize(
+    ("text", "region", "written"),
+    [
+        ("Call two one two, five five five, oh one two three, please.", "US", "Call (212) 555-0123, please."),
+        ("Call 212-555-0123 in twenty five days.", "US", "Call (212) 555-0123 in 25 days."),
+        ("It is zero two zero seven nine four six zero one two three.", "GB", "It is 020 7946 0123."),
+        (
+            "It is plus four nine three zero one two three four five six seven eight.",
+            "US",
+            "It is plus 49 30 12345678.",
+        ),
+        ("It is +49 30 12345678.", "US", "It is +49 30 12345678."),
+        ("It is five five five one two.", "US", "It is 55512."),
+        ("They sold twelve million three hundred thousand.", "DE", "They sold 12,300,000."),
+    ],
+)
+def test_telephone_numbers_are_written_as_in_their_region(text, region, written):
+    assert text_of(text, TextOptions(numerals=True, phone_region=region)) == written
+
+
+def test_the_operators_region_counts_where_an_order_names_none():
+    settings = TextSettings(phone_region="GB")
+    for region, written_there in ((None, "020 7946 0123"), ("US", "0 2 0 7 9 4 6 0 1 2 3")):
+        stage = TextStage(TextOptions(numerals=True, phone_region=region), language="en", settings=settings)
+        decided = [one for word in said("0 2 0 7 9 4 6 0 1 2 3") for one in stage.add(word, 0)]
+        assert written(word for word, _ in [*decided, *stage.release()]) == written_there

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import position
 from pipeline.events import Event, Finalized, Partial, SegmentClosed, SpeechStarted, WordsCommitted
-from pipeline.text.options import REDACTIONS, TextOptions
+from pipeline.text.options import REDACTIONS, TextOptions, TextSettings
 from pipeline.text.rewriting import SegmentRewriter, TextRewriter
 from pipeline.text.stage import MAX_HELD, MAX_HELD_WORDS, TextStage
 from pipeline.words import Segment, Word, written
@@ -17,11 +17,16 @@ from server.engines import read_swear_words
 from tests.pipeline.saying import said, text_of
 
 EVERYTHING = TextOptions(
-    numerals=True, redact=REDACTIONS, profanity_filter=True, replace=("new york city:NYC", "fox:dog", "uh:")
+    numerals=True,
+    redact=REDACTIONS,
+    profanity_filter=True,
+    replace=("new york city:NYC", "fox:dog", "uh:"),
+    sounds_like=("Kubernetes", "New Yorker", "Fred"),
+    phone_region="DE",
 )
 WORDS = (  # noqa: SIM905  a list of words would be hard to read
     "the fox at new york city uh damn 4242 four two twenty five hundred and double oh a n G B 29 at example dot "
-    "com x@y.org point expires first, second. (1.5) (2.5) (5.0) to I is DE89 3704"
+    "com cooper netties fret new yoke x@y.org point expires first, second. (1.5) (2.5) (5.0) to I is DE89 3704"
 ).split()
 SENTENCE = st.lists(st.sampled_from(WORDS), max_size=40)
 OPTIONS = st.builds(
@@ -30,6 +35,8 @@ OPTIONS = st.builds(
     redact=st.lists(st.sampled_from(REDACTIONS), unique=True).map(tuple),
     profanity_filter=st.booleans(),
     replace=st.sampled_from([(), EVERYTHING.replace]),
+    sounds_like=st.sampled_from([(), EVERYTHING.sounds_like]),
+    phone_region=st.sampled_from([None, "DE"]),
 )
 
 
@@ -169,7 +176,9 @@ def test_segments_of_a_file_pass_as_those_of_a_stream_do():
 def test_an_operators_swear_words_take_the_place_of_those_that_are_known(tmp_path):
     path = tmp_path / "words"
     path.write_text("Heck  darn # mild ones\n# damn\n", encoding="utf-8")
-    stage = TextStage(TextOptions(profanity_filter=True), language="de", swearing=read_swear_words(path))
+    stage = TextStage(
+        TextOptions(profanity_filter=True), language="de", settings=TextSettings(swearing=read_swear_words(path))
+    )
     told = [word for one in said("Oh heck, damn DARN") for word, _ in stage.add(one, 0)]
     assert written(told) == "Oh h***, damn D***"
     assert read_swear_words(None) is None

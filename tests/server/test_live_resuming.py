@@ -7,7 +7,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audio import RATE
+from pipeline.audio import RATE, position
 from pipeline.documents.stored import stored
 from pipeline.events import (
     LanguageDetected,
@@ -169,3 +169,9 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     assert again.origin.words == len(said) + sum(len(event.words) for event in told_then)
     starts = [word.start for word in (*words_of(again), *open_words(again))]
     assert starts == sorted(starts)
+
+
+def test_a_word_that_was_written_otherwise_may_be_heard_again_as_it_was_said():
+    word = Word("Kubernetes", 0, position(0.8), 0.9, heard="cooper netties")
+    chunk = Chunk(0, 0, 0, word.end, (Segment((word,), -0.1, 0.0),), "en", 1.0)
+    assert [unit.text for unit in Past((chunk,)).last_units()][-1:] == ["netties"]

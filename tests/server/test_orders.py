@@ -11,14 +11,18 @@ from starlette.datastructures import QueryParams
 from pipeline.documents.cues import SubtitleShape
 from pipeline.recognition.engine import TASKS
 from server.dialects.deepgram.parameters import live_listening
+from server.dialects.openai.file_parameters import Wish
+from server.dialects.openai.transcribing import Transcribing
+from server.http.bodies import Received
 from server.http.problems import problem_of
 from server.jobs.orders import Asked, parse_live_order, parse_order
 from server.model.errors import Refused
 from server.model.offers import Offer
-from server.model.orders import LiveOptions, Order, without_defaults
+from server.model.orders import LiveOptions, Order, StoredFile, without_defaults
 
 OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de"}))
 URL = "https://x.test/a.mp3"
+UPLOAD = StoredFile("blob", 1, None, None)
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -200,6 +204,43 @@ def test_several_languages_are_heard_by_a_model_that_hears_them_alone():
         live_listening(QueryParams("language=multi"), english).order == live_listening(QueryParams(""), english).order
     )
     assert live_listening(QueryParams("language=multi"), OFFER).order.multilingual
+
+
+def test_what_depends_on_another_member_is_refused_without_it():
+    assert faults(refused(file=True, sounds_like="true")) == {"sounds_like": "missing_companion"}
+    assert faults(refused(file=True, phone_region="US")) == {"phone_region": "missing_companion"}
+    unknown = refused(file=True, phone_region="XX", redact="phone")
+    assert faults(unknown) == {"phone_region": "unknown_value"}
+    assert "US" in unknown.errors[0].message
+    text = asked(file=True, sounds_like="true", keywords="Ada, Bob", phone_region="gb", redact="phone").order.text
+    assert (text.sounds_like, text.phone_region) == (("Ada", "Bob"), "GB")
+    deepgram = live_listening(QueryParams("sounds_like=true&keyterm=Ada&keywords=Bob:2"), OFFER).order.text
+    assert deepgram.sounds_like == ("Ada", "Bob")
+    with pytest.raises(Refused):
+        live_listening(QueryParams("sounds_like=true"), OFFER)
+
+
+@pytest.mark.parametrize("member", ["language", "languages[]"])
+def test_the_doors_of_openai_hear_several_languages_too(member):
+    english = replace(OFFER, languages=frozenset({"en"}))
+    received = Received("job_1", {"model": ["whisper-1"], member: ["multi"]}, file=UPLOAD)
+    order = Wish().read(received, OFFER).order
+    assert (order.language, order.multilingual) == (None, True)
+    with pytest.raises(Refused) as refusal:
+        Wish().read(received, english)
+    assert faults(refusal.value) == {"language": "unknown_value"}
+    session = {"audio": {"input": {"transcription": {member.removesuffix("[]"): "multi"}}}}
+    assert Transcribing().updated(session, OFFER).order().multilingual
+    with pytest.raises(Refused):
+        Transcribing().updated(session, english)
+
+
+def test_numerals_are_refused_at_openais_door_where_the_language_has_none():
+    japanese = replace(OFFER, languages=frozenset({"ja"}))
+    received = Received("job_1", {"model": ["whisper-1"], "language": ["ja"], "numerals": ["true"]}, file=UPLOAD)
+    with pytest.raises(Refused) as refusal:
+        Wish().read(received, japanese)
+    assert faults(refusal.value) == {"numerals": "conflict"}
 
 
 def test_scenarios_are_the_sandboxs_alone():

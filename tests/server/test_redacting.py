@@ -156,7 +156,8 @@ def test_clients_of_other_services_get_the_same(server, folder):
         ({"replace": "fox"}, "replace", "must be heard:wanted"),
         ({"replace": '["a:b", 1]'}, "replace", "must be a list of strings"),
         ({"search": "..."}, "search", "must be words"),
-        ({"sounds_like": "true"}, "sounds_like", "not offered"),
+        ({"sounds_like": "true"}, "sounds_like", "needs keywords"),
+        ({"phone_region": "ZZ", "redact": "phone"}, "phone_region", "GB"),
     ],
 )
 def test_what_is_not_there_is_refused_by_name(server, order, param, says):

@@ -154,7 +154,9 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
     multi = members.has("language") and members.fields["language"][0] == MULTI
     language = None if multi else members.take("language", language_among(offer), None)
     hints = members.take("keyterm", _terms, ()) + members.take("keywords", _boosted, ())
-    text = replace(text_options(members, language=language, redact=_redactions), paragraphs=False)  # of the answer
+    text = replace(
+        text_options(members, language=language, names=hints, redact=_redactions), paragraphs=False
+    )  # of the answer
     diarize = members.take("diarize", boolean, False)
     if diarize and not offer.speakers:
         members.errors.append(FieldError("diarize", "not_offered", missing_speakers()))

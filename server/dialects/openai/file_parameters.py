@@ -104,15 +104,14 @@ def _wants_speakers(model: list[object], offer: Offer) -> bool:
 
 
 def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
-    named = {name: values for name in COMMON if (values := _listed(fields, name))}
-    members = Members(named)
-    order = common_order(members, offer=offer, word_timestamps=True)
-    separate = members.take("channels", one_of(CHANNEL_MODES), "mixed") == "separate"
     spoken = Members({"language": fields.get("language") or _listed(fields, "languages")})
     language = spoken.take("language", language_among(offer), None)
-    members.errors += spoken.errors
+    named = {name: values for name in COMMON if (values := _listed(fields, name))}
+    members = Members({**named, "language": [language]}, errors=spoken.errors)
+    order = common_order(members, offer=offer, word_timestamps=True)
+    separate = members.take("channels", one_of(CHANNEL_MODES), "mixed") == "separate"
     members.check()
-    return replace(order, language=language, separate=separate)
+    return replace(order, separate=separate)
 
 
 def _listed(fields: Mapping[str, list[object]], name: str) -> list[object]:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from server.jobs.members import Members, keywords, string, text_up_to
-from server.jobs.orders import language_among
+from server.jobs.orders import MULTI, language_among
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
@@ -46,6 +46,7 @@ class Transcribing:
         default_factory=lambda: {"type": "server_vad", **VAD_DEFAULTS["server_vad"]}
     )  # None: the client says where an item ends
     language: str | None = None
+    multilingual: bool = False  # people change the language, and each turn is detected anew
     terms: tuple[str, ...] = ()
 
     @property
@@ -87,7 +88,14 @@ class Transcribing:
             encoding=encoding, sample_rate=rate, interim_results=False, endpointing_ms=_silence_ms(self.turn_detection)
         )
         prompt = str(self.transcription.get("prompt") or "")
-        return Order(word_timestamps=True, language=self.language, prompt=prompt, keywords=self.terms, live=live)
+        return Order(
+            word_timestamps=True,
+            language=self.language,
+            multilingual=self.multilingual,
+            prompt=prompt,
+            keywords=self.terms,
+            live=live,
+        )
 
     def shown(self, session_id: str, *, expires_s: int) -> Mapping[str, Any]:
         """The session object that clients are told."""
@@ -120,7 +128,8 @@ def _asked(before: Transcribing, given: Mapping[str, Any], offer: Offer) -> Tran
     members.check()
     if not offer.has(name):
         raise Refused("model_not_found", f"there is no model {name[:100]!r} here; {offer.model} is")
-    return replace(before, transcription=asked, language=language, terms=terms)
+    multi = language == MULTI
+    return replace(before, transcription=asked, language=None if multi else language, multilingual=multi, terms=terms)
 
 
 def _refuse_redaction(*objects: Mapping[str, Any]) -> None:

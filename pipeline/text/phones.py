@@ -1,0 +1,60 @@
+"""Telephone numbers of a region: which numbers can be some, and how people write them. Pure.
+
+The library of all regions takes a moment to load, so it is loaded when the first order names a region.
+"""
+
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+FEWEST_FIGURES, MOST_FIGURES = 7, 17
+"""Shorter ones, such as those of the police, need no redaction and no marks; longer ones there are none."""
+
+MAX_CACHED = 4096
+
+
+def regions() -> list[str]:
+    """Return the regions that are known, by their two letters of ISO 3166-1, such as "US"."""
+    return sorted(_library().SUPPORTED_REGIONS)
+
+
+@lru_cache(MAX_CACHED)
+def may_be_phone(figures: str, region: str) -> bool:
+    """Return whether *figures*, dialled in *region*, are as many as a telephone number has, in use or not."""
+    number = _number(figures, region)
+    if number is None:
+        return False
+    library = _library()
+    return bool(library.is_possible_number_with_reason(number) == library.ValidationResult.IS_POSSIBLE)
+
+
+@lru_cache(MAX_CACHED)
+def written_phone(figures: str, region: str, *, plus: bool = False) -> str | None:
+    """Return a telephone number as it is written in *region*; None if it is none that can be in use.
+
+    *plus*: the figures begin with the code of a country, so they mean the same everywhere.
+    """
+    number = _number(f"+{figures}" if plus else figures, region)
+    library = _library()
+    if number is None or not library.is_valid_number(number):
+        return None
+    home = not plus and number.country_code == library.country_code_for_region(region)
+    shape = library.PhoneNumberFormat.NATIONAL if home else library.PhoneNumberFormat.INTERNATIONAL
+    return str(library.format_number(number, shape))
+
+
+def _number(text: str, region: str) -> Any:
+    """Return the PhoneNumber that *text* is, or None."""
+    if not FEWEST_FIGURES <= len(text) <= MOST_FIGURES:
+        return None
+    library = _library()
+    try:
+        return library.parse(text, region)
+    except library.NumberParseException:
+        return None
+
+
+def _library() -> ModuleType:
+    import phonenumbers  # noqa: PLC0415  takes 25 ms, and most orders name no region
+
+    return phonenumbers

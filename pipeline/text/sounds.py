@@ -1,0 +1,161 @@
+"""Writes names in place of words that sound like them. Pure.
+
+A name or a row of words is compared as a line of sounds. In English they are consonants (Metaphone) without the
+difference between those that recognisers take for each other, such as b and p; in other languages they are letters.
+Several words may be one name: "cooper netties" is Kubernetes. Words are held only if their sounds begin a name.
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from jellyfish import levenshtein_distance, metaphone
+
+from pipeline.text.figures import PAUSE, bare
+from pipeline.text.wording import as_one
+from pipeline.words import Word
+
+ENGLISH = "en"
+MORE_WORDS = 2  # than the name has, in what is heard for it
+MAX_WORDS = 6  # compared with a name
+MAX_LETTERS = 60  # of a name, and of words that are compared with it
+MAX_CACHED = 4096
+SOUND_ERRORS, LETTER_ERRORS = 0.2, 0.5
+"""The share of sounds that may differ, and that of letters."""
+
+_ALIKE = str.maketrans({"B": "P", "D": "T", "V": "F", "Z": "S", "G": "K", "J": "X", "0": "T", "M": "N"})
+_OWN = re.compile(r"['’]s$")  # noqa: RUF001  both marks are written
+_VOWELS = ("A", "E", "I", "O", "U")
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    text: str  # as it is to be written
+    letters: str
+    sounds: str
+    words: int
+
+
+class NameSpeller:
+    """Writes *names* in place of what sounds like them in *language*. Of names that sound alike the closest wins."""
+
+    def __init__(self, names: Sequence[str], language: str | None) -> None:
+        self._english = language in (None, ENGLISH)
+        self._by_sound: Mapping[str, list[_Name]] = defaultdict(list)
+        self._longest = 0
+        for text in names:
+            name = self._name(text)
+            if name.sounds and len(name.letters) <= MAX_LETTERS:
+                self._by_sound[name.sounds[0]].append(name)
+                self._longest = max(self._longest, min(MAX_WORDS, name.words + MORE_WORDS))
+        self._found: dict[tuple[str, ...], _Name | None] = {}
+
+    def open_from(self, words: Sequence[Word]) -> int:
+        """Return the index of the first word that may begin a name which is not complete."""
+        for at in range(max(0, len(words) - self._longest + 1), len(words)):
+            if _are_near(words[at:]) and self._begins(tuple(_core(word) for word in words[at:])):
+                return at
+        return len(words)
+
+    def apply(self, words: Sequence[Word]) -> list[Word]:
+        """Return *words* with names in place of what sounds like them. A name is one word and keeps the marks."""
+        written: list[Word] = []
+        at = 0
+        while at < len(words):
+            length, name = self._best(words, at)
+            if name is None or " ".join(map(_core, words[at : at + length])) == name.text:
+                written += words[at : at + length]
+            else:
+                written.append(as_one(words[at : at + length], name.text + _own(words[at + length - 1])))
+            at += length
+        return written
+
+    def _best(self, words: Sequence[Word], at: int) -> tuple[int, _Name | None]:
+        """Return how many words from *at* on are which name, the longest match first."""
+        for length in range(min(self._longest, len(words) - at), 0, -1):
+            some = words[at : at + length]
+            if _are_near(some) and (name := self._name_of(tuple(map(_core, some)))) is not None:
+                return length, name
+        return 1, None
+
+    def _name_of(self, parts: tuple[str, ...]) -> _Name | None:
+        if parts not in self._found:
+            if len(self._found) >= MAX_CACHED:
+                self._found.clear()
+            self._found[parts] = self._closest(parts)
+        return self._found[parts]
+
+    def _closest(self, parts: tuple[str, ...]) -> _Name | None:
+        if not all(self._begins(parts[:count]) for count in range(1, len(parts))):
+            return None
+        heard = self._name(" ".join(parts))
+        fit = [(errors, name) for name in self._near(heard) if (errors := _errors(heard, name)) is not None]
+        return min(fit, key=lambda pair: pair[0])[1] if fit else None
+
+    def _begins(self, parts: tuple[str, ...]) -> bool:
+        """Return whether these words may be followed by others that complete a name."""
+        heard = self._name(" ".join(parts))
+        return any(
+            heard.words < min(MAX_WORDS, name.words + MORE_WORDS)
+            and len(heard.sounds) < len(name.sounds)
+            and _differ(heard.sounds, name.sounds[: len(heard.sounds)]) <= SOUND_ERRORS * len(heard.sounds)
+            for name in self._near(heard)
+        )
+
+    def _near(self, heard: _Name) -> Sequence[_Name]:
+        return self._by_sound.get(heard.sounds[:1], ())
+
+    def _name(self, text: str) -> _Name:
+        parts = text.split()
+        return _Name(text, _letters(text), _sounds(text) if self._english else _letters(text), len(parts))
+
+
+def _errors(heard: _Name, name: _Name) -> float | None:
+    """Return how much of the sounds and letters differs, or None if that is too much for one name."""
+    if len(heard.letters) > MAX_LETTERS or heard.words > name.words + MORE_WORDS:
+        return None
+    sounds = _differ(heard.sounds, name.sounds) / max(len(heard.sounds), len(name.sounds))
+    letters = _differ(heard.letters, name.letters) / max(len(heard.letters), len(name.letters))
+    return sounds + letters if sounds <= SOUND_ERRORS and letters <= LETTER_ERRORS else None
+
+
+@lru_cache(MAX_CACHED)
+def _differ(one: str, other: str) -> int:
+    return int(levenshtein_distance(one, other))
+
+
+def _are_near(words: Sequence[Word]) -> bool:
+    """Return whether words may be one name: said without a long pause, and none of them replaced."""
+    return all(word.heard is None for word in words) and all(
+        after.start - before.end <= PAUSE and not before.text.endswith((".", "?", "!"))
+        for before, after in pairwise(words)
+    )
+
+
+def _core(word: Word) -> str:
+    return _OWN.sub("", word.text.strip('.,?!;:"()[]'))
+
+
+def _own(word: Word) -> str:
+    """Return the 's of a word, with which a name is written too."""
+    match = _OWN.search(bare(word.text))
+    return match[0] if match else ""
+
+
+@lru_cache(MAX_CACHED)
+def _letters(text: str) -> str:
+    """Return the letters and figures of a text, in lower case and without accents."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(sign for sign in plain if sign.isalnum())
+
+
+@lru_cache(MAX_CACHED)
+def _sounds(text: str) -> str:
+    """Return the consonants of an English text as they sound, with "A" for a vowel at its beginning."""
+    codes = [str(metaphone(_letters(part))).translate(_ALIKE) for part in text.split()]
+    vowel = "A" if codes and codes[0].startswith(_VOWELS) else ""
+    return vowel + "".join(code.lstrip("".join(_VOWELS)) for code in codes)

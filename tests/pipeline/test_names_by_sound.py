@@ -1,0 +1,104 @@
+"""Tests of names that are written for words that sound like them."""
+
+import random
+import time
+
+import pytest
+
+from pipeline.audio import position
+from pipeline.events import Partial
+from pipeline.text.options import TextOptions
+from pipeline.text.rewriting import TextRewriter
+from pipeline.text.stage import TextStage
+from server.model import bounds
+from tests.pipeline.saying import said, text_of, told
+
+NAMES = ("Kubernetes", "Scribewire", "Ada Lovelace", "New York", "metoprolol")
+ORDER = TextOptions(sounds_like=NAMES)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("We run it on cooper netties, and that works.", "We run it on Kubernetes, and that works."),
+        ("The scribe wire's server, (scribe wire).", "The Scribewire's server, (Scribewire)."),
+        ("And aid a love lace said so.", "And Ada Lovelace said so."),
+        ("in new york and KUBERNETES", "in New York and Kubernetes"),
+        ("fifty milligrams of meta pro lol", "fifty milligrams of metoprolol"),
+    ],
+)
+def test_a_name_is_written_for_words_that_sound_like_it(text, written):
+    assert text_of(text, ORDER) == written
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My cooper. Netties are flowers.",
+        "He was in court with a scribe and a metal pro.",
+        "A new yoke, a day of love, and cooper (3.0) netties.",
+        "It was a new year, and nobody ate anything.",
+    ],
+)
+def test_other_words_stay_as_they_are(text):
+    assert text_of(text, ORDER) == text_of(text, TextOptions())
+
+
+def test_a_name_is_one_word_with_its_times_and_says_what_was_heard():
+    words = said("on cooper netties now")
+    [_, name, _] = told(words, ORDER)
+    assert (name.text, name.start, name.end, name.heard) == (
+        "Kubernetes",
+        words[1].start,
+        words[2].end,
+        "cooper netties",
+    )
+    assert told(said("on Kubernetes now"), ORDER) == said("on Kubernetes now")
+
+
+def test_what_was_replaced_or_hidden_is_no_name():
+    order = TextOptions(sounds_like=("Cart", "fox"), redact=("pci",), replace=("dog:fax",))
+    assert text_of("the dog has 4242 4242 4242 4242", order) == "the fax has [CARD]"
+
+
+def test_only_words_that_begin_a_name_are_held():
+    stage = TextStage(ORDER, language="en")
+    counts = [len(stage.add(word, 0)) for word in said("people run cooper netties there")]
+    assert counts == [1, 1, 0, 1, 1]
+    assert stage.held_from is None
+
+
+def test_a_partial_shows_the_name_too():
+    rewriter = TextRewriter(TextStage(ORDER, language="en"))
+    [partial] = rewriter.receive([Partial(tuple(said("on cooper netties now")), 0)], decided=0)
+    assert isinstance(partial, Partial)
+    assert partial.text == "on Kubernetes now"
+
+
+@pytest.mark.parametrize(
+    ("language", "name", "text", "written"),
+    [
+        ("de", "Müller", "Frau Muller kommt.", "Frau Müller kommt."),
+        ("fr", "Lefèvre", "Monsieur le fevre, bonjour.", "Monsieur Lefèvre, bonjour."),
+        ("de", "Müller", "Frau Meier kommt.", "Frau Meier kommt."),
+        ("ja", "東京", "東京 です", "東京 です"),
+    ],
+)
+def test_other_languages_are_compared_by_letters(language, name, text, written):
+    assert text_of(text, TextOptions(sounds_like=(name,)), language=language) == written
+
+
+def test_as_many_names_as_there_may_be_cost_little_in_an_hour_of_words():
+    chance = random.Random(1)
+
+    def syllables(count: int) -> str:
+        return "k" + "".join(chance.choice("aeioubdkptmnrl") for _ in range(count))
+
+    names = tuple(syllables(bounds.MAX_KEYWORDS_CHARS // bounds.MAX_KEYWORDS - 1) for _ in range(bounds.MAX_KEYWORDS))
+    words = said(" ".join(syllables(chance.randint(1, 9)) for _ in range(2000)))
+    stage = TextStage(TextOptions(sounds_like=names), language="en")
+    began_s = time.process_time()
+    for word in words:
+        stage.add(word, 0)
+    assert time.process_time() - began_s < 2.0  # 1 ms a word; an hour has 9,000
+    assert stage.held_from is None or words[-1].end - stage.held_from < position(4)
