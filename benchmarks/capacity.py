@@ -25,7 +25,7 @@ PEAK = 2.0  # the busiest hour, beside the mean of the day
 FULL = 0.7  # how much of a machine is planned to be in use
 RETENTION_DAYS = 7.0
 CONNECTIONS_A_NODE = 12  # at most: the pool and the listener of a process
-LISTED_A_SWEEP, SWEEP_S = 20_000, 600.0  # of storage/s3/listing.py and jobs/sweeping.py
+LISTED_A_SWEEP, SWEEP_S = 20_000, 600.0  # of storage/s3/listing.py and jobs/housekeeping.py
 DAY_S = 86_400.0
 
 

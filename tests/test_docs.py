@@ -185,3 +185,10 @@ def test_every_file_that_the_security_page_names_exists() -> None:
     named = set(re.findall(r"`((?:server|pipeline|tests)/[^`]+)`", page))
     assert len(named) > 30
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_every_file_that_says_where_a_change_belongs_exists() -> None:
+    table = (ROOT / "server" / "README.md").read_text().split("## Where a change belongs")[1].split("\n## ")[0]
+    named = re.findall(r"`([^`]+)`", table)
+    assert len(named) > 30
+    assert [name for name in named if not (ROOT / name).is_file()] == []

@@ -92,11 +92,11 @@ class Records:
         return Announcement(self.notice(job))
 
     async def message(self, job: Job) -> Announcement:
-        """The body of the job's webhook: the announcement, or a dialect's answer where the order names its callback."""
+        """The body of the job's webhook: a dialect's answer where the order names one as its callback."""
         callback = job.order.callback
-        if callback is None:
+        make_body = None if callback is None else self.callbacks.get(callback["dialect"])
+        if make_body is None:  # no dialect, or one that this version of the server no longer has
             return await self.announcement(job)
-        make_body = self.callbacks[callback["dialect"]]
         if not job.shows_results(now_ms()):
             return Announcement(make_body(job, None))
         body = await asyncio.to_thread(make_body, job, await self.jobs.chunks(job.id))
