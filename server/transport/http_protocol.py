@@ -36,7 +36,7 @@ MAX_IDLE_BYTES = 64 * 1024
 MAX_PIPELINED = 16
 """Requests that wait for the one that is being answered on the same connection."""
 
-CHUNKS, CHUNKS_PER_S = 300, 200
+CHUNKS, CHUNKS_PER_S = 1000, 200
 """Chunks of a body that may come at once, and then each second, however short they are ..."""
 
 CHUNK_BYTES = 256
