@@ -45,7 +45,8 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.scheduler import Scheduler
-from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Happened, Session
 from pipeline.words import Word, written
 

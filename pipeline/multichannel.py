@@ -15,7 +15,7 @@ from dataclasses import fields, replace
 
 from pipeline.audio import WINDOW, Samples
 from pipeline.events import Finalized
-from pipeline.recognition.stream import StreamCounts
+from pipeline.recognition.stream_options import StreamCounts
 from pipeline.session import MAX_UNREAD, Happened, Session, SessionStatistics, read_events
 from pipeline.waking import Changes
 

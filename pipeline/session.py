@@ -28,7 +28,8 @@ from pipeline.events import Event, WordsCommitted
 from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.speech import SpeechProbability
 from pipeline.recognition.engine import DecodeRequest, Heard
-from pipeline.recognition.stream import StreamCore, StreamCounts
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamCounts
 from pipeline.text.rewriting import TextRewriter
 from pipeline.waking import Changes
 

@@ -113,43 +113,31 @@ def build_domain(
 ) -> Domain:
     """Make everything below the routes. *offer_watch* is given if *engines* has none, *callbacks* by dialect."""
     metrics = _watching(engines, node, config)
-    limit_decoders(isolation, config)
-    metrics.decoder_memory.set_function(lambda: isolation.memory.used_bytes)
+    limit_decoders(isolation, config, metrics)
     closing, partials = asyncio.Event(), Partials()
     name = f"{SERVER}{node}:{os.getpid()}"
-    desk = Desk(
-        DeskParts(
-            worker=name,
-            storage=storage,
-            partials=partials,
-            isolation=isolation,
-            engines={environment: engine.live for environment, engine in engines.items()},
-            plans=Plans(storage.accounts, limits),
-            metrics=metrics,
-            closing=closing,
-            takes_writers="live" in config.roles,
-            rules=live_rules,
-        )
-    )
-    records = Records(storage.jobs, storage.blobs, links, desk, callbacks)
-    eraser = Eraser(storage, metrics, alone=not config.clustered)
-    egress = open_egress(config)
-    prober = Prober(isolation, storage.blobs, storage.rates)
-    deliveries, courier = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)
-    following = Following(
-        events=storage.events,
+    parts = DeskParts(
+        worker=name,
+        storage=storage,
         partials=partials,
-        jobs=storage.jobs,
-        records=records,
-        eraser=eraser,
+        isolation=isolation,
+        engines={environment: engine.live for environment, engine in engines.items()},
+        plans=Plans(storage.accounts, limits),
         metrics=metrics,
         closing=closing,
+        takes_writers="live" in config.roles,
+        rules=live_rules,
     )
+    desk = Desk(parts)
+    records = Records(storage.jobs, storage.blobs, links, desk, callbacks)
+    eraser = Eraser(storage, metrics, alone=not config.clustered)
+    egress, prober = open_egress(config), Prober(isolation, storage.blobs, storage.rates)
+    deliveries, courier = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)
     workers = build_workers(
         name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
     )
-    offers = _offers(engines) if offer_watch is None else offer_watch.offers
     chores = chores_of(config, storage=storage, metrics=metrics, eraser=eraser, desk=desk)
+    offers = _offers(engines) if offer_watch is None else offer_watch.offers
     return Domain(
         storage=storage,
         offers=offers,
@@ -161,22 +149,53 @@ def build_domain(
         records=records,
         egress=egress,
         courier=courier,
-        acceptance=Acceptance(
-            jobs=storage.jobs,
-            blobs=storage.blobs,
-            outbox=storage.outbox,
-            egress=egress,
-            prober=prober,
-            batches={environment: engine.batch for environment, engine in engines.items()},
-            offers=offers,
-        ),
+        acceptance=_acceptance(storage, engines, offers=offers, egress=egress, prober=prober),
         desk=desk,
-        following=following,
+        following=_following(storage, partials, records=records, eraser=eraser, metrics=metrics, closing=closing),
         workers=workers,
         deliveries=deliveries,
         eraser=eraser,
         partial_relay=None if storage.relay is None else PartialRelay(partials, storage.relay),
         housekeeping=Housekeeping(chores, metrics),
+    )
+
+
+def _acceptance(
+    storage: Storage,
+    engines: Mapping[str, ServedEngine],
+    *,
+    offers: Mapping[str, Offer],
+    egress: Egress,
+    prober: Prober,
+) -> Acceptance:
+    return Acceptance(
+        jobs=storage.jobs,
+        blobs=storage.blobs,
+        outbox=storage.outbox,
+        egress=egress,
+        prober=prober,
+        batches={environment: engine.batch for environment, engine in engines.items()},
+        offers=offers,
+    )
+
+
+def _following(
+    storage: Storage,
+    partials: Partials,
+    *,
+    records: Records,
+    eraser: Eraser,
+    metrics: Metrics,
+    closing: asyncio.Event,
+) -> Following:
+    return Following(
+        events=storage.events,
+        partials=partials,
+        jobs=storage.jobs,
+        records=records,
+        eraser=eraser,
+        metrics=metrics,
+        closing=closing,
     )
 
 
@@ -206,9 +225,10 @@ def chores_of(
     return chores
 
 
-def limit_decoders(isolation: Isolation, config: Config) -> None:
+def limit_decoders(isolation: Isolation, config: Config, metrics: Metrics) -> None:
     """Let all decoders of this process take as much memory together as the operator or the machine allows."""
     isolation.memory.limit(config.decoder_memory_mib << 20 or max(usable_bytes() // 2, MIN_DECODER_MEMORY_BYTES))
+    metrics.decoder_memory.set_function(lambda: isolation.memory.used_bytes)
 
 
 def _offers(engines: Mapping[str, ServedEngine]) -> Mapping[str, Offer]:

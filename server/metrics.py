@@ -1,7 +1,7 @@
 """The Prometheus metrics of GET /metrics. All of them are named and described here."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -11,6 +11,9 @@ from pipeline.recognition.scheduler import SchedulerStatistics
 from server import __version__
 
 LAG_EVERY_S = 0.02
+_EVENT_LAG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+_LOOP_LAG = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1)
+_WORD_LAG = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 
 
@@ -19,81 +22,50 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        r = self.registry
         self._models = _Models()
-        r.register(self._models)
-        self._node = Gauge("scribewire_node_info", "1: which node this is", ["node", "roles", "version"], registry=r)
-        self.requests = Counter(
-            "scribewire_requests_total", "HTTP requests answered", ["method", "route", "status"], registry=r
-        )
+        self.registry.register(self._models)
         self._requests_of: dict[tuple[str, str, int], Counter] = {}
-        self.refused = Counter("scribewire_refused_total", "Requests refused by a limit", ["code"], registry=r)
-        self.faults = Counter(
-            "scribewire_faults_total", "Faults that ended one piece of work alone", ["what"], registry=r
+        gauge, counter, histogram = self._gauge, self._counter, self._histogram
+        self._node = gauge("node_info", "1: which node this is", "node", "roles", "version")
+        self.requests = counter("requests", "HTTP requests answered", "method", "route", "status")
+        self.refused = counter("refused", "Requests refused by a limit", "code")
+        self.faults = counter("faults", "Faults that ended one piece of work alone", "what")
+        self.connections = gauge("connections", "Open connections")
+        self.jobs_waiting = gauge("jobs_waiting", "Jobs in the queue")
+        self.jobs_running = gauge("jobs_running", "Jobs held by a worker")
+        self.jobs_ended = counter("jobs_ended", "Jobs ended", "state", "error")
+        self.job_wait = histogram("job_wait_seconds", "From acceptance to the first claim", _SECONDS)
+        self.job_run = histogram("job_run_seconds", "From claim to end", _SECONDS)
+        self.audio = counter("audio_seconds", "Audio transcribed", "environment")
+        self.leases_lost = counter("leases_lost", "Jobs whose lease ended early")
+        self.subscribers = gauge("subscribers", "Open event streams")
+        self.event_lag = histogram("event_lag_seconds", "From an event's log entry to its reader's turn", _EVENT_LAG)
+        self.websockets = counter("websockets", "WebSockets that ended, by close code or HTTP status", "route", "code")
+        self.live_sessions = gauge("live_sessions", "Live sessions in this process")
+        self.live_words = counter("live_words", "Final words of live sessions")
+        self.live_partials = counter("live_partials", "Partials of live sessions")
+        self.live_dropped = counter("live_writers_dropped", "Writers whose connection ended before their audio")
+        self.live_takeovers = counter("live_takeovers", "Writers whose silent connection gave way to a new one")
+        self.word_lag = histogram(
+            "word_lag_seconds", "From the arrival of a word's last sound to the decision that it is final", _WORD_LAG
         )
-        self.connections = Gauge("scribewire_connections", "Open connections", registry=r)
-        self.jobs_waiting = Gauge("scribewire_jobs_waiting", "Jobs in the queue", registry=r)
-        self.jobs_running = Gauge("scribewire_jobs_running", "Jobs held by a worker", registry=r)
-        self.jobs_ended = Counter("scribewire_jobs_ended_total", "Jobs ended", ["state", "error"], registry=r)
-        self.job_wait = Histogram(
-            "scribewire_job_wait_seconds", "From acceptance to the first claim", buckets=_SECONDS, registry=r
-        )
-        self.job_run = Histogram("scribewire_job_run_seconds", "From claim to end", buckets=_SECONDS, registry=r)
-        self.audio = Counter("scribewire_audio_seconds_total", "Audio transcribed", ["environment"], registry=r)
-        self.leases_lost = Counter("scribewire_leases_lost_total", "Jobs whose lease ended early", registry=r)
-        self.subscribers = Gauge("scribewire_subscribers", "Open event streams", registry=r)
-        self.event_lag = Histogram(
-            "scribewire_event_lag_seconds",
-            "From an event's log entry to its reader's turn",
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
-            registry=r,
-        )
-        self.websockets = Counter(
-            "scribewire_websockets_total",
-            "WebSockets that ended, by close code or HTTP status",
-            ["route", "code"],
-            registry=r,
-        )
-        self.live_sessions = Gauge("scribewire_live_sessions", "Live sessions in this process", registry=r)
-        self.live_words = Counter("scribewire_live_words_total", "Final words of live sessions", registry=r)
-        self.live_partials = Counter("scribewire_live_partials_total", "Partials of live sessions", registry=r)
-        self.live_dropped = Counter(
-            "scribewire_live_writers_dropped_total", "Writers whose connection ended before their audio", registry=r
-        )
-        self.live_takeovers = Counter(
-            "scribewire_live_takeovers_total", "Writers whose silent connection gave way to a new one", registry=r
-        )
-        self.word_lag = Histogram(
-            "scribewire_word_lag_seconds",
-            "From the arrival of a word's last sound to the decision that it is final",
-            buckets=(0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30),
-            registry=r,
-        )
-        self.final_words_changed = Counter(
-            "scribewire_final_words_changed_total", "Final words changed later: must stay 0", registry=r
-        )
-        self.speaker_revisions = Counter(
-            "scribewire_speaker_revisions_total", "Times that live words got other speakers", registry=r
-        )
-        self.speakers_found = Counter(
-            "scribewire_speakers_found_total", "Speakers of live sessions that ended", registry=r
-        )
-        self.speakers_cpu = Counter(
-            "scribewire_speakers_cpu_seconds_total", "Processor time that telling live speakers apart took", registry=r
-        )
-        self.webhook_backlog = Gauge("scribewire_webhook_backlog", "Deliveries still to be made", registry=r)
-        self.webhook_attempts = Counter(
-            "scribewire_webhook_attempts_total", "Webhook attempts", ["outcome"], registry=r
-        )
-        self.decoder_memory = Gauge(
-            "scribewire_decoder_memory_bytes", "Memory set aside for running decoders", registry=r
-        )
-        self.loop_lag = Histogram(
-            "scribewire_loop_lag_seconds",
-            "How much too late the event loop wakes a sleeper",
-            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1),
-            registry=r,
-        )
+        self.final_words_changed = counter("final_words_changed", "Final words changed later: must stay 0")
+        self.speaker_revisions = counter("speaker_revisions", "Times that live words got other speakers")
+        self.speakers_found = counter("speakers_found", "Speakers of live sessions that ended")
+        self.speakers_cpu = counter("speakers_cpu_seconds", "Processor time that telling live speakers apart took")
+        self.webhook_backlog = gauge("webhook_backlog", "Deliveries still to be made")
+        self.webhook_attempts = counter("webhook_attempts", "Webhook attempts", "outcome")
+        self.decoder_memory = gauge("decoder_memory_bytes", "Memory set aside for running decoders")
+        self.loop_lag = histogram("loop_lag_seconds", "How much too late the event loop wakes a sleeper", _LOOP_LAG)
+
+    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
+        return Gauge(f"scribewire_{name}", meaning, labels, registry=self.registry)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(f"scribewire_{name}_total", meaning, labels, registry=self.registry)
+
+    def _histogram(self, name: str, meaning: str, buckets: Sequence[float]) -> Histogram:
+        return Histogram(f"scribewire_{name}", meaning, buckets=buckets, registry=self.registry)
 
     def name_node(self, name: str, roles: Collection[str]) -> None:
         """Show on the page which node of a cluster this is, and what it does."""

@@ -102,7 +102,8 @@ PURE = (
     "pipeline/recognition/engine.py", "pipeline/recognition/hints.py", "pipeline/recognition/languages.py",
     "pipeline/recognition/merging.py",
     "pipeline/recognition/phrases.py", "pipeline/recognition/spoken_form.py",
-    "pipeline/recognition/stream.py", "pipeline/recognition/turns.py",
+    "pipeline/recognition/stream.py", "pipeline/recognition/stream_options.py",
+    "pipeline/recognition/stream_requests.py", "pipeline/recognition/turns.py",
     "pipeline/recognition/voicing.py", "pipeline/recognition/window.py",
     "pipeline/text/figures.py", "pipeline/text/languages.py", "pipeline/text/numerals.py",
     "pipeline/text/options.py", "pipeline/text/phones.py", "pipeline/text/profanity.py", "pipeline/text/redaction.py",
@@ -121,11 +122,13 @@ PURE = (
     "server/egress/targets.py",
     "server/http/codes.py", "server/http/headers.py", "server/http/sse.py",
     "server/jobs/known_speakers.py", "server/jobs/members.py", "server/jobs/orders.py", "server/jobs/text_members.py",
-    "server/storage/ports.py", "server/storage/sql/rows.py", "server/storage/sqlite/schema.py",
-    "server/storage/postgres/schema.py",
+    "server/storage/job_store.py", "server/storage/ports.py", "server/storage/sql/rows.py",
+    "server/storage/postgres/schema.py", "server/storage/sqlite/schema.py",
     "server/webhooks/backoff.py", "server/webhooks/signing.py",
 )  # fmt: skip
 """Files without I/O, clock, chance, threads and event loops: whatever they know came as an argument."""
+
+MOST_LINES, MOST_LINES_OF_A_FUNCTION = 450, 60
 
 IMPURE_MODULES = frozenset(
     {
@@ -299,3 +302,32 @@ def test_no_two_modules_have_a_public_class_of_one_name() -> None:
 def test_nobody_names_a_room_for_everything() -> None:
     banned = {"utils", "helpers", "common", "manager", "misc"}
     assert not [name(path) for path in sources() if path.stem in banned or path.parent.name in banned]
+
+
+def written() -> list[Path]:
+    """Return every Python file of the project, tests and benchmarks included."""
+    folders = (*PACKAGES, "benchmarks", "scripts", "tests")
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def is_table(function: ast.AST) -> bool:
+    """Return whether *function* says only what it returns: a list of data, such as the operations of a route."""
+    body = function.body if isinstance(function, ast.FunctionDef) else []
+    return bool(body) and isinstance(body[-1], ast.Return) and isinstance(body[-1].value, ast.List) and len(body) <= 3
+
+
+def test_no_file_is_longer_than_its_reader_can_bear() -> None:
+    assert not {name(path): lines for path in written() if (lines := len(path.read_text().splitlines())) > MOST_LINES}
+
+
+def test_functions_fit_on_a_screen() -> None:
+    lengths, long = [], {}
+    for path in written():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                lengths.append(lines)
+                if lines > MOST_LINES_OF_A_FUNCTION and not is_table(node):
+                    long[f"{name(path)}:{node.name}"] = lines
+    assert not long
+    assert sorted(lengths)[int(0.95 * len(lengths))] <= 20

@@ -15,13 +15,11 @@ numbers.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum, auto
-from itertools import pairwise
+from dataclasses import replace
 
 import numpy as np
 
-from pipeline.audio import LONGEST_JOB, WINDOW, Samples, position
+from pipeline.audio import WINDOW, Samples, position
 from pipeline.events import (
     Event,
     Finalized,
@@ -34,11 +32,13 @@ from pipeline.events import (
     WordsCommitted,
 )
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
-from pipeline.recognition.agreement import Agreement, AgreementOptions
+from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.spoken_form import may_pause
-from pipeline.recognition.turns import Turn, TurnOptions, Turns
+from pipeline.recognition.stream_options import StreamCounts, StreamOptions
+from pipeline.recognition.stream_requests import Aim, WindowRequest, find_audio_start
+from pipeline.recognition.turns import Turn, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import AudioWindow
 from pipeline.words import Segment, Word, written
@@ -48,67 +48,6 @@ ATTEMPTS = 3
 
 RELEASED_AT_ONCE = position(5)
 """The most decided audio that is dropped at once when the window is full."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamOptions:
-    """What a session may set, and measured numbers. Lengths are in samples."""
-
-    language: str | None = None  # None: detected once
-    multilingual: bool = False  # it is detected in each turn, and *language* is that of the turn before
-    hint: str = ""  # vocabulary the user expects
-    longest: int = position(15)  # of one segment; longer speech is cut and continues in the next segment
-    turns: TurnOptions = field(default_factory=TurnOptions)
-    agreement: AgreementOptions = field(default_factory=AgreementOptions)
-    first_step: int = position(0.3)  # speech before the first partial of a turn is requested
-    step: int = position(0.5)  # speech between two partials, unless pace() has set more
-    pause: int = position(0.2)  # silence after which a final is requested
-    hush: int = position(0.1)  # silence after which no partial is requested any more
-    lead: int = position(0.4)  # audio kept before the start of speech, because first sounds are soft
-    speech: float = 0.3  # frames with this probability of speech may hold words
-    partial: int = position(9)  # audio in the window of a partial; decided speech before the turn fills it up
-    final: int = position(14)  # the same for a final
-    apart: int = position(1.5)  # speech before a longer silence is not in the window of the next turn
-    known: float = 0.5  # the language is settled with this probability ...
-    known_after: int = position(1.5)  # ... after this much speech or at the end of a turn: in less, they sound alike
-    warn_if_quiet: bool = False  # the reader is told of an input that stays very quiet ...
-    one_of_several: bool = False  # ... but not of silence on one of several channels, where it is usual
-
-    def __post_init__(self) -> None:
-        """Raise ValueError if a segment and the silence after it would not fit into one decode job."""
-        if self.longest + self.turns.endpointing > LONGEST_JOB - position(3):
-            raise ValueError("the longest utterance and its endpointing silence must fit into 27 s together")
-
-
-class _Aim(Enum):
-    """Why a window is recognised."""
-
-    PARTIAL = auto()  # the turn goes on
-    FINAL = auto()  # the speaker pauses, or stopped
-    CUT = auto()  # the segment is too long
-
-
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    """A decode request as the core remembers it."""
-
-    aim: _Aim
-    end: int  # of the audio in the request
-    voiced: int  # where the speech of the turn ended at the time of the request
-
-
-@dataclass(slots=True)
-class StreamCounts:
-    """What a stream has done so far, for the metrics page."""
-
-    partials: int = 0  # answers received
-    finals: int = 0
-    rejected: int = 0  # answers that a gate of the engine refused
-    unvoiced: int = 0  # words that were dropped because nobody spoke at their place
-    failures: int = 0  # requests that the engine failed to answer
-    words: int = 0
-    segments: int = 0
-    forced: int = 0  # segments cut by length
 
 
 class StreamCore:
@@ -129,8 +68,8 @@ class StreamCore:
         self._step = options.step
         self._language = None if options.multilingual else options.language
         self._before = options.language if options.multilingual else None  # the language of the turn before
-        self._in_flight: _Ask | None = None
-        self._answered: _Ask | None = None  # the last request about the first turn that was answered
+        self._in_flight: WindowRequest | None = None
+        self._answered: WindowRequest | None = None  # the last request about the first turn that was answered
         self._last_words: Heard | None = None  # the answer to it, if it was a final
         self._asked_from = 0  # where the audio of the newest request begins
         self._near = False  # finals about the turn begin where partials do, because an answer stopped before the turn
@@ -176,7 +115,7 @@ class StreamCore:
         if turn is None or self._in_flight is not None:
             return steady
         partial = turn.start + self._options.first_step if last is None else last.end + self._step
-        final = steady if _is_final(last, turn) else turn.voiced + self._options.pause
+        final = steady if last is not None and last.has_all_of(turn) else turn.voiced + self._options.pause
         return min(steady, partial, final, self._segment_start + self._options.longest)
 
     @property
@@ -237,8 +176,8 @@ class StreamCore:
             language=self._language,
             before=self._before,
             hint=self._options.hint,
-            said=written(self._decided_words(start)) if ask.aim is _Aim.PARTIAL else "",
-            final=ask.aim is not _Aim.PARTIAL,
+            said=written(self._decided_words(start)) if ask.aim is Aim.PARTIAL else "",
+            final=ask.aim is not Aim.PARTIAL,
             voiced=self._window.voiced(start, ask.end, self._options.turns.enter),
         )
 
@@ -251,7 +190,7 @@ class StreamCore:
         ask = self._take_in_flight()
         self.counts.failures += 1
         self._failed += 1
-        if ask.aim is _Aim.PARTIAL:
+        if ask.aim is Aim.PARTIAL:
             self._answered, self._last_words = ask, None  # the next step is a new request
         elif self._failed >= ATTEMPTS:
             self._failed = 0
@@ -261,8 +200,8 @@ class StreamCore:
     def receive_hypothesis(self, heard: Heard) -> None:
         """Take the answer to the request in flight."""
         ask = self._take_in_flight()
-        self.counts.partials += ask.aim is _Aim.PARTIAL
-        self.counts.finals += ask.aim is not _Aim.PARTIAL
+        self.counts.partials += ask.aim is Aim.PARTIAL
+        self.counts.finals += ask.aim is not Aim.PARTIAL
         self._failed = 0
         if heard.rejected is not None:
             self.counts.rejected += 1
@@ -295,7 +234,7 @@ class StreamCore:
         if any(isinstance(event, SpeechEnded) for event in events):
             self._conclude_if_known()
 
-    def _choose_ask(self) -> _Ask | None:
+    def _choose_ask(self) -> WindowRequest | None:
         """Return the next request about the first turn, or None if there is nothing new."""
         turn = self._turns.first
         if turn is None:
@@ -304,32 +243,32 @@ class StreamCore:
         asked = last.end if last else 0
         tail = min(_whole(turn.voiced + options.pause), turn.ended or now)
         limit = _whole(self._segment_start + options.longest)
-        cut = _Ask(_Aim.CUT, limit, turn.voiced)
-        final = _Ask(_Aim.FINAL, tail, turn.voiced)
+        cut = WindowRequest(Aim.CUT, limit, turn.voiced)
+        final = WindowRequest(Aim.FINAL, tail, turn.voiced)
         if tail > limit:
             return None if self._in_flight == cut else cut
         quiet = now - turn.voiced >= options.pause
         if not turn.open or quiet:
-            return None if _is_final(last, turn) else final
+            return None if last is not None and last.has_all_of(turn) else final
         due = last.end + self._step if last else turn.start + options.first_step
         if now >= due and turn.voiced > max(asked, now - options.hush):
-            return _Ask(_Aim.PARTIAL, now, turn.voiced)
+            return WindowRequest(Aim.PARTIAL, now, turn.voiced)
         return None
 
-    def _take_in_flight(self) -> _Ask:
+    def _take_in_flight(self) -> WindowRequest:
         ask, self._in_flight = self._in_flight, None
         if ask is None:
             raise ValueError("no request is in flight")
         return ask
 
-    def _answer(self, ask: _Ask, heard: Heard) -> None:
+    def _answer(self, ask: WindowRequest, heard: Heard) -> None:
         self._answered = ask
-        self._last_words = heard if ask.aim is _Aim.FINAL else None
-        if ask.aim is _Aim.CUT:
+        self._last_words = heard if ask.aim is Aim.FINAL else None
+        if ask.aim is Aim.CUT:
             self._cut(ask, heard)
             return
         if not self._conclude_if_known():
-            paused = ask.aim is _Aim.FINAL
+            paused = ask.aim is Aim.FINAL
             doubted = self._language is None
             words = self._agreement.receive(heard.words, until=self._audio_end(ask), paused=paused, doubted=doubted)
             self._commit(words)
@@ -360,7 +299,7 @@ class StreamCore:
         while self._finalizing and (turn is None or turn.start >= self._finalizing[0]):
             self._events.append(Finalized(self._finalizing.popleft()))
 
-    def _cut(self, ask: _Ask, heard: Heard) -> None:
+    def _cut(self, ask: WindowRequest, heard: Heard) -> None:
         """End a segment that is too long: commit the words that are safe, and keep the rest for the next segment."""
         guard = self._options.agreement.guard
         self._commit(self._agreement.conclude(heard.words, until=self._audio_end(ask), guard=guard))
@@ -408,11 +347,11 @@ class StreamCore:
             self._events.append(Partial(shown, self.counts.segments))
             self._shown = texts
 
-    def _audio_end(self, ask: _Ask) -> int:
+    def _audio_end(self, ask: WindowRequest) -> int:
         """Return where the audio of a request ends, without padding."""
         return ask.end if self._end is None else min(ask.end, self._end)
 
-    def _select_spoken(self, ask: _Ask, heard: Heard) -> tuple[Word, ...]:
+    def _select_spoken(self, ask: WindowRequest, heard: Heard) -> tuple[Word, ...]:
         """Return the words of *heard* at whose place somebody spoke, moved to where the speech was."""
         start = max(self._asked_from, self._window.start)
         speech = self._window.speech(start, ask.end)
@@ -425,12 +364,12 @@ class StreamCore:
         # Earlier turns are decided, but a number may have begun in one.
         return tuple(word for word in words if word.start + word.end >= 2 * edge or _goes_on(word, turn))
 
-    def _learn_language(self, heard: Heard, ask: _Ask) -> None:
+    def _learn_language(self, heard: Heard, ask: WindowRequest) -> None:
         """Settle the language if the engine is sure of it, and the answer is a final or about enough speech."""
         if self._language is not None or heard.language is None or not heard.words:
             return
         probability = heard.language_probability or 0.0
-        enough = ask.aim is not _Aim.PARTIAL or ask.voiced - self._segment_start >= self._options.known_after
+        enough = ask.aim is not Aim.PARTIAL or ask.voiced - self._segment_start >= self._options.known_after
         if enough and probability >= self._options.known:
             self._language = heard.language
             if heard.language != self._before:
@@ -441,25 +380,21 @@ class StreamCore:
         """Return the committed words in the audio from *start* on."""
         return [word for word in self._agreement.kept if word.start + word.end > 2 * start]
 
-    def _audio_start(self, ask: _Ask) -> int:
-        """Return where the audio of a request begins: as early as its length allows, between two decided words."""
-        options, turn, kept = self._options, self._turns.first, self._agreement.kept
+    def _audio_start(self, ask: WindowRequest) -> int:
+        """Return where the audio of a request about the first turn begins."""
+        options, turn = self._options, self._turns.first
         assert turn is not None
-        length = options.partial if ask.aim is _Aim.PARTIAL or self._near else options.final
-        begin = max(turn.start - options.lead, self._window.start)
-        before = [word for word in kept if word.end <= turn.start]
-        alone = self._alone or not before or turn.start - before[-1].end > options.apart
-        earliest = begin if alone else max(before[0].start - options.lead, self._window.start)
-        if ask.end - earliest <= length:
-            return earliest
-        cuts = [((word.end + after.start) // 2, after.start - word.end) for word, after in pairwise(kept)]
-        if len(before) == len(kept):
-            cuts.append((begin, options.pause))
-        cuts = [(at, pause) for at, pause in cuts if at >= earliest] or [(earliest, 0)]
-        short = [(at, pause) for at, pause in cuts if ask.end - at <= length] or cuts[-1:]
-        return next((at for at, pause in short if pause >= options.pause), short[0][0])
+        return find_audio_start(
+            turn,
+            self._agreement.kept,
+            oldest=self._window.start,
+            end=ask.end,
+            length=options.partial if ask.aim is Aim.PARTIAL or self._near else options.final,
+            alone=self._alone,
+            options=options,
+        )
 
-    def _misses_speech(self, ask: _Ask, heard: Heard) -> bool:
+    def _misses_speech(self, ask: WindowRequest, heard: Heard) -> bool:
         """Return whether *heard* began before the first turn, and has no words for speech in that turn.
 
         In finals the engine looks for such speech itself, unless it is short. So there it is a turn that has no words
@@ -469,18 +404,18 @@ class StreamCore:
         assert turn is not None
         if self._asked_from >= turn.start - self._options.lead:
             return False  # the turn was recognised alone already
-        if ask.aim is not _Aim.PARTIAL:
+        if ask.aim is not Aim.PARTIAL:
             return not heard.words and bool(self._agreement.pending)
         begin = max(turn.start, self._asked_from)
         voiced = self._window.voiced(begin, ask.end - self._options.agreement.guard, self._options.turns.enter)
         return bool(unheard(heard.words, voiced))
 
-    def _reach_less_far(self, ask: _Ask) -> bool:
+    def _reach_less_far(self, ask: WindowRequest) -> bool:
         """Let requests about the first turn begin later than *ask*: a final where partials do, then at the turn itself.
 
         Return False if they begin there already.
         """
-        self._alone = self._near or ask.aim is _Aim.PARTIAL
+        self._alone = self._near or ask.aim is Aim.PARTIAL
         self._near = True
         return self._audio_start(ask) > self._asked_from or (not self._alone and self._reach_less_far(ask))
 
@@ -493,11 +428,6 @@ class StreamCore:
 def _goes_on(word: Word, turn: Turn) -> bool:
     """Return whether *word* can have pauses in it and reaches into *turn*."""
     return word.end > turn.start and may_pause(word.text)
-
-
-def _is_final(ask: _Ask | None, turn: Turn) -> bool:
-    """Return whether *ask* is a final with all speech of *turn* so far."""
-    return ask is not None and ask.aim is _Aim.FINAL and ask.voiced == turn.voiced
 
 
 def _whole(position: int) -> int:

@@ -44,9 +44,9 @@ async def _work(config: Config, limits: Limits) -> None:
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
             open_engines(config, threads) as (engines, isolation),
         ):
-            limit_decoders(isolation, config)
-            await tell_others(engines, storage)
             metrics = Metrics()
+            limit_decoders(isolation, config, metrics)
+            await tell_others(engines, storage)
             workers = build_workers(
                 f"worker {node}:{os.getpid()}",
                 config,

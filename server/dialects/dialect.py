@@ -20,7 +20,8 @@ from server.records.records import CallbackBody
 from server.routes.door import Door
 from server.routes.seats import Seats
 from server.routes.transcriptions import Transcriptions
-from server.storage.ports import BlobStore, JobStore
+from server.storage.job_store import JobStore
+from server.storage.ports import BlobStore
 from server.streams.following import Following
 
 

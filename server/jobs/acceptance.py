@@ -41,8 +41,9 @@ from server.model.ids import Prefix
 from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob, Submitted
 from server.model.offers import Offer
 from server.model.orders import Order, Source, StoredFile, without_defaults
+from server.storage.job_store import JobStore
 from server.storage.patience import patiently
-from server.storage.ports import BlobStore, JobStore, Outbox
+from server.storage.ports import BlobStore, Outbox
 
 MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
 FREEING_S = 1.0  # how long the answer to a request that failed waits until its key is free again

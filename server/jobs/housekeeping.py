@@ -16,7 +16,8 @@ from server.jobs.voices import voices_key
 from server.logs import log
 from server.metrics import Metrics
 from server.model.erasures import Why
-from server.storage.ports import BlobStore, JobStore, Storage
+from server.storage.job_store import JobStore
+from server.storage.ports import BlobStore, Storage
 from server.waiting import set_within
 
 REAP_S = 5.0

@@ -17,8 +17,8 @@ from server.model.jobs import JobError
 from server.model.leases import Lease, LeaseLost, Renewal, Verdict
 from server.model.orders import Source
 from server.model.outcomes import Outcome
+from server.storage.job_store import JobStore
 from server.storage.patience import patiently
-from server.storage.ports import JobStore
 
 T = TypeVar("T")
 

@@ -26,7 +26,8 @@ from server.jobs.voices import known_recordings
 from server.model.accounts import Plan
 from server.model.events import NewEvent
 from server.model.outcomes import Artifact, Outcome
-from server.storage.ports import BlobStore, JobStore
+from server.storage.job_store import JobStore
+from server.storage.ports import BlobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

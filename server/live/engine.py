@@ -11,7 +11,8 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.merging import find_new_words
-from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamOptions
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import Happened, Listener, Session, SessionStatistics
 from pipeline.speakers.excerpts import Excerpts

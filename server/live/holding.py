@@ -4,7 +4,7 @@ import time
 
 from server.jobs.leases import HeldLease
 from server.model.leases import Lease, LeaseLost, Renewal
-from server.storage.ports import JobStore
+from server.storage.job_store import JobStore
 
 AWAY_S = 30.0  # how long a session waits for the database; what is said meanwhile is kept in memory
 

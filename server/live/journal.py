@@ -19,7 +19,7 @@ from server.live.resuming import Past
 from server.live.telling import LogBatch, Telling, revised_event
 from server.metrics import Metrics
 from server.model.events import NewEvent
-from server.storage.ports import EventLog
+from server.storage.job_store import EventLog
 from server.streams.partials import Partials
 
 QUIET = position(5)

@@ -17,7 +17,8 @@ from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, JobError, LiveProgress, State
 from server.model.orders import AUDIO, CONTAINER, LiveOptions, Order, Source, without_defaults
 from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
-from server.storage.ports import BlobStore, JobStore
+from server.storage.job_store import JobStore
+from server.storage.ports import BlobStore
 
 MAX_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
 MAX_PARTING_BYTES = 1024 * 1024  # of the body of one that carries all results, because they are erased afterwards

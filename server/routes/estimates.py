@@ -32,8 +32,8 @@ from server.model.errors import FieldError, QuotaExceeded
 from server.model.instants import iso
 from server.model.jobs import State
 from server.routes.requests import JOB_ID, own_job
+from server.storage.job_store import JobStore
 from server.storage.ports import Counter as CounterStore
-from server.storage.ports import JobStore
 
 MAX_BODY = 2_000_000
 MAX_FREE_BODY = 256_000

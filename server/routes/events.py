@@ -17,7 +17,7 @@ from server.metrics import Metrics
 from server.routes.door import Door
 from server.routes.requests import JOB_ID, admitted
 from server.routes.seats import Seated, Seats
-from server.storage.ports import EventLog, JobStore
+from server.storage.job_store import EventLog, JobStore
 from server.streams.following import Following
 from server.streams.rendering import Rendered
 

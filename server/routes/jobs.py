@@ -48,7 +48,8 @@ from server.routes.requests import (
 )
 from server.routes.response_cache import JobAnswers, Tagged
 from server.routes.seats import Seated, Seats
-from server.storage.ports import BlobStore, JobStore
+from server.storage.job_store import JobStore
+from server.storage.ports import BlobStore
 
 
 @dataclass(frozen=True, slots=True)

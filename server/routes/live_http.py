@@ -41,7 +41,8 @@ from server.routes.requests import (
     query_switch,
     warned,
 )
-from server.storage.ports import ChannelStore, JobStore
+from server.storage.job_store import JobStore
+from server.storage.ports import ChannelStore
 from server.waiting import until_first
 
 MAX_BODY = 64 * 1024  # without recordings of known speakers

@@ -24,7 +24,7 @@ from server.model.orders import CONTAINER
 from server.routes.door import Door
 from server.routes.requests import admitted, live_job, no_such_job
 from server.routes.seats import Seats
-from server.storage.ports import EventLog, JobStore
+from server.storage.job_store import EventLog, JobStore
 from server.streams.following import Following
 from server.streams.rendering import Rendered, json_with_type
 from server.waiting import racing, until_first

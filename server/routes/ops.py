@@ -17,7 +17,8 @@ from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.metrics import Metrics
 from server.routes.response_cache import Prepared
-from server.storage.ports import JobStore, Outbox
+from server.storage.job_store import JobStore
+from server.storage.ports import Outbox
 
 ALIVE = Prepared(b'{"status":"ok"}')
 DAY = {"Cache-Control": "public, max-age=86400"}

@@ -18,7 +18,7 @@ from server.model.jobs import IdempotencyKey, Job
 from server.records.links import MAX_TTL_S
 from server.routes.door import Door
 from server.routes.strangers import check_account
-from server.storage.ports import JobStore
+from server.storage.job_store import JobStore
 
 JOB_POLL_S = 2  # what Retry-After advises while a job is not over
 JOB = {"$ref": "#/components/schemas/Job"}

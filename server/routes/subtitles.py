@@ -33,7 +33,7 @@ from server.model.events import Event
 from server.model.jobs import Job, State
 from server.routes.door import Door
 from server.routes.requests import JOB_ID, admitted
-from server.storage.ports import EventLog, JobStore
+from server.storage.job_store import EventLog, JobStore
 
 LOG_PAGE = 500  # events of a log that are read at once
 MAX_SHAPES = 4  # of a job that are asked for beside its own and not made yet; each costs what the next line says

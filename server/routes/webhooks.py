@@ -24,7 +24,8 @@ from server.model.jobs import Job, State
 from server.model.orders import Order, Source
 from server.records.records import Records
 from server.routes.requests import JOB_ID, JSON_CODES, own_job
-from server.storage.ports import JobStore, Outbox
+from server.storage.job_store import JobStore
+from server.storage.ports import Outbox
 from server.webhooks.courier import Courier
 from server.webhooks.seats import Crowded, SendingSeats, crowded
 

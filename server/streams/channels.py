@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from server.model.channels import Channel
-from server.storage.ports import ChannelStore, JobStore
+from server.storage.job_store import JobStore
+from server.storage.ports import ChannelStore
 from server.streams.following import EventReader, Following
 from server.streams.rendering import RenderedBatch
 from server.waiting import set_within

@@ -19,7 +19,8 @@ from pipeline.events import (
     WordsCommitted,
 )
 from pipeline.recognition.engine import DecodeRequest, Heard
-from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamOptions
 from pipeline.words import Word, written
 
 QUIET = np.zeros(WINDOW, np.float32)

@@ -14,7 +14,8 @@ from pipeline.events import WordsCommitted
 from pipeline.ingest.framer import Windows
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import DecodeRequest, Heard
-from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Happened, Session
 from pipeline.words import Word
 from tests.pipeline.listening import talk

@@ -21,7 +21,8 @@ from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines.whisper import WhisperEngine
 from pipeline.recognition.languages import likeliest
 from pipeline.recognition.scheduler import Scheduler
-from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
 from pipeline.words import Chunk, Word
 from tests.pipeline.sessions import Voice, committed, heard, virtually

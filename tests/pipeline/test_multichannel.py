@@ -10,7 +10,8 @@ import pytest
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.events import Finalized, Partial
 from pipeline.multichannel import MultichannelSession
-from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Happened, Session
 from pipeline.words import Word
 from tests.pipeline.listening import talk

@@ -16,7 +16,8 @@ from pipeline.errors import TooFast
 from pipeline.events import Event, Finalized, Partial, SegmentClosed, Warned, WordsCommitted
 from pipeline.ingest.framer import Windows
 from pipeline.recognition.engine import DecodeRequest, Heard
-from pipeline.recognition.stream import StreamCore, StreamOptions
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import ENOUGH_BUFFERED, MAX_UNREAD, WINDOWS, Session, _Promised
 from pipeline.words import written
 from tests.pipeline.listening import speeches, talk

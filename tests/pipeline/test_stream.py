@@ -20,7 +20,8 @@ from pipeline.events import (
 )
 from pipeline.ingest.gain import QUIET_INPUT
 from pipeline.recognition.engine import DecodeRequest, Heard
-from pipeline.recognition.stream import ATTEMPTS, StreamCore, StreamOptions
+from pipeline.recognition.stream import ATTEMPTS, StreamCore
+from pipeline.recognition.stream_options import StreamOptions
 from pipeline.recognition.turns import TurnOptions
 from pipeline.words import Word, written
 from tests.pipeline.listening import (

@@ -261,38 +261,11 @@ async def _serving(
         closing(Scheduler(engine)) as scheduler,
     ):
         base = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        rehearsal = Batch(engine=engine, recognition=scheduler, voice=None, isolation=isolation(), threads=threads)
-        live_engine = LiveEngine(
-            engine=engine.name,
-            model=engine.model,
-            listener=scheduler,
-            headroom=headroom or scheduler,
-            voice=None,
-        )
         service = build(
             settings,
             limits=limits,
             storage=stores,
-            engines={
-                "production": ServedEngine(
-                    batch=batch,
-                    live=live_engine,
-                    offer=Offer(
-                        engine="scripted",
-                        model="test",
-                        languages=frozenset({"en", "de"}),
-                        translates=True,
-                        speakers=True,
-                    ),
-                    statistics=scheduler.statistics,
-                ),
-                "sandbox": ServedEngine(
-                    batch=rehearsal,
-                    live=live_engine,
-                    offer=Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True),
-                    statistics=scheduler.statistics,
-                ),
-            },
+            engines=_engines(batch, engine, scheduler, headroom or scheduler, threads),
             isolation=isolation(),
             estimator=Estimator(),
             public_base_url=settings.public_base_url or base,
@@ -311,6 +284,19 @@ async def _serving(
                 await serving
         finally:
             await stores.close()
+
+
+def _engines(
+    batch: ScriptedBatch, engine: ScriptedEngine, scheduler: Scheduler, headroom: Headroom, threads: ThreadPoolExecutor
+) -> dict[str, ServedEngine]:
+    rehearsal = Batch(engine=engine, recognition=scheduler, voice=None, isolation=isolation(), threads=threads)
+    live = LiveEngine(engine=engine.name, model=engine.model, listener=scheduler, headroom=headroom, voice=None)
+    offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
+    sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)
+    return {
+        "production": ServedEngine(batch=batch, live=live, offer=offer, statistics=scheduler.statistics),
+        "sandbox": ServedEngine(batch=rehearsal, live=live, offer=sandbox, statistics=scheduler.statistics),
+    }
 
 
 def _connections(settings: Config, service: Service) -> Connections:

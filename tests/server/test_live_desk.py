@@ -1,8 +1,7 @@
 """Tests of desk.py on real storage: who is admitted, and what happens to sessions whose process or writer is gone."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,39 +10,28 @@ import orjson
 import pytest
 
 from pipeline.audio import RATE, position
-from pipeline.documents.formats import word_object
-from pipeline.documents.stored import stored as stored_chunk
 from pipeline.errors import PipelineError
 from pipeline.events import WordsCommitted
-from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
-from pipeline.words import Chunk, Segment, Word
+from pipeline.words import Chunk
 from server.accounts.plans import Plans
-from server.jobs.housekeeping import Chore, Housekeeping
 from server.live import holding
-from server.live.desk import WEIGHED_S, Desk, DeskParts
-from server.live.engine import Headroom, LiveEngine
+from server.live.desk import WEIGHED_S
 from server.live.resuming import LEAD, Past
-from server.live.rules import LiveRules
-from server.metrics import Metrics
 from server.model.errors import Refused
-from server.model.events import Event, NewEvent
+from server.model.events import Event
 from server.model.jobs import LIVE_GRACE_MS, State
-from server.model.leases import Lease
-from server.model.orders import LiveOptions, Order
 from server.storage.ports import Storage
 from server.storage.postgres.open import open_storage
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private
-from server.streams.partials import Partials
 from tests.server.cutting import line
+from tests.server.desks import RULES, begun, desk, order, over
 from tests.server.postgres import shared_cluster
-from tests.server.serving import LIMITS, isolation
+from tests.server.serving import LIMITS
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
 from tests.server.talking import spoken
 from tests.server.working import DeletedMeanwhile
-
-RULES = LiveRules(look_s=0.02, stale_s=0.02)
 
 
 class Full:
@@ -59,72 +47,6 @@ class Wary:
     def admit(self, growth: float) -> None:
         if growth > 2:
             raise PipelineError("busy")
-
-
-@asynccontextmanager
-async def desk(storage: Storage, *, headroom: Headroom | None = None) -> AsyncIterator[Desk]:
-    """Run a desk until the block is left."""
-    closing, scheduler = asyncio.Event(), Scheduler(ScriptedEngine())
-    engine = LiveEngine(
-        engine="scripted",
-        model="scripted",
-        listener=scheduler,
-        headroom=headroom or scheduler,
-        voice=None,
-    )
-    made = Desk(
-        DeskParts(
-            worker="w",
-            storage=storage,
-            partials=Partials(),
-            engines={"production": engine},
-            isolation=isolation(),
-            plans=Plans(storage.accounts, LIMITS),
-            metrics=Metrics(),
-            closing=closing,
-            rules=RULES,
-        )
-    )
-    housekeeping = Housekeeping([Chore("finishing", RULES.stale_s, made.finish_stale)], Metrics())
-    running = asyncio.gather(made.run(), housekeeping.run())
-    await asyncio.sleep(0)
-    try:
-        yield made
-    finally:
-        housekeeping.stop()
-        closing.set()
-        await asyncio.wait_for(running, 20)
-        scheduler.close()
-
-
-def order(*, separate: bool = False, **live: object) -> Order:
-    return Order(separate=separate, live=LiveOptions(**live))  # type: ignore[arg-type]  # values of several types
-
-
-async def begun(storage: Storage, job_id: str) -> Lease:
-    """Make a session as a dead server leaves it: one segment closed, two words of the next committed."""
-    lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
-    assert lease is not None
-    segment = Segment((Word("so", 0, 8000, 0.9), Word("my", 8000, 16_000, 0.9)), -0.1, 0.0)
-    words = [{"index": n, "segment": 0, "word": text, "start": n / 2, "end": n / 2 + 0.5, "probability": 0.9}
-             for n, text in enumerate(["so", "my", "fellow", "Americans"])]  # fmt: skip
-    events = [NewEvent("word", orjson.dumps(word)) for word in words]
-    chunk = Chunk(0, 0, 0, RATE, (segment,), "en", 0.9)
-    assert await storage.jobs.checkpoint(
-        lease, index=0, body=stored_chunk(chunk), events=events[:2], progress=0.0, lease_s=LEASE_S
-    )
-    assert await storage.jobs.log(lease, events[2:]) is not None
-    return lease
-
-
-async def over(storage: Storage, job_id: str) -> State:
-    async with asyncio.timeout(20):
-        while True:
-            job = await storage.jobs.get(job_id)
-            assert job is not None
-            if job.terminal:
-                return job.state
-            await storage.jobs.changed(job, timeout_s=1)
 
 
 @pytest.mark.parametrize("encoding", ["pcm_s16le", "container"])
@@ -264,71 +186,6 @@ async def test_a_session_counts_once_for_each_channel_that_is_heard_by_itself(tm
         made.admit("production", sessions=2)
         with pytest.raises(Refused, match="queue_full"):
             made.admit("production", sessions=3)
-
-
-async def begun_on_two_channels(storage: Storage, job_id: str) -> None:
-    """Make a session as a dead server leaves it: a side closed a segment and went on to 4 s, the other is at 2 s."""
-    lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
-    assert lease is not None
-    words = {
-        0: [Word(f"left{n}", RATE * n, RATE * n + RATE // 2, 0.9) for n in range(4)],
-        1: [Word("right0", RATE, 2 * RATE, 0.9)],
-    }
-    chunk = Chunk(0, 0, 0, RATE, (Segment((words[0][0],), -0.1, 0.0, 0),), "en", 0.9, channel=0)
-    told = [(0, 0, words[0][0]), (1, 1, words[1][0]), *((0, 2, word) for word in words[0][1:])]
-    events = [
-        NewEvent("word", orjson.dumps({"index": n, "segment": segment, "channel": channel, **word_object(word)}))
-        for n, (channel, segment, word) in enumerate(told)
-    ]
-    assert await storage.jobs.checkpoint(
-        lease, index=0, body=stored_chunk(chunk), events=events[:1], progress=0.0, lease_s=LEASE_S
-    )
-    assert await storage.jobs.log(lease, events[1:]) is not None
-
-
-@in_a_loop
-async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
-    clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
-        job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2)))
-        assert job is not None
-        await begun_on_two_channels(storage, job.id)
-        clock.advance(s=LEASE_S)
-        async with desk(storage) as made:
-            live = await made.open(job)
-            begin = live.progress().received_bytes
-            assert begin == 4 * (2 * RATE - LEAD), "where the side that is behind goes on"
-            async with live.seat() as seat:
-                assert await seat.take(bytes(4 * 6 * RATE - begin))
-                seat.end()
-            assert await over(storage, job.id) is State.COMPLETED
-        log = [(one.type, orjson.loads(one.body)) for one in await storage.events.read(job.id, after=0, limit=99)]
-        told = [body for kind, body in log if kind == "word"]
-        assert [word["index"] for word in told] == list(range(len(told)))
-        starts = [[word["start"] for word in told if word["channel"] == channel] for channel in (0, 1)]
-        assert all(one == sorted(one) for one in starts)
-        assert [min(start for start in one[before:]) >= end for one, before, end in
-                zip(starts, (4, 1), (3.5, 2.0), strict=True)] == [True, True]  # fmt: skip
-        assert min(starts[1][1:]) < 3, "what the other side had heard already was heard on this one"
-        segments = {body["id"]: body for kind, body in log if kind == "segment"}
-        assert (segments[1]["channel"], segments[2]["text"]) == (1, "left1 left2 left3")
-        assert min(segments.keys() - {1, 2}) == 3
-
-
-@in_a_loop
-async def test_silence_of_one_side_is_settled_when_the_other_speaks(tmp_path):
-    """The scripted engine speaks on both sides, so the silent one is muted by its detector."""
-    async with stored(tmp_path) as storage, desk(storage) as made:
-        job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2, max_utterance_s=3)))
-        assert job is not None
-        live = await made.open(job)
-        live._session._sessions[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
-        async with live.seat() as seat, asyncio.timeout(20):
-            await seat.take(bytes(4 * 20 * RATE))
-            while (live.progress().settled_bytes or 0) < 4 * 12 * RATE:  # noqa: ASYNC110  it is told to writers so
-                await asyncio.sleep(0.02)
-            seat.end()
-        assert await over(storage, job.id) is State.COMPLETED
 
 
 class SlowLog:

@@ -29,7 +29,7 @@ from server.model.offers import Offer
 from server.model.orders import Order
 from server.routes.requests import warned
 from server.routes.transcriptions import FILE_CODES, Transcriptions
-from server.storage.ports import JobStore
+from server.storage.job_store import JobStore
 
 RAW = "application/octet-stream"
 

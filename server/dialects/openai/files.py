@@ -40,7 +40,8 @@ from server.model.jobs import Job, State
 from server.model.offers import Offer
 from server.routes.requests import warned
 from server.routes.transcriptions import FILE_CODES, Transcriptions
-from server.storage.ports import BlobStore, JobStore
+from server.storage.job_store import JobStore
+from server.storage.ports import BlobStore
 from server.streams.following import Following
 
 

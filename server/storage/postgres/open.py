@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from server.model.accounts import SigningKeys
+from server.storage.job_store import EventLog, JobStore
 from server.storage.ports import (
     AccountStore,
     BlobStore,
     ChannelStore,
     Counter,
-    EventLog,
-    JobStore,
     Offers,
     Outbox,
     RateCounter,

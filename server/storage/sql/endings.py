@@ -59,18 +59,11 @@ def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
         tx.run("DELETE FROM chunks WHERE job = ?", (row["id"],))
     _settle(tx, row, heard_s, returned=returned)
     fairness.charge_end(tx, row, state, heard_s)
+    used_s = 0.0 if returned else heard_s or 0.0
     tx.run(
         "INSERT INTO usage (job, account, environment, state, audio_s, model, finished_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            row["id"],
-            row["account"],
-            row["environment"],
-            state,
-            0.0 if returned else heard_s or 0.0,
-            outcome.model,
-            tx.now,
-        ),
+        (row["id"], row["account"], row["environment"], state, used_s, outcome.model, tx.now),
     )
     append(tx, row["id"], [*outcome.events, terminal_event(state)])
     ended = tx.one("SELECT * FROM jobs WHERE id = ?", (row["id"],))

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from server.model.accounts import SigningKeys
 from server.model.errors import StorageError
-from server.storage.ports import AccountStore, BlobStore, ChannelStore, Counter, EventLog, JobStore, Outbox, Upkeep
+from server.storage.job_store import EventLog, JobStore
+from server.storage.ports import AccountStore, BlobStore, ChannelStore, Counter, Outbox, Upkeep
 from server.storage.sql.accounts import SqlAccounts
 from server.storage.sql.channels import SqlChannels
 from server.storage.sql.counters import SqlCounter

@@ -1,0 +1,51 @@
+"""What a live session may set about its stream, and what the stream counts. Lengths are in samples."""
+
+from dataclasses import dataclass, field
+
+from pipeline.audio import LONGEST_JOB, position
+from pipeline.recognition.agreement import AgreementOptions
+from pipeline.recognition.turns import TurnOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """What a session may set, and measured numbers. Lengths are in samples."""
+
+    language: str | None = None  # None: detected once
+    multilingual: bool = False  # it is detected in each turn, and *language* is that of the turn before
+    hint: str = ""  # vocabulary the user expects
+    longest: int = position(15)  # of one segment; longer speech is cut and continues in the next segment
+    turns: TurnOptions = field(default_factory=TurnOptions)
+    agreement: AgreementOptions = field(default_factory=AgreementOptions)
+    first_step: int = position(0.3)  # speech before the first partial of a turn is requested
+    step: int = position(0.5)  # speech between two partials, unless pace() has set more
+    pause: int = position(0.2)  # silence after which a final is requested
+    hush: int = position(0.1)  # silence after which no partial is requested any more
+    lead: int = position(0.4)  # audio kept before the start of speech, because first sounds are soft
+    speech: float = 0.3  # frames with this probability of speech may hold words
+    partial: int = position(9)  # audio in the window of a partial; decided speech before the turn fills it up
+    final: int = position(14)  # the same for a final
+    apart: int = position(1.5)  # speech before a longer silence is not in the window of the next turn
+    known: float = 0.5  # the language is settled with this probability ...
+    known_after: int = position(1.5)  # ... after this much speech or at the end of a turn: in less, they sound alike
+    warn_if_quiet: bool = False  # the reader is told of an input that stays very quiet ...
+    one_of_several: bool = False  # ... but not of silence on one of several channels, where it is usual
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if a segment and the silence after it would not fit into one decode job."""
+        if self.longest + self.turns.endpointing > LONGEST_JOB - position(3):
+            raise ValueError("the longest utterance and its endpointing silence must fit into 27 s together")
+
+
+@dataclass(slots=True)
+class StreamCounts:
+    """What a stream has done so far, for the metrics page."""
+
+    partials: int = 0  # answers received
+    finals: int = 0
+    rejected: int = 0  # answers that a gate of the engine refused
+    unvoiced: int = 0  # words that were dropped because nobody spoke at their place
+    failures: int = 0  # requests that the engine failed to answer
+    words: int = 0
+    segments: int = 0
+    forced: int = 0  # segments cut by length

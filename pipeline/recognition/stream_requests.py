@@ -1,0 +1,59 @@
+"""Which windows of a live stream are recognised, and where their audio begins. stream.py decides when.
+
+Whisper recognises a short phrase alone in a window worst. So the audio of a request begins before its turn, as far back
+as the length of the window allows, and the words of that decided speech are left out of the answer. A window must not
+begin inside a word: it begins in the gap between two decided words, in a long gap rather than in a short one, or where
+the turn itself begins.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import pairwise
+
+from pipeline.recognition.stream_options import StreamOptions
+from pipeline.recognition.turns import Turn
+from pipeline.words import Word
+
+
+class Aim(Enum):
+    """Why a window is recognised."""
+
+    PARTIAL = auto()  # the turn goes on
+    FINAL = auto()  # the speaker pauses, or stopped
+    CUT = auto()  # the segment is too long
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRequest:
+    """A decode request as the core of a stream remembers it."""
+
+    aim: Aim
+    end: int  # of the audio in the request
+    voiced: int  # where the speech of the turn ended at the time of the request
+
+    def has_all_of(self, turn: Turn) -> bool:
+        """Return whether this is a final with all speech of *turn* so far."""
+        return self.aim is Aim.FINAL and self.voiced == turn.voiced
+
+
+def find_audio_start(
+    turn: Turn, kept: Sequence[Word], *, oldest: int, end: int, length: int, alone: bool, options: StreamOptions
+) -> int:
+    """Return where the audio of a request about *turn* begins, if it ends at *end* and *length* samples are wanted.
+
+    *kept* are the decided words whose audio is still there, from *oldest* on. *alone*: use no speech before the turn.
+    It is longer than *length* only where no place to begin makes it shorter.
+    """
+    begin = max(turn.start - options.lead, oldest)
+    before = [word for word in kept if word.end <= turn.start]
+    alone = alone or not before or turn.start - before[-1].end > options.apart
+    earliest = begin if alone else max(before[0].start - options.lead, oldest)
+    if end - earliest <= length:
+        return earliest
+    gaps = [((word.end + after.start) // 2, after.start - word.end) for word, after in pairwise(kept)]
+    if len(before) == len(kept):  # nothing of the turn is decided, so the window may also begin with it
+        gaps.append((begin, options.pause))
+    gaps = [(at, pause) for at, pause in gaps if at >= earliest] or [(earliest, 0)]
+    short_enough = [(at, pause) for at, pause in gaps if end - at <= length] or gaps[-1:]
+    return next((at for at, pause in short_enough if pause >= options.pause), short_enough[0][0])

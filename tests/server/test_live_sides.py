@@ -1,0 +1,81 @@
+"""Tests of live sessions that recognise the channels of their audio separately."""
+
+import asyncio
+
+import orjson
+
+from pipeline.audio import RATE
+from pipeline.documents.formats import word_object
+from pipeline.documents.stored import stored as stored_chunk
+from pipeline.words import Chunk, Segment, Word
+from server.live.resuming import LEAD
+from server.model.events import NewEvent
+from server.model.jobs import State
+from server.storage.ports import Storage
+from tests.server.desks import desk, order, over
+from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
+
+
+async def begun_on_two_channels(storage: Storage, job_id: str) -> None:
+    """Make a session as a dead server leaves it: a side closed a segment and went on to 4 s, the other is at 2 s."""
+    lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
+    assert lease is not None
+    words = {
+        0: [Word(f"left{n}", RATE * n, RATE * n + RATE // 2, 0.9) for n in range(4)],
+        1: [Word("right0", RATE, 2 * RATE, 0.9)],
+    }
+    chunk = Chunk(0, 0, 0, RATE, (Segment((words[0][0],), -0.1, 0.0, 0),), "en", 0.9, channel=0)
+    told = [(0, 0, words[0][0]), (1, 1, words[1][0]), *((0, 2, word) for word in words[0][1:])]
+    events = [
+        NewEvent("word", orjson.dumps({"index": n, "segment": segment, "channel": channel, **word_object(word)}))
+        for n, (channel, segment, word) in enumerate(told)
+    ]
+    assert await storage.jobs.checkpoint(
+        lease, index=0, body=stored_chunk(chunk), events=events[:1], progress=0.0, lease_s=LEASE_S
+    )
+    assert await storage.jobs.log(lease, events[1:]) is not None
+
+
+@in_a_loop
+async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2)))
+        assert job is not None
+        await begun_on_two_channels(storage, job.id)
+        clock.advance(s=LEASE_S)
+        async with desk(storage) as made:
+            live = await made.open(job)
+            begin = live.progress().received_bytes
+            assert begin == 4 * (2 * RATE - LEAD), "where the side that is behind goes on"
+            async with live.seat() as seat:
+                assert await seat.take(bytes(4 * 6 * RATE - begin))
+                seat.end()
+            assert await over(storage, job.id) is State.COMPLETED
+        log = [(one.type, orjson.loads(one.body)) for one in await storage.events.read(job.id, after=0, limit=99)]
+        told = [body for kind, body in log if kind == "word"]
+        assert [word["index"] for word in told] == list(range(len(told)))
+        starts = [[word["start"] for word in told if word["channel"] == channel] for channel in (0, 1)]
+        assert all(one == sorted(one) for one in starts)
+        assert [min(start for start in one[before:]) >= end for one, before, end in
+                zip(starts, (4, 1), (3.5, 2.0), strict=True)] == [True, True]  # fmt: skip
+        assert min(starts[1][1:]) < 3, "what the other side had heard already was heard on this one"
+        segments = {body["id"]: body for kind, body in log if kind == "segment"}
+        assert (segments[1]["channel"], segments[2]["text"]) == (1, "left1 left2 left3")
+        assert min(segments.keys() - {1, 2}) == 3
+
+
+@in_a_loop
+async def test_silence_of_one_side_is_settled_when_the_other_speaks(tmp_path):
+    """The scripted engine speaks on both sides, so the silent one is muted by its detector."""
+    async with stored(tmp_path) as storage, desk(storage) as made:
+        job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2, max_utterance_s=3)))
+        assert job is not None
+        live = await made.open(job)
+        live._session._sessions[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
+        async with live.seat() as seat, asyncio.timeout(20):
+            await seat.take(bytes(4 * 20 * RATE))
+            while (live.progress().settled_bytes or 0) < 4 * 12 * RATE:  # noqa: ASYNC110  it is told to writers so
+                await asyncio.sleep(0.02)
+            seat.end()
+        assert await over(storage, job.id) is State.COMPLETED

@@ -1,0 +1,151 @@
+"""Tests of websocket.py: how many frames a peer may send, and how fast."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from websockets.asyncio.client import connect
+
+from server.transport.websocket import MAX_FRAGMENTS
+from tests.server.sockets import HANDSHAKE, keep, serving, started, stranger
+from tests.server.storing import in_a_loop
+
+PING = b"\x89\x80\0\0\0\0"
+EMPTY = b"\x82\x80\0\0\0\0"
+
+
+async def listen_on(_scope, receive, send):
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (await receive())["type"] == "websocket.receive":
+        pass
+
+
+@in_a_loop
+@pytest.mark.parametrize("part", [b"", b"x"])
+async def test_a_message_has_a_bounded_number_of_frames(part):
+    async with serving(keep) as url, connect(url, proxy=None) as writer:
+        await writer.send([part] * (MAX_FRAGMENTS - 1))  # and an empty one for its end
+        await writer.send([part] * (MAX_FRAGMENTS + 1))
+        await writer.wait_closed()
+        assert writer.close_code == 1009
+
+
+@in_a_loop
+async def test_a_peer_that_reads_no_answer_to_its_pings_is_cut():
+    over = asyncio.Event()
+
+    async def app(scope, receive, send):
+        await keep(scope, receive, send)
+        over.set()
+
+    async with serving(app) as url:
+        host, port = url.removeprefix("ws://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1)
+        writer.write(HANDSHAKE)
+        await reader.readexactly(12)
+        ping = b"\x89\xfd" + bytes(4) + bytes(125)  # with a mask of zeros
+        async with asyncio.timeout(20):
+            while not over.is_set():
+                writer.write(ping * 1000)
+                with suppress(ConnectionError):
+                    await writer.drain()
+                await asyncio.sleep(0)
+        writer.transport.abort()
+
+
+@in_a_loop
+async def test_a_peer_that_sends_hundreds_of_pings_is_cut():
+    async with serving(listen_on) as url, stranger(url) as (reader, writer):
+        writer.write(PING * 1000)
+        said = await asyncio.wait_for(reader.read(), 10)
+    assert said.count(b"\x8a\x00") == 64
+    assert b"\x88\x11\x03\xf0too many frames" in said  # 1008
+
+
+@in_a_loop
+async def test_a_peer_that_pings_every_now_and_then_is_not():
+    async with started(listen_on, ping_s=60) as (_, url), stranger(url) as (reader, writer):
+        for _ in range(80):
+            writer.write(PING)
+            await asyncio.sleep(0.02)
+        assert (await reader.readexactly(160)).count(b"\x8a\x00") == 80
+
+
+@in_a_loop
+async def test_frames_without_audio_are_taken_slowly_and_none_is_lost():
+    taken = []
+
+    async def app(scope, receive, send):
+        await listen_on(scope, counted(receive), send)
+
+    def counted(receive):
+        async def count():
+            message = await receive()
+            taken.append(asyncio.get_running_loop().time())
+            return message
+
+        return count
+
+    async with started(app, ping_s=60) as (_, url), stranger(url) as (_, writer):
+        writer.write(EMPTY * 700 + b"\x88\x80\0\0\0\0")
+        while len(taken) < 702:  # noqa: ASYNC110  the socket has no event for it
+            await asyncio.sleep(0.01)
+    assert 0.6 < taken[-1] - taken[0] < 5  # 500 at once, and 200 a second
+
+
+@in_a_loop
+async def test_what_one_peer_sends_at_once_is_parsed_a_little_at_a_time():
+    longest = 0.0
+
+    async def watch():
+        nonlocal longest
+        while True:
+            began = asyncio.get_running_loop().time()
+            await asyncio.sleep(0)
+            longest = max(longest, asyncio.get_running_loop().time() - began)
+
+    async with serving(listen_on) as url, stranger(url) as (reader, writer):
+        watching = asyncio.create_task(watch())
+        writer.write(EMPTY * 20_000)
+        await asyncio.sleep(0.5)
+        watching.cancel()
+        assert not reader.at_eof()
+    assert longest < 0.05  # parsing all of it takes 0.2 s
+
+
+@in_a_loop
+async def test_who_goes_on_sending_after_the_close_is_cut():
+    async def app(_scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.close", "code": 4401})
+
+    async with serving(app) as url, stranger(url) as (reader, writer):
+        assert b"\x88\x02\x11\x31" in await reader.readexactly(4)
+        writer.write(EMPTY * 4000)
+        with suppress(ConnectionResetError):
+            await asyncio.wait_for(reader.read(), 5)  # who sends nothing is cut after 10 s
+
+
+@in_a_loop
+async def test_what_is_sent_before_the_socket_is_open_is_parsed_when_it_is():
+    opened, seen = asyncio.Event(), []
+
+    async def app(_scope, receive, send):
+        await receive()
+        await opened.wait()
+        await send({"type": "websocket.accept"})
+        seen.append((await receive())["bytes"])
+        await send({"type": "websocket.close"})
+
+    async with serving(app) as url:
+        reader, writer = await asyncio.open_connection(*url.removeprefix("ws://").split(":"))
+        writer.write(HANDSHAKE)
+        await asyncio.sleep(0.1)
+        writer.write(b"\x82\x81\0\0\0\0a")
+        await asyncio.sleep(0.1)
+        opened.set()
+        await reader.readuntil(b"\x88")
+        writer.close()
+    assert seen == [b"a"]
