@@ -52,7 +52,7 @@ SUBTITLE_ARGUMENTS = {
 def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("transcribe", help="transcribe one file")
     parser.add_argument("file", metavar="FILE|URL", help="an audio or video file, its address, or - for standard input")
-    parser.add_argument("--formats", default="txt", help="comma list of json, srt, vtt, txt (default: txt)")
+    parser.add_argument("--formats", default="txt", help=f"comma list of {', '.join(OUTPUT_FORMATS)} (default: txt)")
     parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
     speech.add_arguments(parser)
     parser.add_argument("--task", choices=TASKS, default=TRANSCRIBE, help="translate: English text, whatever is spoken")
@@ -116,7 +116,7 @@ def _is_address(source: str) -> bool:
 
 def _formats(text: str) -> list[str]:
     names = list(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
-    if not names or any(name not in OUTPUT_FORMATS for name in names):
+    if not names or not OUTPUT_FORMATS.keys() >= set(names):
         raise ConfigError(f"--formats must be a comma list of {', '.join(OUTPUT_FORMATS)}, got {text!r}")
     return names
 

@@ -18,8 +18,9 @@ def object_of(required: Mapping[str, Any], optional: Mapping[str, Any] | None = 
     return {"type": "object", "required": list(required), "properties": properties, **more}
 
 
-def list_of(item: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    return object_of({"data": {"type": "array", "items": item}, **more})
+def list_of(item: Mapping[str, Any], **members: Any) -> dict[str, Any]:
+    """The schema of a list of *item* and of further *members*."""
+    return object_of({"data": {"type": "array", "items": item}, **members})
 
 
 def integer_in(least: float, most: float, default: float) -> dict[str, Any]:
@@ -196,7 +197,7 @@ FORM_ORDER: Mapping[str, Any] = {
     **ORDER_MEMBERS,
     **FORM_TEXT,
     "keywords": {**FORM_LIST, "examples": ["Siobhan,metoprolol"], "description": KEYWORDS_MEAN},
-    "output_formats": {**FORM_LIST, "examples": ["json,srt,vtt"], "default": "json"},
+    "output_formats": {**FORM_LIST, "examples": [",".join(bounds.FORMATS)], "default": "json"},
     "word_timestamps": {"enum": ["true", "false", "1", "0"], "default": "false"},
     "diarize": {"enum": ["true", "false", "1", "0"], "default": "false"},
     **KNOWN_SPEAKERS,

@@ -396,7 +396,11 @@ SCHEMAS: Mapping[str, Any] = {
         description="The body of a webhook, and of a stream's terminal event",
     ),
     **ESTIMATES,
-    "FormatList": list_of(object_of({"extension": TEXT, "mime": TEXT}), object={"const": "list"}),
+    "FormatList": list_of(
+        object_of({"extension": TEXT, "mime": TEXT}),
+        object={"const": "list"},
+        outputs={"type": "array", "items": object_of({"name": TEXT, "extension": TEXT, "mime": TEXT})},
+    ),
     "Health": object_of(
         {"status": TEXT},
         {

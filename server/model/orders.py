@@ -54,7 +54,7 @@ class LiveOptions:
 class Order:
     """What the client asked for. It never changes after acceptance."""
 
-    output_formats: tuple[str, ...] = ("json",)  # of json, srt, vtt, txt; at least one, none twice
+    output_formats: tuple[str, ...] = ("json",)  # of bounds.FORMATS; at least one, none twice
     word_timestamps: bool = False
     language: str | None = None  # the one that is spoken
     multilingual: bool = False  # people change it: it is detected in each turn

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.documents.schema import service_v1_schema
 from pipeline.ingest.containers import INPUT_FORMATS
 from server import __version__
@@ -36,7 +37,13 @@ class Ops:
 
     def operations(self) -> list[Operation]:
         return [
-            _free("/v1/formats", self.formats, "listFormats", "Audio formats that are known", schema=ref("FormatList")),
+            _free(
+                "/v1/formats",
+                self.formats,
+                "listFormats",
+                "Known audio, and output files",
+                schema=ref("FormatList"),
+            ),
             _free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health"), auth=Auth.NONE),
             _free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health"), codes=("not_ready",)),
             _free("/schemas/service_v1.json", self.schema, "schema", "JSON Schema of the JSON output"),
@@ -44,8 +51,11 @@ class Ops:
         ]
 
     async def formats(self, _request: Request, _caller: Caller) -> Response:
-        rows = [{"extension": row.extension, "mime": row.mime} for row in INPUT_FORMATS]
-        return json_response({"object": "list", "data": rows}, headers=DAY)
+        audio = [{"extension": row.extension, "mime": row.mime} for row in INPUT_FORMATS]
+        outputs = [
+            {"name": name, "extension": row.extension, "mime": row.media_type} for name, row in OUTPUT_FORMATS.items()
+        ]
+        return json_response({"object": "list", "data": audio, "outputs": outputs}, headers=DAY)
 
     async def healthz(self, _request: Request, _caller: Caller) -> Response:
         return ALIVE

@@ -91,6 +91,9 @@ export function socketAddress(link, query = {}) {
 export const eventsToken = (jobId, ttl_seconds = 3600) =>
   ask("v1/tokens", { method: "POST", body: { job_id: jobId, scope: "events", ttl_seconds } });
 
+/** Get the names of all files that the server can make of a transcript. */
+export const outputFormats = async () => (await ask("v1/formats")).outputs.map(({ name }) => name);
+
 export const newIdempotencyKey = () => ({ "Idempotency-Key": crypto.getRandomValues(new Uint32Array(4)).join("-") });
 
 /** Run *work*; repeat it for *most* ms while it fails with an error that may pass. */

@@ -1,6 +1,6 @@
 // The view for live speech: sends the microphone to a live session and shows its words.
 
-import { base, eventsToken } from "./api.js";
+import { base, eventsToken, outputFormats } from "./api.js";
 import { channels, overlayLink, ownPage } from "./channels.js";
 import { announce, copy, find, make } from "./dom.js";
 import { clock, lag } from "./format.js";
@@ -20,7 +20,6 @@ const STANDINGS = {
   finishing: "Finishing the last words …",
   over: "Done",
 };
-const OUTPUTS = ["json", "srt", "vtt", "txt"];
 
 const toggle = find("#speak-toggle");
 const problem = find("#speak-problem");
@@ -58,7 +57,7 @@ async function start() {
     channel = known.get(find("#speak-channel").value) ?? null;
     const order = { ...orderFrom(find("#speak-order")), encoding: "pcm_s16le", sample_rate: microphone.rate };
     if (channel) order.channel = channel.name;
-    session = new LiveSession({ ...order, output_formats: OUTPUTS }, hear);
+    session = new LiveSession({ ...order, output_formats: await outputFormats() }, hear);
     microphone.listen(take);
     await session.start();
     speakers.show(session.jobId);

@@ -1,13 +1,12 @@
 // The view for files and addresses: uploads audio and makes a job of it.
 
-import { Gone, ask, base, getKey, newIdempotencyKey, refusal } from "./api.js";
+import { Gone, ask, base, getKey, newIdempotencyKey, outputFormats, refusal } from "./api.js";
 import { find, make } from "./dom.js";
 import { bytes } from "./format.js";
 import { needKey } from "./key.js";
 import { orderFrom } from "./order.js";
 import { Said, guarded, sentence } from "./problems.js";
 
-const FORMATS = ["json", "srt", "vtt", "txt"];
 const FULL = new Set(["concurrency_limited", "rate_limited"]); // the account has no room for one more job just now
 const AGAIN_MS = 5000;
 const problem = find("#files-problem");
@@ -111,9 +110,10 @@ class Row {
 }
 
 /** Upload and return the record of the new job. XMLHttpRequest is used because fetch() reports no progress. */
-function send(file, { left, progress }) {
+async function send(file, { left, progress }) {
+  const formats = await outputFormats();
   const form = new FormData();
-  const order = { ...orderFrom(find("#files-order")), output_formats: FORMATS.join(","), word_timestamps: "true" };
+  const order = { ...orderFrom(find("#files-order")), output_formats: formats.join(","), word_timestamps: "true" };
   for (const [name, value] of Object.entries(order)) form.append(name, value);
   form.append("file", file, file.name);
   const request = new XMLHttpRequest();
@@ -138,7 +138,8 @@ async function sendAddress() {
   const url = find("#url").value.trim();
   if (!url) throw new Said("Paste the address of an audio or video file first.");
   await needKey();
-  const body = { ...orderFrom(find("#files-order")), url, output_formats: FORMATS, word_timestamps: true };
+  const output_formats = await outputFormats();
+  const body = { ...orderFrom(find("#files-order")), url, output_formats, word_timestamps: true };
   const headers = { Prefer: "respond-async", ...newIdempotencyKey() };
   const record = await ask("v1/transcribe", { method: "POST", body, headers });
   find("#url").value = "";

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.words import Chunk
 from server.storage.sqlite import database
 from server.storage.sqlite.open import FILE_NAME
@@ -87,7 +88,9 @@ def test_requests_that_are_held_are_answered_when_the_server_stops(tmp_path):
 
 def test_formats_are_more_than_thirty_and_each_is_named(server):
     with server.client() as client:
-        rows = client.get("/v1/formats").json()["data"]
+        answer = client.get("/v1/formats").json()
+    rows = answer["data"]
+    assert [row["name"] for row in answer["outputs"]] == [*OUTPUT_FORMATS]
     assert len({row["extension"] for row in rows}) == len(rows) > 30
     assert all(re.fullmatch(r"(audio|video|application)/[a-z0-9.+-]+", row["mime"]) for row in rows)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from server.dialects.openai.file_parameters import DIARIZED, RESPONSE_FORMATS
 from server.http.codes import CODES
 from server.http.schema_parts import (
     CHANNELS_MEMBER,
@@ -26,11 +27,10 @@ _FILE: Mapping[str, Any] = {
     "file": {"type": "string", "format": "binary"},
     "model": {"type": "string", "examples": ["whisper-1"]},
 }
-_FORMATS = ("json", "verbose_json", "text", "srt", "vtt")
 _MEMBERS: Mapping[str, Any] = {
     "prompt": TEXT,
     "keywords": {**FORM_LIST, "examples": ["Siobhan,metoprolol"], "description": KEYWORDS_MEAN},
-    "response_format": {"enum": [*_FORMATS], "default": "json"},
+    "response_format": {"enum": [*RESPONSE_FORMATS], "default": "json"},
     "channels": CHANNELS_MEMBER,
     "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
     "retention": {"enum": [*bounds.RETENTIONS]},
@@ -43,7 +43,7 @@ SCHEMAS: Mapping[str, Any] = {
         _FILE,
         {
             **_MEMBERS,
-            "response_format": {"enum": [*_FORMATS, "diarized_json"], "default": "json"},
+            "response_format": {"enum": [*RESPONSE_FORMATS, DIARIZED], "default": "json"},
             "language": {"type": "string", "description": "Left out: detected"},
             "languages": {**FORM_LIST, "description": "One is the language; of several it is detected"},
             "timestamp_granularities[]": {"type": "array", "items": {"enum": ["word", "segment"]}},
