@@ -58,14 +58,20 @@ class SpeechOfVoices:
                 self._stretches.append(Stretch(start, samples[start - base : end - base].copy()))
                 self._reached = end
 
-    def by_label(self, label_of: Callable[[Stretch], str | None]) -> dict[str, Samples]:
-        """Return up to MOST samples of each label, the longest stretches first, and forget all others."""
+    def by_label(self, label_of: Callable[[Stretch], str | None], recent: int) -> dict[str, Samples]:
+        """Return up to MOST samples of each label, the longest stretches first, and forget all others.
+
+        What comes after position *recent* is not forgotten: it may turn out to be another voice's.
+        """
         kept: dict[str, list[Stretch]] = {}
+        others: list[Stretch] = []
         for stretch in sorted(self._stretches, key=lambda one: -len(one.samples)):
             label = label_of(stretch)
             if label is not None and _length(own := kept.setdefault(label, [])) < MOST:
                 own.append(stretch)
-        self._stretches = [stretch for own in kept.values() for stretch in own]
+            elif stretch.start >= recent:
+                others.append(stretch)
+        self._stretches = [*others, *(stretch for own in kept.values() for stretch in own)]
         return {label: np.concatenate([one.samples for one in own])[:MOST] for label, own in kept.items()}
 
 

@@ -3,7 +3,7 @@
     speakers = LiveSpeakers(models, SpeakerOptions(), {None: 0})
     label = speakers.label(word, None)        # of a word that is told now: provisional
     runs = speakers.listen({None: samples})   # on a thread; words that now have another label
-    speech = speakers.new_excerpts()          # to be kept for a restart, where that is worth the while
+    speech = speakers.new_excerpts()          # to be kept for a restart, after listen() and when label_is_new
     turns, runs = speakers.finish()           # the turns of all, and the label of every word
 
 What is known of the voices grows while they are heard, so labels are revised: whenever the recording is a twentieth
@@ -77,6 +77,7 @@ class LiveSpeakers:
         numbers = _Numbers(one.label for one in told)
         self._channels = {channel: _Channel(models, channel, origin, numbers) for channel, origin in origins.items()}
         self._kept = {(channel, label): len(own) for channel, label, own in _each(self._excerpts)}
+        self._numbers, self._asked = numbers, numbers.next
         if models is None:
             self._replay()
 
@@ -107,8 +108,14 @@ class LiveSpeakers:
                     changed.append((number, label))
         return join_runs(changed)
 
+    @property
+    def label_is_new(self) -> bool:
+        """Whether a label was told that new_excerpts() has not been asked for: perhaps after the last samples came."""
+        return self._models is not None and self._numbers.next > self._asked
+
     def new_excerpts(self) -> Excerpts | None:
         """Return the excerpts to keep from now on, if a label is new or has twice the speech of those kept so far."""
+        self._asked = self._numbers.next
         excerpts: dict[int | None, dict[str, Samples]] = {}
         for name, channel in self._channels.items():
             before, now = self._excerpts.get(name, {}), channel.excerpts()
@@ -182,13 +189,13 @@ class _Numbers:
 
     def __init__(self, labels: Iterable[str | None]) -> None:
         used = [int(label[1:]) for label in labels if label and label[0] == "S" and label[1:].isdecimal()]
-        self._next = max(used, default=0) + 1
+        self.next = max(used, default=0) + 1
         self._lock = Lock()
 
     def take(self) -> str:
         with self._lock:
-            self._next += 1
-            return f"S{self._next - 1}"
+            self.next += 1
+            return f"S{self.next - 1}"
 
 
 class _Channel:
@@ -234,7 +241,7 @@ class _Channel:
             voice = times.speaker_of(Word("", start, start + len(stretch.samples), 1.0))
             return None if voice is None else names.get(int(voice), f"{UNNAMED}{voice}")
 
-        speech = self._speech.by_label(label_of)
+        speech = self._speech.by_label(label_of, self._heard - RECENT * LIVE_STEP * STEP)
         return {label: own for label, own in speech.items() if not label.startswith(UNNAMED)}
 
     def named_turns(self) -> list[SpeakerTurn]:

@@ -271,6 +271,8 @@ class LiveSession:
             unread = self._session.statistics().unread
             happened = [first, *[await anext(events) for _ in range(unread)]]
             await self._journal.write(happened, heard=self._heard, decided=self._session.decided())
+            if self._speakers is not None:
+                self._speakers.note_told()
             self._count_retractions()
 
     def _count_retractions(self) -> None:

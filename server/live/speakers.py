@@ -53,36 +53,46 @@ class SpeakerListener:
         self._changes.tell()
         await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
 
+    def note_told(self) -> None:
+        """Note that words were told: whoever has a label only now is to be known after a restart too."""
+        if self._speakers.label_is_new:
+            self._changes.tell()
+
     def end(self) -> None:
         """Add no more: run() ends after what is waiting."""
         self._ended = True
         self._changes.tell()
 
     async def run(self) -> None:
-        """Listen to a second or more at a time until the end."""
+        """Listen to a second or more at a time until the end, and keep excerpts of new voices."""
         try:
             while not self._ended or self._waiting:
-                await self._changes.until(lambda: self._ended or self._length >= RATE)
-                samples, self._waiting = self._waiting, []
-                if samples:
-                    await self._listen(np.concatenate(samples))
+                await self._changes.until(lambda: self._ended or self._length >= RATE or self._speakers.label_is_new)
+                samples: list[Samples] = []
+                if self._ended or self._length >= RATE:
+                    samples, self._waiting = self._waiting, samples
+                runs = await self._listen(np.concatenate(samples)) if samples else []
+                await self._keep_excerpts()
+                if runs:
+                    self._metrics.speaker_revisions.inc()
+                    await self._revise(runs)
                 self._changes.tell()
         finally:
             self.end()  # nobody waits for what failed
 
-    async def _listen(self, whole: Samples) -> None:
+    async def _listen(self, whole: Samples) -> list[SpeakerRun]:
         each = [whole] if whole.ndim == 1 else list(whole.T)
         heard = dict(zip(self._job.order.live_channels, each, strict=True))
-        runs: list[SpeakerRun] = []
-        excerpts: Excerpts | None = None
         with contain("speakers", self._metrics, job=self._job.id):  # words are told all the same
-            runs = await asyncio.to_thread(self._timed, self._speakers.listen, heard)
+            return await asyncio.to_thread(self._timed, self._speakers.listen, heard)
+        return []
+
+    async def _keep_excerpts(self) -> None:
+        excerpts: Excerpts | None = None
+        with contain("speakers", self._metrics, job=self._job.id):
             excerpts = await asyncio.to_thread(self._timed, self._speakers.new_excerpts)
         if excerpts is not None:
             await self._keep(excerpts)
-        if runs:
-            self._metrics.speaker_revisions.inc()
-            await self._revise(runs)
 
     async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
         """See LiveSpeakers.finish(). To be called after run(). After a fault nobody is known."""

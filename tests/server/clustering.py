@@ -123,6 +123,7 @@ def clustered(
     *,
     nodes: Sequence[Mapping[str, str]] = ({}, {}),
     postgres: Postgres | None = None,
+    program: str = "server",
     **variables: str,
 ) -> Iterator[Cluster]:
     """Start nodes with a new database and a new place in the bucket.
@@ -138,7 +139,7 @@ def clustered(
     }
     log: list[str] = []
     made = [
-        Server(folder / f"node{number}", {**shared, "NODE": f"node{number}", **own}, log=log, beyond=bucket.env)
+        Server(folder / f"node{number}", {**shared, "NODE": f"node{number}", **own}, program=program, log=log, beyond=bucket.env)
         for number, own in enumerate(nodes)
     ]
     first, base = made[0], shared["PUBLIC_BASE_URL"]

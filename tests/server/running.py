@@ -138,8 +138,8 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(data_dir: Path, *before: str, **variables: str) -> Iterator[Server]:
-    server = Server(data_dir, variables, before=before).start()
+def running(data_dir: Path, *before: str, program: str = "server", **variables: str) -> Iterator[Server]:
+    server = Server(data_dir, variables, before=before, program=program).start()
     try:
         yield server
     finally:

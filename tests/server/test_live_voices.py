@@ -5,19 +5,24 @@ import base64
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from pipeline.speakers.excerpts import read_excerpts
 from tests.pipeline.conversing import clip, conversation
 from tests.server.clustering import clustered
 from tests.server.running import SPEECH, Server, running
+from tests.server.serving import until
 from tests.server.talking import SECOND, Caller, Frame, durable, talking
 from tests.server.test_live_diarize import final_labels
 
 TALK = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_1.flac")
 CUT_S = 12.5
 """In the middle of the third turn: both have spoken."""
+
+VOICED: Final = {"program": "tests.server.voiced_server", "ENGINE": "scripted"}
 
 
 def pcm(*clips: str) -> bytes:
@@ -29,15 +34,19 @@ def voices(server: Server) -> list[Path]:
 
 
 async def spoken_until(me: Caller, record: Frame, audio: bytes, *, label: str) -> list[Frame]:
-    """Send *audio*, and return what came until somebody with this label is known and everything was heard."""
+    """Send *audio*, and return what came until words of somebody with this label were told."""
     async with talking(me.socket(record), me.headers) as talk:
         await talk.send(audio, piece_s=0.25)
         await talk.say("finalize")
         await talk.until("finalized")
         while label not in final_labels(talk.frames).values():
             await talk.next()
-        await asyncio.sleep(1)  # the excerpts of the last voice are being written
     return talk.frames
+
+
+def kept_labels(server: Server) -> set[str]:
+    """Return the labels whose excerpts are stored."""
+    return {label for path in voices(server) for own in read_excerpts(path.read_bytes()).values() for label in own}
 
 
 async def finished(me: Caller, record: Frame, audio: bytes, last: int) -> list[Frame]:
@@ -69,12 +78,12 @@ def speakers_of(job: Frame) -> list[str]:
 
 def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voices(tmp_path: Path) -> None:
     audio = pcm(*TALK)
-    with running(tmp_path / "data") as server:
+    with running(tmp_path / "data", **VOICED) as server:
         me = Caller(server, server.new_key())
         record = asyncio.run(me.start(diarize=True, output_formats=["json", "vtt"]))
         before = asyncio.run(spoken_until(me, record, audio[: round(CUT_S * SECOND)], label="S2"))
+        until(lambda: {"S1", "S2"} == kept_labels(server))
         server.kill()
-        assert voices(server), "excerpts are kept while the session lasts"
         server.start()
         after = asyncio.run(finished(me, record, audio, durable(before)[-1]["seq"]))
         job = asyncio.run(me.job(record["job_id"]))
@@ -92,7 +101,7 @@ def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_kno
     audio = pcm(*TALK)
     reference = base64.b64encode((SPEECH / "flite" / "slt_5.flac").read_bytes()).decode()
     known = {"known_speaker_names": ["Cindy"], "known_speaker_references": [f"data:audio/flac;base64,{reference}"]}
-    with clustered(tmp_path, bucket) as nodes:
+    with clustered(tmp_path, bucket, **VOICED) as nodes:
         one, other = (Caller(node, key) for node, key in zip(nodes.nodes, [nodes.new_key()] * 2, strict=True))
         record = asyncio.run(one.start(diarize=True, **known))
         before = asyncio.run(spoken_until(one, record, audio[: round(CUT_S * SECOND)], label="Cindy"))

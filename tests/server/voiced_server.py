@@ -1,0 +1,24 @@
+"""A server that hears scripted words, which cost nothing, and real voices, and whose live leases are short."""
+
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pipeline.recognition.engines.load import Loaded
+from server import app, engines
+from server.__main__ import main
+from server.commands import serve
+from server.domain import LIVE_RULES
+
+make_engine = engines._served
+
+
+def served(stack: Any, loaded: Loaded, voices: Any, *arguments: Any, **options: Any) -> engines.ServedEngine:
+    return make_engine(stack, loaded, (voices[0], engines.load_speaker_models()), *arguments, **options)
+
+
+if __name__ == "__main__":
+    engines._served = served
+    serve.build = partial(app.build, live_rules=replace(LIVE_RULES, lease_s=3.0, renew_s=1.0))
+    sys.exit(main())
