@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pipeline.attribution import numbered, scripted_turns
 from pipeline.audio import LONGEST_JOB, RATE, Samples
 from pipeline.channels import in_time
+from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.ingest.isolation import Isolation
@@ -27,12 +28,12 @@ from pipeline.ingest.memory import MemoryPart
 from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, DecodeRequest, Engine, Heard
+from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, DecodeRequest, Engine, Heard
 from pipeline.recognition.phrases import phrases
 from pipeline.recognition.scheduler import Urgency
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.known import learn_voices
-from pipeline.speakers.options import SpeakerOptions
+from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import NO_CHANGES, USUAL_SETTINGS, TextOptions, TextSettings
 from pipeline.text.redaction import NEAR
@@ -93,7 +94,7 @@ class Batch:
         voice: VoiceDetector | None,  # None: all of a file counts as speech
         isolation: Isolation,
         threads: Executor,  # at least as many as files at the same time
-        voices: SpeakerModels | None = None,  # for BatchOptions.speakers; None: speakers take turns by sentences
+        voices: SpeakerModels | None = None,  # for BatchOptions.speakers; a scripted engine needs none
         text: TextSettings = USUAL_SETTINGS,
     ) -> None:
         self._engine = engine
@@ -114,10 +115,8 @@ class Batch:
 
     async def learn_voices(self, recordings: Mapping[str, bytes]) -> Mapping[str, NDArray[np.float32]]:
         """Return what known people sound like, by name, for SpeakerOptions. Raises UnusableReference."""
-        if self._voices is None:
-            return {}
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, learn_voices, self._isolation, self._voices, recordings)
+        models = self._voices
+        return {} if models is None else await asyncio.to_thread(learn_voices, self._isolation, models, recordings)
 
     async def transcribe(
         self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()
@@ -126,8 +125,10 @@ class Batch:
 
         If channels are heard separately, this holds for the chunks of each. If voices are told apart, the last chunk
         has the turns of all speakers, and each comes a chunk later. Close the generator to stop early. Raises
-        PipelineError if the audio or the engine fails.
+        PipelineError if the audio or the engine fails, SpeakersUnavailable if voices cannot be told apart here.
         """
+        if options.speakers is not None and self._voices is None and self._engine.name != SCRIPTED:
+            raise SpeakersUnavailable(NOT_INSTALLED)
         diarizers: dict[int | None, Diarizer] = {}
         async with AsyncExitStack() as stack:
             if not options.separate:
@@ -172,8 +173,7 @@ class Batch:
         if self._voices is None:
             turns = scripted_turns(segments)
         else:
-            loop = asyncio.get_running_loop()
-            turns = await loop.run_in_executor(self._threads, speaker_turns, diarizers, options.speakers)
+            turns = await asyncio.to_thread(speaker_turns, diarizers, options.speakers)
         yield replace(last, turns=numbered(turns, segments))
 
     async def _count_channels(self, path: Path, options: BatchOptions) -> int:

@@ -80,6 +80,12 @@ class ModelUnavailable(PipelineError):
     code = "engine_error"
 
 
+class SpeakersUnavailable(ModelUnavailable):
+    """The models that tell speakers apart are not on this machine. Another machine of the cluster may have them."""
+
+    retryable = True
+
+
 class EngineFailed(PipelineError):
     """The engine raised an error or its process died during a call. Trying again may work."""
 

@@ -12,6 +12,7 @@ from pipeline.errors import ModelUnavailable
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engine import SCRIPTED
 from pipeline.recognition.engines.load import EngineSettings, Loaded, choose
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
@@ -57,7 +58,7 @@ def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
         _, isolation = stack.enter_context(open_decoder())
         loaded = choose(settings(config))
         stack.enter_context(closing(loaded.engine))
-        voice = VoiceDetector() if loaded.engine.name != "scripted" else None
+        voice = VoiceDetector() if loaded.engine.name != SCRIPTED else None
         measured = sessions_of(loaded.engine, config.data_dir)
         speakers = load_speaker_models() if voice is not None else None
         text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)
@@ -157,7 +158,7 @@ def _offer(loaded: Loaded, speakers: SpeakerModels | None) -> Offer:
         model=engine.model,
         languages=frozenset(engine.languages),
         translates=engine.translates,
-        speakers=speakers is not None or engine.name == "scripted",
+        speakers=speakers is not None or engine.name == SCRIPTED,
         bundled=loaded.bundled,
     )
     if loaded.instead_of is None:

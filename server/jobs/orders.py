@@ -11,7 +11,7 @@ import orjson
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
-from pipeline.speakers.options import INSTALL
+from pipeline.speakers.options import NOT_INSTALLED
 from server.jobs.known_speakers import MEMBERS as KNOWN_SPEAKERS
 from server.jobs.known_speakers import known_speakers, without_brackets
 from server.jobs.members import (
@@ -254,15 +254,10 @@ def _language(offer: Offer) -> Callable[[Sequence[object]], str]:
 def _diarize(offer: Offer) -> Callable[[Sequence[object]], bool]:
     def parse(values: Sequence[object]) -> bool:
         if (wanted := boolean(values)) and not offer.speakers:
-            raise Wrong("not_offered", missing_speakers())
+            raise Wrong("not_offered", NOT_INSTALLED)
         return wanted
 
     return parse
-
-
-def missing_speakers() -> str:
-    """Why speakers cannot be told apart by their voices, and what helps."""
-    return f"the models that tell speakers apart are not installed: {INSTALL}"
 
 
 def _task(offer: Offer) -> Callable[[Sequence[object]], str]:

@@ -14,7 +14,7 @@ from pipeline.errors import DecodersBusy, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import LIVE_SHARE, REHEARSAL_SHARE, MemoryPart
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.speakers.options import SpeakerOptions
+from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
 from server.accounts.plans import Plans
 from server.faults import contain
 from server.jobs.leases import HeldLease
@@ -122,7 +122,8 @@ class Desk:
     async def open(self, job: Job) -> LiveSession:
         """The job's session; a new one if this process has none.
 
-        Raises Refused: ingest_finished, ingest_busy (another process has it), queue_full, shutting_down.
+        Raises Refused: ingest_finished, ingest_busy (another process has it), queue_full (also where its speakers
+        cannot be told apart: nobody is given a label that was not heard), shutting_down.
         """
         async with self._lock(job.id):
             live = self._lives.get(job.id)
@@ -179,6 +180,8 @@ class Desk:
         return LiveProgress(reached, seconds(before.origin.position), settled_bytes=reached)
 
     async def _start(self, job: Job) -> LiveSession:
+        if job.order.diarize and not self._parts.engines[job.environment].tells_speakers:
+            raise self._full(f"the session's speakers are told apart, which this node cannot do: {NOT_INSTALLED}")
         part = await self._claim_memory(job)
         try:
             return await self._begin(job, part)

@@ -9,7 +9,7 @@ from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.multichannel import MultichannelSession
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import SCRIPTED, DecodeRequest, Heard
 from pipeline.recognition.merging import find_new_words
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
@@ -60,9 +60,14 @@ class LiveEngine:
     listener: Listener
     headroom: Headroom
     voice: VoiceDetector | None  # None: everything counts as speech
-    speakers: SpeakerModels | None = None  # None: two speakers take turns by sentences
+    speakers: SpeakerModels | None = None  # a scripted engine needs none: its two speakers take turns by sentences
     max_sessions: int | None = None  # sessions that this machine can carry, if that was measured
     text: TextSettings = USUAL_SETTINGS
+
+    @property
+    def tells_speakers(self) -> bool:
+        """Whether sessions may have their speakers told apart."""
+        return self.speakers is not None or self.engine == SCRIPTED
 
     def live_speakers(
         self, order: Order, past: Past, *, isolation: Isolation, recordings: Mapping[str, bytes], excerpts: Excerpts

@@ -15,11 +15,13 @@ from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.stored import stored
+from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.speakers.options import SpeakerOptions
+from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import Chunk
 from tests.pipeline.conversing import SPEECH, conversation, models
 
@@ -43,18 +45,24 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def use(body: Callable[[Batch], Coroutine[None, None, None]]) -> None:
+class Recogniser(ScriptedEngine):
+    """An engine with a model, as far as others can see."""
+
+    name = "whisper"
+
+
+def use(body: Callable[[Batch], Coroutine[None, None, None]], *, voices: SpeakerModels | None) -> None:
     async def main() -> None:
         scheduler = Scheduler(ScriptedEngine())
         with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
             await body(
                 Batch(
-                    engine=ScriptedEngine(),
+                    engine=Recogniser(),
                     recognition=scheduler,
                     voice=VoiceDetector(),
                     isolation=isolation,
                     threads=threads,
-                    voices=models(),
+                    voices=voices,
                 )
             )
         scheduler.close()
@@ -77,7 +85,16 @@ def test_the_last_chunk_has_all_turns_and_a_job_that_was_stopped_ends_with_the_s
         assert {part.speaker for part in transcript.segments} == {"S1", "S2"}
         assert await chunks(batch, talk, made[:1], separate=False) == made[1:]
 
-    use(body)
+    use(body, voices=models())
+
+
+def test_without_the_models_nobody_is_given_a_label(talk: Path) -> None:
+    async def body(batch: Batch) -> None:
+        with pytest.raises(SpeakersUnavailable, match="scripts/setup speakers") as raised:
+            await chunks(batch, talk, [], separate=False)
+        assert raised.value.retryable, "another node may have them"
+
+    use(body, voices=None)
 
 
 def test_voices_of_each_channel_have_their_own_numbers(call: Path) -> None:
@@ -90,7 +107,7 @@ def test_voices_of_each_channel_have_their_own_numbers(call: Path) -> None:
         assert fewer is not None
         assert {(turn.channel, turn.speaker) for turn in fewer} == {(0, "S1"), (1, "S2")}
 
-    use(body)
+    use(body, voices=models())
 
 
 def test_nothing_that_a_voice_sounds_like_is_stored_or_logged(talk: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -109,7 +126,7 @@ def test_nothing_that_a_voice_sounds_like_is_stored_or_logged(talk: Path, caplog
                 assert segment.keys() == {"avg_logprob", "no_speech_prob", "words"}
             assert all(not isinstance(value, list) or name == "notes" for name, value in fields.items())
 
-    use(body)
+    use(body, voices=models())
     assert not [record for record in caplog.records if record.name.startswith("pipeline.speakers")]
     assert "Ann" not in caplog.text
 

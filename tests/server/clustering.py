@@ -139,7 +139,13 @@ def clustered(
     }
     log: list[str] = []
     made = [
-        Server(folder / f"node{number}", {**shared, "NODE": f"node{number}", **own}, program=program, log=log, beyond=bucket.env)
+        Server(
+            folder / f"node{number}",
+            {**shared, "NODE": f"node{number}", **own},
+            program=program,
+            log=log,
+            beyond=bucket.env,
+        )
         for number, own in enumerate(nodes)
     ]
     first, base = made[0], shared["PUBLIC_BASE_URL"]

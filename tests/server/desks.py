@@ -30,11 +30,11 @@ RULES = LiveRules(look_s=0.02, stale_s=0.02)
 
 
 @asynccontextmanager
-async def desk(storage: Storage, *, headroom: Headroom | None = None) -> AsyncIterator[Desk]:
-    """Run a desk until the block is left."""
+async def desk(storage: Storage, *, headroom: Headroom | None = None, engine: str = "scripted") -> AsyncIterator[Desk]:
+    """Run a desk until the block is left, whose engine has this name."""
     closing, scheduler = asyncio.Event(), Scheduler(ScriptedEngine())
-    engine = LiveEngine(
-        engine="scripted",
+    hearing = LiveEngine(
+        engine=engine,
         model="scripted",
         listener=scheduler,
         headroom=headroom or scheduler,
@@ -45,7 +45,7 @@ async def desk(storage: Storage, *, headroom: Headroom | None = None) -> AsyncIt
             worker="w",
             storage=storage,
             partials=Partials(),
-            engines={"production": engine},
+            engines={"production": hearing},
             isolation=isolation(),
             plans=Plans(storage.accounts, LIMITS),
             metrics=Metrics(),

@@ -19,7 +19,7 @@ from server.live import holding
 from server.live.desk import WEIGHED_S
 from server.live.resuming import LEAD, Past
 from server.model.errors import Refused
-from server.model.events import Event
+from server.model.events import Event, NewEvent
 from server.model.jobs import LIVE_GRACE_MS, State
 from server.storage.ports import Storage
 from server.storage.postgres.open import open_storage
@@ -131,6 +131,28 @@ async def test_a_sessions_age_is_told_by_the_storages_clock_and_not_by_this_mach
             assert live.ended_by is not None
             assert live.ended_by.code == "audio_too_long"
             assert asyncio.get_running_loop().time() - began >= -older_s
+
+
+@in_a_loop
+async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_ends_it_with_the_labels_it_had(tmp_path):
+    clock = ManualClock()
+    async with stored(tmp_path, clock) as storage:
+        job_id = await submit(storage, order=replace(order(), diarize=True))
+        revised = {"words": [{"first": 0, "last": 2, "speaker": "S1"}, {"first": 3, "last": 3, "speaker": "S2"}]}
+        lease = await begun(storage, job_id)
+        assert await storage.jobs.log(lease, [NewEvent("speakers.revised", orjson.dumps(revised))]) is not None
+        clock.advance(s=LEASE_S)
+        assert await storage.jobs.reap(limit=10) == 1
+        async with desk(storage, engine="whisper") as made:
+            job = await storage.jobs.get(job_id)
+            assert job is not None
+            with pytest.raises(Refused, match=r"queue_full.*scripts/setup speakers"):
+                await made.open(job)
+            clock.advance(ms=LIVE_GRACE_MS)
+            assert await over(storage, job_id) is State.COMPLETED
+        job = await storage.jobs.get(job_id)
+        assert job is not None
+        assert job.speakers == {"S1": 1.5, "S2": 0.5}
 
 
 @in_a_loop

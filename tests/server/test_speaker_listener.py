@@ -32,7 +32,7 @@ async def test_excerpts_of_a_voice_are_kept_even_if_its_words_come_after_the_las
         for start in range(0, len(talk), RATE):
             await listener.feed(talk[start : start + RATE])
         for at, labels in ((1, {"S1"}), (9, {"S1", "S2"})):
-            while speakers.label(Word("w", at * RATE, (at + 1) * RATE, 1.0), None) not in labels:
+            while speakers.label(Word("w", at * RATE, (at + 1) * RATE, 1.0), None) not in labels:  # noqa: ASYNC110  speakers tell nobody
                 await asyncio.sleep(0.05)
             listener.note_told()
             newest = await kept.get()

@@ -8,7 +8,7 @@ that is cut in two is in neither window.
 from collections.abc import Hashable, Sequence
 
 from pipeline.audio import LONGEST_JOB, Samples, position
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import SCRIPTED, DecodeRequest, Heard
 from pipeline.words import Word
 
 SCRIPT = (  # noqa: SIM905  a list of words would be hard to read
@@ -24,7 +24,7 @@ PROBABILITY = 0.99
 class ScriptedEngine:
     """See pipeline.recognition.engine.Engine for the contract of its public names."""
 
-    name = "scripted"
+    name = SCRIPTED
     model = "scripted"
     languages = frozenset({"en"})
     translates = False

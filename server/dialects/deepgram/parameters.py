@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from starlette.datastructures import QueryParams
 
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
+from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
 from server.jobs.members import Members, Wrong, boolean, keywords, url_text
-from server.jobs.orders import MULTI, language_among, missing_speakers, unknown_members
+from server.jobs.orders import MULTI, language_among, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS, text_options
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
@@ -159,7 +160,7 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
     )  # of the answer
     diarize = members.take("diarize", boolean, False)
     if diarize and not offer.speakers:
-        members.errors.append(FieldError("diarize", "not_offered", missing_speakers()))
+        members.errors.append(FieldError("diarize", "not_offered", NOT_INSTALLED))
     members.check()
     return Order(
         language=language,

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
+from pipeline.speakers.options import NOT_INSTALLED
 from server.dialects.openai.errors import unknown_model
 from server.http.bodies import Received
 from server.http.problems import Problem
 from server.jobs.known_speakers import MEMBERS as KNOWN_SPEAKERS
 from server.jobs.known_speakers import known_speakers, without_brackets
 from server.jobs.members import Members, one_of
-from server.jobs.orders import SUBTITLES, Asked, common_order, language_among, missing_speakers, unknown_members
+from server.jobs.orders import SUBTITLES, Asked, common_order, language_among, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model.bounds import CHANNEL_MODES
 from server.model.errors import FieldError, Refused, invalid
@@ -99,7 +100,7 @@ def _wants_speakers(model: list[object], offer: Offer) -> bool:
     if model != [DIARIZING_MODEL] or offer.model == DIARIZING_MODEL:
         return False
     if not offer.speakers:
-        raise invalid([FieldError("model", "not_offered", missing_speakers())])
+        raise invalid([FieldError("model", "not_offered", NOT_INSTALLED)])
     return True
 
 
