@@ -30,6 +30,7 @@ from server.http.bodies import Uploads
 from server.http.middleware import with_middleware
 from server.http.operation import Operation, Resource, not_found
 from server.http.paths import Paths
+from server.jobs.order_members import SCHEMAS as ORDER_SCHEMAS
 from server.jobs.waiter import JobWaiter
 from server.live.rules import LiveRules
 from server.model.ids import Prefix
@@ -162,7 +163,7 @@ def build_routes(
         operations,
         base_url=domain.links.public_base_url,
         tags={dialect.name: dialect.summary for dialect in dialects},
-        schemas={name: schema for dialect in dialects for name, schema in dialect.schemas.items()},
+        schemas=ORDER_SCHEMAS | {name: schema for dialect in dialects for name, schema in dialect.schemas.items()},
     ).operations()
     sockets = Router(routes.sockets(), redirect_slashes=False, default=not_found)
     doors = [(operation.method, operation.path) for operation in operations]

@@ -8,8 +8,8 @@ from pathlib import Path
 from pipeline.text.options import REDACTIONS
 from server.config import ConfigError
 from server.jobs.known_speakers import NAMES, REFERENCES, known_speakers
-from server.jobs.members import Members, keywords, members_of
-from server.jobs.orders import MULTI
+from server.jobs.members import Members, members_of
+from server.jobs.order_members import KEYWORDS, MULTI
 from server.jobs.text_members import TEXT_MEMBERS, text_options
 from server.model.bounds import MAX_SPEAKERS
 
@@ -64,7 +64,7 @@ def text_fields(given: argparse.Namespace, names: Sequence[str]) -> dict[str, ob
 
     *names* are those that keywords_of() returns. Raises ConfigError that names the first wrong one.
     """
-    fields = {name: value for name in TEXT_MEMBERS if (value := getattr(given, name)) is not None}
+    fields = {member.name: value for member in TEXT_MEMBERS if (value := getattr(given, member.name)) is not None}
     members = Members({name: value if isinstance(value, list) else [value] for name, value in fields.items()})
     text_options(members, language=None if given.language == MULTI else given.language, names=names)
     for fault in members.errors:
@@ -74,8 +74,8 @@ def text_fields(given: argparse.Namespace, names: Sequence[str]) -> dict[str, ob
 
 def keywords_of(given: argparse.Namespace) -> tuple[str, ...]:
     """The names and terms that are likely to be said. Raises ConfigError for too many or too long ones."""
-    members = members_of({} if given.keywords is None else {"keywords": given.keywords})
-    found = members.take("keywords", keywords, ())
+    members = members_of({} if given.keywords is None else {KEYWORDS.name: given.keywords})
+    found = members.get(KEYWORDS)
     for fault in members.errors:
         raise ConfigError(f"--keywords {fault.message}, got {len(given.keywords)} characters")
     return found
@@ -92,7 +92,7 @@ def known_speakers_of(given: argparse.Namespace) -> dict[str, bytes]:
             raise ConfigError(f"--known-speaker must be NAME=FILE with an existing file, got {one!r}")
         found[name] = Path(file).read_bytes()
     urls = [_data_url(recording) for recording in found.values()]
-    members = Members({NAMES: [[*found]], REFERENCES: [urls]} if found else {})
+    members = Members({NAMES.name: [[*found]], REFERENCES.name: [urls]} if found else {})
     people = known_speakers(members, diarize=given.diarize, max_speakers=given.max_speakers)
     for fault in members.errors:
         raise ConfigError(f"--known-speaker {fault.message}")
@@ -105,8 +105,8 @@ def speaker_fields(given: argparse.Namespace, recordings: Mapping[str, bytes]) -
     if given.max_speakers is not None:
         fields["max_speakers"] = given.max_speakers
     if recordings:
-        fields[NAMES] = [*recordings]
-        fields[REFERENCES] = [_data_url(recording) for recording in recordings.values()]
+        fields[NAMES.name] = [*recordings]
+        fields[REFERENCES.name] = [_data_url(recording) for recording in recordings.values()]
     return fields
 
 

@@ -33,20 +33,14 @@ from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 from server.engines import open_engines
 from server.jobs.members import members_of
-from server.jobs.orders import MULTI, subtitle_shape
+from server.jobs.order_members import MULTI, SUBTITLE_MEMBERS
+from server.jobs.orders import subtitle_shape
 from server.jobs.text_members import text_options
 from server.jobs.transcriber import Transcriber
 from server.logs import configure
 from server.model.bounds import CHANNEL_MODES
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
-
-SUBTITLE_ARGUMENTS = {
-    "max_columns": "subtitles: the width of a line (42)",
-    "max_lines": "subtitles: lines of a cue (2)",
-    "max_cue_s": "subtitles: the longest time that a cue is shown (7)",
-    "columns_per_second": "subtitles: the reading speed (17)",
-}
 
 
 def add(commands: Any) -> None:
@@ -65,8 +59,9 @@ def add(commands: Any) -> None:
         metavar="DIR",
         help="write FILE.json, FILE.srt, ... into this folder (several formats: by default the current one)",
     )
-    for name, meaning in SUBTITLE_ARGUMENTS.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar="N", help=meaning)
+    for member in SUBTITLE_MEMBERS:
+        meaning = f"{member.meaning} ({member.default:g})"
+        parser.add_argument(f"--{member.name.replace('_', '-')}", metavar="N", help=meaning)
     add_arguments(parser, server=None, meaning="the server that is to do it; left out, this process does")
     parser.set_defaults(run=run)
 
@@ -123,7 +118,7 @@ def _formats(text: str) -> list[str]:
 
 def _subtitles(given: argparse.Namespace) -> dict[str, str]:
     """The members that shape subtitles, as they were given. Raises ConfigError that names the first wrong one."""
-    shape = {name: getattr(given, name) for name in SUBTITLE_ARGUMENTS if getattr(given, name) is not None}
+    shape = {member.name: value for member in SUBTITLE_MEMBERS if (value := getattr(given, member.name)) is not None}
     members = members_of(shape)
     subtitle_shape(members)
     for fault in members.errors:

@@ -7,49 +7,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.documents.schema import service_v1_schema
-from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
-from pipeline.recognition.engine import TASKS, TRANSCRIBE
+from pipeline.recognition.engine import TASKS
 from server.http.codes import CODES
 from server.http.estimate_schemas import ESTIMATES
 from server.http.schema_parts import (
     CHANNEL_NAME,
-    CHANNELS_MEMBER,
     ENVIRONMENT,
-    FORM_ORDER,
     FORMAT_NAMES,
     HITS,
     INSTANT,
-    KEYWORDS,
-    KNOWN_SPEAKERS,
     MAYBE_INSTANT,
     MAYBE_NUMBER,
     MAYBE_TEXT,
     MAYBE_WHOLE,
     METADATA,
     NUMBER,
-    ORDER_MEMBERS,
     PARAGRAPHS,
     RETENTION,
     SPEAKER,
     SWITCH,
-    TASK,
     TEXT,
-    TEXT_OPTIONS,
-    TEXT_SWITCHES,
-    TEXT_VALUES,
     TEXTS,
     URI,
     WARNING,
     WHOLE,
-    integer_in,
     list_of,
-    number_in,
     object_of,
     ref,
 )
 from server.model import bounds
 from server.model.jobs import JOB_CODES, State
-from server.model.orders import LiveOptions
 
 
 def _embedded(schema: Any, *, at: str) -> Any:
@@ -147,7 +134,7 @@ SCHEMAS: Mapping[str, Any] = {
             "schema": {"const": "service_v1", "description": "Present once completed, when json was asked for"},
             "live": ref("LiveState"),
             "text": MAYBE_TEXT,
-            "text_options": TEXT_OPTIONS,
+            "text_options": ref("TextOptions"),
             "paragraphs": {**PARAGRAPHS, "description": "Present once completed, when paragraphs was true"},
             "search": {**HITS, "description": "Present once completed, when search was given"},
             "speakers": {
@@ -175,73 +162,6 @@ SCHEMAS: Mapping[str, Any] = {
             "has_more": SWITCH,
             "next_cursor": MAYBE_TEXT,
         }
-    ),
-    "TranscriptionForm": object_of(
-        {},
-        {"file": {"type": "string", "format": "binary"}, "url": URI, "audio_url": URI, **FORM_ORDER},
-        description="Exactly one of file, url and audio_url",
-    ),
-    "TranscriptionUrlForm": object_of(
-        {}, {"url": URI, "audio_url": URI, **FORM_ORDER}, description="Exactly one of url and audio_url"
-    ),
-    "TranscriptionRequest": object_of(
-        {},
-        {
-            "url": URI,
-            "audio_url": URI,
-            **ORDER_MEMBERS,
-            **TEXT_SWITCHES,
-            **TEXT_VALUES,
-            **KNOWN_SPEAKERS,
-            "keywords": KEYWORDS,
-            "output_formats": {**FORMAT_NAMES, "default": ["json"], "minItems": 1},
-            "word_timestamps": {"type": "boolean", "default": False},
-            "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
-            "metadata": METADATA,
-            "task": TASK,
-            "channels": CHANNELS_MEMBER,
-            "wait": WHOLE,
-            "sandbox_scenario": {"enum": [*bounds.SCENARIOS]},
-        },
-        description="Exactly one of url and audio_url",
-    ),
-    "LiveRequest": object_of(
-        {},
-        {
-            "encoding": {"enum": [*bounds.ENCODINGS], "default": "pcm_s16le"},
-            "task": {"const": TRANSCRIBE, "description": "Live sessions do not translate"},
-            "sample_rate": {
-                "type": "integer",
-                "minimum": RATES[0],
-                "maximum": RATES[-1],
-                "description": f"Of raw audio; {LiveOptions().sample_rate} if left out, "
-                f"and {bounds.TELEPHONE_RATE} for {' and '.join(bounds.TELEPHONE_ENCODINGS)}",
-            },
-            "channels": {
-                "anyOf": [integer_in(CHANNELS[0], CHANNELS[-1], 1), {"const": "separate"}],
-                "default": 1,
-                "description": "How many channels raw audio has, to be heard together. separate: each channel has its "
-                "own speakers, is heard by itself and counts as a session of its own",
-            },
-            "channel_count": {
-                **integer_in(SEPARATE_CHANNELS[0], SEPARATE_CHANNELS[-1], SEPARATE_CHANNELS[0]),
-                "description": "With channels=separate: how many channels the audio has",
-            },
-            "interim_results": {**SWITCH, "default": True},
-            "endpointing_ms": integer_in(bounds.ENDPOINTING_MS[0], bounds.ENDPOINTING_MS[-1], 500),
-            "max_utterance_s": number_in(bounds.UTTERANCE_S, 15),
-            "record": {**SWITCH, "default": False, "description": "Keep the audio as FLAC with the job"},
-            "channel": {**CHANNEL_NAME, "description": "The name of the channel that shows the session"},
-            **KNOWN_SPEAKERS,
-            **ORDER_MEMBERS,
-            **TEXT_SWITCHES,
-            **TEXT_VALUES,
-            "keywords": KEYWORDS,
-            "output_formats": {**FORMAT_NAMES, "default": ["json"], "minItems": 1},
-            "word_timestamps": {"type": "boolean", "default": True},
-            "webhook_events": {"type": "array", "items": {"enum": [*bounds.WEBHOOK_EVENTS]}},
-            "metadata": METADATA,
-        },
     ),
     "LiveState": object_of(
         {

@@ -238,11 +238,11 @@ class Acceptance:
         batch = self.batches.get(customer.environment)
         if batch is None:
             missing = "this node does not listen; send the request to one with the role worker"
-            raise invalid([FieldError(REFERENCES, "not_offered", missing)])
+            raise invalid([FieldError(REFERENCES.name, "not_offered", missing)])
         try:
             await batch.learn_voices(people)
         except UnusableReference as error:
-            raise invalid([FieldError(REFERENCES, "invalid_value", str(error))]) from error
+            raise invalid([FieldError(REFERENCES.name, "invalid_value", str(error))]) from error
         upload.begun = True
         await keep_known_recordings(upload.job_id, people, self.blobs)
 

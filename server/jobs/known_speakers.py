@@ -7,40 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from server.jobs.members import Fields, Members, Wrong
+from server.jobs.members import Fields, Member, Members, Parser, Wrong
 from server.model import bounds
 from server.model.errors import FieldError
 
-NAMES, REFERENCES = "known_speaker_names", "known_speaker_references"
-MEMBERS = frozenset({NAMES, REFERENCES})
-
 _DATA_URL = re.compile(r"data:[\w.+-]*/?[\w.+-]*(;[\w.+-]+=[^;,]*)*;base64,", re.ASCII)
 _TAKEN = re.compile(r"[sS]\d+|\w")  # labels of speakers without a name
-
-
-def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None) -> Mapping[str, bytes]:
-    """Parse both members. Return each person's recording by name; what is wrong goes into *members*."""
-    names = members.take(NAMES, _names, ())
-    recordings = members.take(REFERENCES, _recordings, ())
-    given = members.has(NAMES) or members.has(REFERENCES)
-    if given and not diarize:
-        members.errors.append(FieldError(NAMES, "missing_companion", "needs diarize=true"))
-    elif given and not members.errors and len(names) != len(recordings):
-        told = f"must be as many as {REFERENCES}: {len(names)} and {len(recordings)} were given"
-        members.errors.append(FieldError(NAMES, "invalid_value", told))
-    elif max_speakers is not None and max_speakers < len(names):
-        members.errors.append(FieldError("max_speakers", "out_of_range", f"must be at least {len(names)}, one a name"))
-    return dict(zip(names, recordings, strict=False))
-
-
-def without_brackets(fields: Fields) -> Fields:
-    """Return the fields with those of MEMBERS that are written with [], as OpenAI's clients do, under their names."""
-    merged: dict[str, Sequence[object]] = {}
-    for name, values in fields.items():
-        bare = name.removesuffix("[]")
-        key = bare if bare in MEMBERS else name
-        merged[key] = [*merged.get(key, ()), *values]
-    return merged
 
 
 def _texts(values: Sequence[object]) -> list[str]:
@@ -89,3 +61,50 @@ def _recordings(values: Sequence[object]) -> tuple[bytes, ...]:
         except (binascii.Error, ValueError):
             raise Wrong("invalid_value", "must be data URLs in base64") from None
     return tuple(recordings)
+
+
+NAMES = Member(
+    "known_speaker_names",
+    Parser(
+        _names,
+        {
+            "type": "array",
+            "maxItems": bounds.MAX_SPEAKERS[-1],
+            "items": {"type": "string", "minLength": 1, "maxLength": bounds.MAX_SPEAKER_CHARS},
+        },
+    ),
+    (),
+    "With diarize: people who are called by their names",
+)
+REFERENCES = Member(
+    "known_speaker_references",
+    Parser(_recordings, {"type": "array", "maxItems": bounds.MAX_SPEAKERS[-1], "items": {"type": "string"}}),
+    (),
+    "A data URL for each name: 2 to 10 s of speech of this person alone, of at most 2 MB and 30 s",
+)
+KNOWN_SPEAKERS = frozenset({NAMES.name, REFERENCES.name})
+
+
+def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None) -> Mapping[str, bytes]:
+    """Parse both members. Return each person's recording by name; what is wrong goes into *members*."""
+    names = members.get(NAMES)
+    recordings = members.get(REFERENCES)
+    given = members.has(NAMES.name) or members.has(REFERENCES.name)
+    if given and not diarize:
+        members.errors.append(FieldError(NAMES.name, "missing_companion", "needs diarize=true"))
+    elif given and not members.errors and len(names) != len(recordings):
+        told = f"must be as many as {REFERENCES.name}: {len(names)} and {len(recordings)} were given"
+        members.errors.append(FieldError(NAMES.name, "invalid_value", told))
+    elif max_speakers is not None and max_speakers < len(names):
+        members.errors.append(FieldError("max_speakers", "out_of_range", f"must be at least {len(names)}, one a name"))
+    return dict(zip(names, recordings, strict=False))
+
+
+def without_brackets(fields: Fields) -> Fields:
+    """Return *fields* with those of KNOWN_SPEAKERS that end in [], as OpenAI's clients write them, without it."""
+    merged: dict[str, Sequence[object]] = {}
+    for name, values in fields.items():
+        bare = name.removesuffix("[]")
+        key = bare if bare in KNOWN_SPEAKERS else name
+        merged[key] = [*merged.get(key, ()), *values]
+    return merged

@@ -1,12 +1,18 @@
 """Parsing the members of a request. Form parts, urlencoded pairs and JSON members arrive as lists of values.
 
-All faults are reported together, each with the name of its member.
+    NUMERALS = Member("numerals", boolean, False, "Numbers in figures")
+    members = Members({"numerals": ["true"]})
+    numerals = members.get(NUMERALS)
+    members.check()  # raises a Refused that names every fault
+
+A Member is declared once: how it is parsed, what stands for it where it is left out, and what the documentation says of
+it. json_properties() and form_properties() describe members as JSON Schemas, which /openapi.json shows.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from server.model import bounds
 from server.model.errors import FieldError, invalid
@@ -17,6 +23,7 @@ Fields: TypeAlias = Mapping[str, Sequence[object]]
 _NUMBER = re.compile("[0-9]{1,9}([.][0-9]{1,9})?")
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 D = TypeVar("D")
 
 
@@ -26,6 +33,69 @@ class Wrong(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+Schema: TypeAlias = Mapping[str, Any]
+"""A JSON Schema."""
+
+FORM_LIST: Schema = {"type": "string", "description": "Comma list; the part may also be repeated"}
+FORM_SWITCH: Schema = {"enum": ["true", "false", "1", "0"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Parser(Generic[T_co]):
+    """Makes a value of all values that were given for one member, and knows their schema. Raises Wrong."""
+
+    parse: Callable[[Sequence[object]], T_co]
+    schema: Schema
+    form: Schema | None = None  # where a form has text in place of JSON
+
+    def __call__(self, values: Sequence[object]) -> T_co:
+        return self.parse(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Generic[T]):
+    """A member of requests: how it is parsed and described, and its value where it is left out."""
+
+    name: str
+    parse: Parser[T]
+    default: T
+    meaning: str = ""
+    example: str = ""  # of a form
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of its value in JSON."""
+        return self._described(self.parse.schema, self.default)
+
+    @property
+    def form_schema(self) -> Schema:
+        """The schema of its part in a form."""
+        if self.parse.form is None:
+            return self.schema
+        lists = isinstance(self.default, tuple | Mapping)
+        default = ",".join(self.default) if lists else str(self.default).lower()  # type: ignore[arg-type]
+        examples = {"examples": [self.example]} if self.example else {}
+        return self._described({**self.parse.form, **examples}, default)
+
+    def _described(self, schema: Schema, default: object) -> Schema:
+        said = [text for text in (self.meaning, schema.get("description")) if text]
+        return {
+            **schema,
+            **({"description": ". ".join(said)} if said else {}),
+            **({} if default in (None, "", (), {}) else {"default": default}),
+        }
+
+
+def json_properties(*members: Member[Any]) -> dict[str, Schema]:
+    """Return the schemas of *members* in a JSON object, by name."""
+    return {member.name: member.schema for member in members}
+
+
+def form_properties(*members: Member[Any]) -> dict[str, Schema]:
+    """Return the schemas of *members* in a form, by name."""
+    return {member.name: member.form_schema for member in members}
 
 
 @dataclass(slots=True)
@@ -49,6 +119,10 @@ class Members:
         except Wrong as wrong:
             self.errors.append(FieldError(name, wrong.code, str(wrong)))
             return default
+
+    def get(self, member: Member[T], parse: Callable[[Sequence[object]], T] | None = None) -> T:
+        """The same for a declared member. *parse* stands in where it depends on more than the request."""
+        return self.take(member.name, parse or member.parse, member.default)
 
     def need(self, name: str, parse: Callable[[Sequence[object]], str]) -> str:
         """The same for text that must be given and not be empty; check() refuses a request without it."""
@@ -92,21 +166,22 @@ def _plain(value: object) -> str:
     return str(value) if isinstance(value, str | int) else ""
 
 
-def text_up_to(most: int) -> Callable[[Sequence[object]], str]:
+def text_up_to(most: int, schema: Schema | None = None) -> Parser[str]:
+    """Text of at most *most* characters, of which *schema* may say more."""
+
     def parse(values: Sequence[object]) -> str:
         text = string(values)
         if len(text) > most:
             raise Wrong("too_long", f"must have at most {most} characters, got {len(text)}")
         return text
 
-    return parse
+    return Parser(parse, {"type": "string", "maxLength": most, **(schema or {})})
 
 
-def url_text(values: Sequence[object]) -> str:
-    return text_up_to(bounds.MAX_URL_CHARS)(values)
+url_text = text_up_to(bounds.MAX_URL_CHARS, {"format": "uri"})
 
 
-def boolean(values: Sequence[object]) -> bool:
+def _boolean(values: Sequence[object]) -> bool:
     value = single(values)
     if isinstance(value, bool):
         return value
@@ -116,7 +191,10 @@ def boolean(values: Sequence[object]) -> bool:
         raise Wrong("invalid_type", "must be true or false") from None
 
 
-def whole_seconds(values: Sequence[object]) -> int:
+boolean = Parser(_boolean, {"type": "boolean"}, FORM_SWITCH)
+
+
+def _whole_seconds(values: Sequence[object]) -> int:
     """A whole number of seconds, not negative. The caller limits it."""
     value = _plain(single(values)).strip()
     if not (value.isascii() and value.isdecimal() and len(value) <= 9):  # noqa: PLR2004  nine digits: 31 years
@@ -124,27 +202,30 @@ def whole_seconds(values: Sequence[object]) -> int:
     return int(value)
 
 
-def whole_in(allowed: range) -> Callable[[Sequence[object]], int]:
+whole_seconds = Parser(_whole_seconds, {"type": "integer", "minimum": 0})
+
+
+def whole_in(allowed: range) -> Parser[int]:
     def parse(values: Sequence[object]) -> int:
         value = single(values)
         if not isinstance(value, int) or isinstance(value, bool) or value not in allowed:
             raise Wrong("out_of_range", f"must be a whole number from {allowed[0]} to {allowed[-1]}")
         return value
 
-    return parse
+    return Parser(parse, {"type": "integer", "minimum": allowed[0], "maximum": allowed[-1]})
 
 
-def number_in(least: float, most: float) -> Callable[[Sequence[object]], float]:
+def number_in(least: float, most: float) -> Parser[float]:
     def parse(values: Sequence[object]) -> float:
         value = single(values)
         if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
             raise Wrong("out_of_range", f"must be a number from {least:g} to {most:g}")
         return float(value)
 
-    return parse
+    return Parser(parse, {"type": "number", "minimum": least, "maximum": most})
 
 
-def from_text(parse: Callable[[Sequence[object]], T]) -> Callable[[Sequence[object]], T]:
+def from_text(parse: Parser[T]) -> Parser[T]:
     """*parse* for numbers that forms send as text, such as 42 and 17.5."""
 
     def read(values: Sequence[object]) -> T:
@@ -153,10 +234,10 @@ def from_text(parse: Callable[[Sequence[object]], T]) -> Callable[[Sequence[obje
             return parse([float(value) if "." in value else int(value)])
         return parse(values)
 
-    return read
+    return Parser(read, parse.schema)
 
 
-def one_of(allowed: Sequence[str]) -> Callable[[Sequence[object]], str]:
+def one_of(allowed: Sequence[str]) -> Parser[str]:
     def parse(values: Sequence[object]) -> str:
         value = string(values).strip().lower()
         for candidate in allowed:
@@ -164,10 +245,10 @@ def one_of(allowed: Sequence[str]) -> Callable[[Sequence[object]], str]:
                 return candidate
         raise Wrong("unknown_value", f"unknown value {value[:100]!r}; allowed: {', '.join(allowed)}")
 
-    return parse
+    return Parser(parse, {"enum": [*allowed]})
 
 
-def keywords(values: Sequence[object]) -> tuple[str, ...]:
+def _keywords(values: Sequence[object]) -> tuple[str, ...]:
     """Names and terms: a JSON array or a repeated member has one in each item, other text is a comma list."""
     items = [item for value in values for item in (value if isinstance(value, list) else [value])]
     if not all(isinstance(item, str) for item in items):
@@ -182,7 +263,10 @@ def keywords(values: Sequence[object]) -> tuple[str, ...]:
     return terms
 
 
-def subset(allowed: Sequence[str]) -> Callable[[Sequence[object]], tuple[str, ...]]:
+keywords = Parser(_keywords, {"type": "array", "items": {"type": "string"}, "maxItems": bounds.MAX_KEYWORDS}, FORM_LIST)
+
+
+def subset(allowed: Sequence[str]) -> Parser[tuple[str, ...]]:
     """A comma list, a repeated member or a JSON array; trimmed, case-insensitive, without repeats."""
 
     def parse(values: Sequence[object]) -> tuple[str, ...]:
@@ -199,4 +283,5 @@ def subset(allowed: Sequence[str]) -> Callable[[Sequence[object]], tuple[str, ..
             raise Wrong("empty", f"must name at least one of {', '.join(allowed)}")
         return tuple(parts)
 
-    return parse
+    form = {**FORM_LIST, "examples": [",".join(allowed)]}
+    return Parser(parse, {"type": "array", "items": {"enum": [*allowed]}, "minItems": 1}, form)

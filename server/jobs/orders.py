@@ -6,57 +6,19 @@ Unknown members are only warned of, so that a typing error is noticed and a newe
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import orjson
-
-from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
-from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
-from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
+from pipeline.documents.cues import SubtitleShape
+from pipeline.ingest.encodings import SEPARATE_CHANNELS
+from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
-from server.jobs.known_speakers import MEMBERS as KNOWN_SPEAKERS
+from server.jobs import order_members as declared
 from server.jobs.known_speakers import known_speakers, without_brackets
-from server.jobs.members import (
-    Fields,
-    Members,
-    Wrong,
-    boolean,
-    from_text,
-    keywords,
-    number_in,
-    one_of,
-    single,
-    string,
-    subset,
-    text_up_to,
-    url_text,
-    whole_in,
-    whole_seconds,
-)
-from server.jobs.text_members import TEXT_MEMBERS, text_options
+from server.jobs.members import Fields, Members, Wrong, boolean, one_of, string
+from server.jobs.text_members import text_options
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
 
-SUBTITLES = frozenset(SubtitleShape.__dataclass_fields__)
-COMMON = SUBTITLES | {
-    *TEXT_MEMBERS,
-    "output_formats",
-    "language",
-    "task",
-    "model",
-    "prompt",
-    "keywords",
-    "webhook_url",
-    "webhook_events",
-    "metadata",
-    "retention",
-    "diarize",
-    "max_speakers",
-}
-LIVE_ONLY = frozenset({*LiveOptions.__slots__, "channel_count", "word_timestamps"})
-FILE_ONLY = frozenset({"file", "url", "audio_url", "word_timestamps", "wait", "sandbox_scenario", "schema", "channels"})
-MIXED, SEPARATE = bounds.CHANNEL_MODES
-MULTI = "multi"  # the language of recordings in which people change it
 MAX_WARNINGS = 8  # of unknown members; they are stored with the job
 
 
@@ -75,30 +37,30 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     """Parse a request for a file's transcription. Raises Refused: missing_input, ambiguous_input, invalid_parameter."""
     fields = without_brackets(fields)
     members = Members(fields)
-    url, twin = members.take("url", url_text, None), members.take("audio_url", url_text, None)
-    given = members.has("url") + members.has("audio_url") + has_file
+    url, twin = members.get(declared.URL), members.get(declared.AUDIO_URL)
+    given = members.has(declared.URL.name) + members.has(declared.AUDIO_URL.name) + has_file
     if given > 1:
         raise Refused("ambiguous_input", "give exactly one of file, url and audio_url")
     order = common_order(
         members,
         offer=offer,
-        word_timestamps=members.take("word_timestamps", boolean, False),
-        scenario=members.take("sandbox_scenario", one_of(bounds.SCENARIOS), None) if sandbox else None,
+        word_timestamps=members.get(declared.WORD_TIMESTAMPS),
+        scenario=members.get(declared.SCENARIO) if sandbox else None,
     )
-    task = members.take("task", _task(offer), TRANSCRIBE)
-    separate = members.take("channels", one_of(bounds.CHANNEL_MODES), MIXED) == SEPARATE
-    wait_s = members.take("wait", whole_seconds, None)
-    members.take("schema", one_of(("service_v1",)), None)
+    task = members.get(declared.TASK, _task(offer))
+    separate = members.get(declared.CHANNEL_MODE) == declared.SEPARATE
+    wait_s = members.get(declared.WAIT)
+    members.get(declared.DOCUMENT_SCHEMA)
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
     if not given:
         raise Refused("missing_input", "give the audio as a multipart part named file, or its address as url")
-    known = COMMON | FILE_ONLY | KNOWN_SPEAKERS
+    known = {"file", *(member.name for member in declared.FILE_MEMBERS)}
     return Asked(
         replace(order, task=task, separate=separate, known_speakers=tuple(people)),
         twin if url is None else url,
         wait_s,
-        unknown_members(fields, known if sandbox else known - {"sandbox_scenario"}),
+        unknown_members(fields, known if sandbox else known - {declared.SCENARIO.name}),
         people,
     )
 
@@ -112,78 +74,70 @@ def parse_live_order(
     """
     fields = without_brackets(fields)
     members = Members(fields)
-    default = LiveOptions()
-    encoding = members.take("encoding", one_of(bounds.ENCODINGS), default.encoding)
+    encoding = members.get(declared.ENCODING)
     channels, separate = _live_channels(members)
-    usual_rate = bounds.TELEPHONE_RATE if encoding in bounds.TELEPHONE_ENCODINGS else default.sample_rate
+    usual_rate = bounds.TELEPHONE_RATE if encoding in bounds.TELEPHONE_ENCODINGS else LiveOptions().sample_rate
     live = LiveOptions(
         encoding=encoding,
-        sample_rate=members.take("sample_rate", whole_in(RATES), usual_rate),
+        sample_rate=members.get(declared.SAMPLE_RATE) or usual_rate,
         channels=channels,
-        interim_results=members.take("interim_results", boolean, default.interim_results),
-        endpointing_ms=members.take("endpointing_ms", whole_in(bounds.ENDPOINTING_MS), default.endpointing_ms),
-        max_utterance_s=members.take("max_utterance_s", number_in(*bounds.UTTERANCE_S), default.max_utterance_s),
-        record=members.take("record", boolean, default.record),
-        channel=members.take("channel", channel_name, default.channel),
+        interim_results=members.get(declared.INTERIM_RESULTS),
+        endpointing_ms=members.get(declared.ENDPOINTING_MS),
+        max_utterance_s=members.get(declared.MAX_UTTERANCE_S),
+        record=members.get(declared.RECORD),
+        channel=members.get(declared.CHANNEL),
     )
-    members.take("task", _live_task, TRANSCRIBE)
-    timed = members.take("word_timestamps", boolean, True)  # live words always have their times
-    order = common_order(members, offer=offer, word_timestamps=timed)
+    members.get(declared.LIVE_TASK)
+    order = common_order(members, offer=offer, word_timestamps=members.get(declared.LIVE_WORD_TIMESTAMPS))
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
     order = replace(order, live=live, separate=separate, known_speakers=tuple(people))
-    return order, people, unknown_members(fields, COMMON | LIVE_ONLY | KNOWN_SPEAKERS)
+    return order, people, unknown_members(fields, {member.name for member in declared.LIVE_MEMBERS})
 
 
 def _live_channels(members: Members) -> tuple[int, bool]:
     """How many channels the audio of a live session has, and whether each is heard by itself."""
-    count = members.take("channel_count", whole_in(SEPARATE_CHANNELS), None)
-    if members.fields.get("channels") == [SEPARATE]:
+    count = members.get(declared.CHANNEL_COUNT)
+    if members.fields.get(declared.AUDIO_CHANNELS.name) == [declared.SEPARATE]:
         return count or SEPARATE_CHANNELS[0], True
     if count is not None:
-        members.errors.append(FieldError("channel_count", "missing_companion", f"needs channels={SEPARATE}"))
-    return members.take("channels", _mixed_channels, LiveOptions().channels), False
+        members.errors.append(
+            FieldError(declared.CHANNEL_COUNT.name, "missing_companion", f"needs channels={declared.SEPARATE}")
+        )
+    return members.get(declared.AUDIO_CHANNELS), False
 
 
 def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scenario: str | None = None) -> Order:
     """Parse the members that files and live sessions share."""
-    webhook_url = members.take("webhook_url", url_text, None)
-    events = members.take("webhook_events", subset(bounds.WEBHOOK_EVENTS), ())
-    spoken = members.take("language", _language(offer), None)
-    language = None if spoken == MULTI else spoken
-    names = members.take("keywords", keywords, ())
+    webhook_url, events = members.get(declared.WEBHOOK_URL), members.get(declared.WEBHOOK_EVENTS)
+    spoken = members.get(declared.LANGUAGE, _language(offer))
+    language = None if spoken == declared.MULTI else spoken
+    names = members.get(declared.KEYWORDS)
     if events and not members.has("webhook_url"):
         members.errors.append(FieldError("webhook_events", "missing_companion", "needs webhook_url"))
     return Order(
-        output_formats=members.take("output_formats", subset(bounds.FORMATS), ("json",)),
+        output_formats=members.get(declared.OUTPUT_FORMATS),
         word_timestamps=word_timestamps,
         language=language,
-        multilingual=spoken == MULTI,
-        model=members.take("model", one_of((offer.model,)), None),
-        prompt=members.take("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), ""),
+        multilingual=spoken == declared.MULTI,
+        model=members.get(declared.MODEL, one_of((offer.model,))),
+        prompt=members.get(declared.PROMPT),
         keywords=names,
         webhook_url=webhook_url,
         webhook_events=(events or bounds.WEBHOOK_EVENTS) if webhook_url else (),
-        metadata=members.take("metadata", _metadata, {}),
+        metadata=members.get(declared.METADATA),
         scenario=scenario,
-        retention=members.take("retention", one_of(bounds.RETENTIONS), None),
+        retention=members.get(declared.RETENTION),
         subtitles=subtitle_shape(members),
         text=text_options(members, language=language, names=names),
-        diarize=members.take("diarize", _diarize(offer), False),
-        max_speakers=members.take("max_speakers", from_text(whole_in(bounds.MAX_SPEAKERS)), None),
+        diarize=members.get(declared.DIARIZE, _diarize(offer)),
+        max_speakers=members.get(declared.MAX_SPEAKERS),
     )
 
 
 def subtitle_shape(members: Members) -> SubtitleShape:
     """Parse the members that shape SRT and VTT."""
-    usual = USUAL_SHAPE
-    speeds = from_text(number_in(*bounds.COLUMNS_PER_SECOND))
-    return SubtitleShape(
-        max_columns=members.take("max_columns", from_text(whole_in(bounds.MAX_COLUMNS)), usual.max_columns),
-        max_lines=members.take("max_lines", from_text(whole_in(bounds.MAX_LINES)), usual.max_lines),
-        max_cue_s=members.take("max_cue_s", from_text(number_in(*bounds.MAX_CUE_S)), usual.max_cue_s),
-        columns_per_second=members.take("columns_per_second", speeds, usual.columns_per_second),
-    )
+    return SubtitleShape(**{member.name: members.get(member) for member in declared.SUBTITLE_MEMBERS})
 
 
 def with_retention(order: Order, default: str | None) -> Order:
@@ -216,8 +170,8 @@ def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
         given = [text.replace("_", "-").partition("-")[0] for tag in tags if (text := tag.strip().lower())]
         if not all(isinstance(item, str) for item in items):
             raise Wrong("invalid_type", "must be a language or a list of languages")
-        if MULTI in given and len(offer.languages) > 1:
-            return MULTI
+        if declared.MULTI in given and len(offer.languages) > 1:
+            return declared.MULTI
         heard = set(given) & offer.languages
         if given and not heard:
             raise Wrong("unknown_value", offer.refusal(given[0]))
@@ -226,25 +180,10 @@ def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
     return parse
 
 
-def _mixed_channels(values: Sequence[object]) -> int:
-    """A number of channels that are heard together."""
-    if isinstance(single(values), str):
-        raise Wrong("unknown_value", f'must be {CHANNELS[0]}, {CHANNELS[-1]} or "{SEPARATE}"')
-    return whole_in(CHANNELS)(values)
-
-
-def channel_name(values: Sequence[object]) -> str:
-    """The name of a channel. It is shown to people and typed by them."""
-    name = text_up_to(bounds.MAX_CHANNEL_CHARS)(values).strip()
-    if not name.isprintable() or not name:
-        raise Wrong("invalid_value", "must be text without control characters")
-    return name
-
-
 def _language(offer: Offer) -> Callable[[Sequence[object]], str]:
     def parse(values: Sequence[object]) -> str:
         value = string(values).strip().lower()
-        if value not in offer.languages and not (value == MULTI and len(offer.languages) > 1):
+        if value not in offer.languages and not (value == declared.MULTI and len(offer.languages) > 1):
             raise Wrong("unknown_value", offer.refusal(value))
         return value
 
@@ -268,28 +207,3 @@ def _task(offer: Offer) -> Callable[[Sequence[object]], str]:
         return task
 
     return parse
-
-
-def _live_task(values: Sequence[object]) -> None:
-    """Live words never change, and a translation has another order than what is still being said."""
-    if one_of(TASKS)(values) == TRANSLATE:
-        raise Wrong("unknown_value", "live sessions do not translate; send the recording to /v1/transcribe")
-
-
-def _metadata(values: Sequence[object]) -> Mapping[str, str]:
-    value = single(values)
-    if isinstance(value, str):  # forms send it as JSON text
-        try:
-            value = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            raise Wrong("invalid_json", "must be a JSON object") from None
-    if not isinstance(value, dict):
-        raise Wrong("invalid_type", "must be a JSON object")
-    if len(value) > bounds.MAX_METADATA_KEYS:
-        raise Wrong("too_many", f"must have at most {bounds.MAX_METADATA_KEYS} keys")
-    for key, text in value.items():
-        if not isinstance(text, str):
-            raise Wrong("invalid_type", f"{key[:40]!r} must be a string")
-        if len(key) > bounds.MAX_METADATA_CHARS or len(text) > bounds.MAX_METADATA_CHARS:
-            raise Wrong("too_long", f"keys and values must have at most {bounds.MAX_METADATA_CHARS} characters")
-    return value

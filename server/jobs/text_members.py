@@ -1,63 +1,19 @@
 """The members that say what is done with the text after recognition. Every door has them."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import orjson
 
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import REDACTIONS, TextOptions
 from pipeline.text.phones import regions
-from server.jobs.members import Members, Wrong, boolean, one_of, subset
+from server.jobs.members import Member, Members, Parser, Wrong, boolean, one_of, subset
 from server.model import bounds
 from server.model.errors import FieldError
 
-TEXT_MEMBERS = (
-    "numerals",
-    "redact",
-    "phone_region",
-    "profanity_filter",
-    "replace",
-    "sounds_like",
-    "paragraphs",
-    "search",
-)
 
-
-def text_options(
-    members: Members,
-    *,
-    language: str | None,
-    names: Sequence[str],
-    redact: Callable[[Sequence[object]], tuple[str, ...]] = subset(REDACTIONS),  # noqa: B008  it is a constant
-) -> TextOptions:
-    """Parse the members, and *redact* by this parser. Faults are among those of *members*.
-
-    *names* are the names and terms that are likely to be said.
-    """
-    numerals = members.take("numerals", boolean, False)
-    if numerals and language is not None and language not in NUMERAL_LANGUAGES:
-        there = f"numerals are there for {', '.join(NUMERAL_LANGUAGES)}, not for {language}"
-        members.errors.append(FieldError("numerals", "conflict", there))
-    hidden = members.take("redact", redact, ())
-    region = members.take("phone_region", _region, None)
-    if region is not None and not numerals and "phone" not in hidden:
-        members.errors.append(FieldError("phone_region", "missing_companion", "needs numerals or redact=phone"))
-    by_sound = members.take("sounds_like", boolean, False)
-    if by_sound and not names:
-        members.errors.append(FieldError("sounds_like", "missing_companion", "needs keywords, which it is to write"))
-    return TextOptions(
-        numerals=numerals,
-        redact=hidden,
-        phone_region=region,
-        profanity_filter=members.take("profanity_filter", boolean, False),
-        replace=members.take("replace", replacements, ()),
-        sounds_like=tuple(names) if by_sound else (),
-        paragraphs=members.take("paragraphs", boolean, False),
-        search=members.take("search", terms, ()),
-    )
-
-
-def replacements(values: Sequence[object]) -> tuple[str, ...]:
+def _replacements(values: Sequence[object]) -> tuple[str, ...]:
     """What is to be written in place of what: heard:wanted, repeated or a JSON array."""
     pairs = _texts(values)
     for pair in pairs:
@@ -67,7 +23,7 @@ def replacements(values: Sequence[object]) -> tuple[str, ...]:
     return pairs
 
 
-def terms(values: Sequence[object]) -> tuple[str, ...]:
+def _terms(values: Sequence[object]) -> tuple[str, ...]:
     """Terms to look for: repeated or a JSON array, so that a term may have a comma."""
     found = _texts(values)
     for term in found:
@@ -77,7 +33,7 @@ def terms(values: Sequence[object]) -> tuple[str, ...]:
 
 
 def _region(values: Sequence[object]) -> str:
-    """A region whose telephone numbers are known, by two letters."""
+    """A region whose telephone numbers are known, by two letters. Only who asks waits for the list of regions."""
     return one_of(regions())(values)
 
 
@@ -103,3 +59,67 @@ def _texts(values: Sequence[object]) -> tuple[str, ...]:
     if sum(map(len, texts)) > bounds.MAX_KEYWORDS_CHARS:
         raise Wrong("too_long", f"must have at most {bounds.MAX_KEYWORDS_CHARS} characters together")
     return texts
+
+
+FORM_TERMS = {"type": "string", "description": "The part may be repeated, or have a JSON array"}
+TERMS = {"type": "array", "items": {"type": "string"}, "maxItems": bounds.MAX_TEXT_TERMS}
+REGION = {"type": "string", "pattern": "^[A-Za-z]{2}$"}
+
+NUMERALS = Member("numerals", boolean, False, "Numbers in figures")
+REDACT = Member("redact", subset(REDACTIONS), (), "What is hidden in the text")
+PHONE_REGION = Member(
+    "phone_region",
+    Parser(_region, REGION),
+    None,
+    "Whose telephone numbers are said, for numerals and redact: two letters, such as US",
+)
+PROFANITY_FILTER = Member("profanity_filter", boolean, False, "Asterisks in swear words")
+REPLACE = Member(
+    "replace",
+    Parser(_replacements, TERMS, FORM_TERMS),
+    (),
+    "heard:wanted, for whole words whatever their case; the first colon separates",
+    example="cooper netties:Kubernetes",
+)
+SOUNDS_LIKE = Member("sounds_like", boolean, False, "Keywords in place of words that sound like them")
+PARAGRAPHS = Member("paragraphs", boolean, False, "Paragraphs in JSON and TXT")
+SEARCH = Member(
+    "search", Parser(_terms, TERMS, FORM_TERMS), (), "Words to find in the text, whatever their case", example="cancel"
+)
+TEXT_MEMBERS: tuple[Member[Any], ...] = (
+    NUMERALS, REDACT, PHONE_REGION, PROFANITY_FILTER, REPLACE, SOUNDS_LIKE, PARAGRAPHS, SEARCH
+)  # fmt: skip
+
+
+def text_options(
+    members: Members,
+    *,
+    language: str | None,
+    names: Sequence[str],
+    redact: Callable[[Sequence[object]], tuple[str, ...]] | None = None,
+) -> TextOptions:
+    """Parse the members, and *redact* by this parser where one is given. Faults are among those of *members*.
+
+    *names* are the names and terms that are likely to be said.
+    """
+    numerals = members.get(NUMERALS)
+    if numerals and language is not None and language not in NUMERAL_LANGUAGES:
+        there = f"numerals are there for {', '.join(NUMERAL_LANGUAGES)}, not for {language}"
+        members.errors.append(FieldError("numerals", "conflict", there))
+    hidden = members.get(REDACT, redact)
+    region = members.get(PHONE_REGION)
+    if region is not None and not numerals and "phone" not in hidden:
+        members.errors.append(FieldError("phone_region", "missing_companion", "needs numerals or redact=phone"))
+    by_sound = members.get(SOUNDS_LIKE)
+    if by_sound and not names:
+        members.errors.append(FieldError("sounds_like", "missing_companion", "needs keywords, which it is to write"))
+    return TextOptions(
+        numerals=numerals,
+        redact=hidden,
+        phone_region=region,
+        profanity_filter=members.get(PROFANITY_FILTER),
+        replace=members.get(REPLACE),
+        sounds_like=tuple(names) if by_sound else (),
+        paragraphs=members.get(PARAGRAPHS),
+        search=members.get(SEARCH),
+    )

@@ -22,7 +22,7 @@ from server.http.operation import Answer, Auth, Operation, Parameter, json_respo
 from server.http.schema_parts import ref
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, retry
 from server.jobs.members import members_of
-from server.jobs.orders import channel_name
+from server.jobs.order_members import channel_name
 from server.model.accounts import SigningKeys
 from server.model.channels import Channel
 from server.model.errors import Refused

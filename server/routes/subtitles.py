@@ -25,8 +25,8 @@ from server.http.caller import Caller
 from server.http.headers import none_match
 from server.http.operation import Answer, Auth, Operation, Parameter
 from server.http.problems import Problem
-from server.http.schema_parts import SUBTITLES
 from server.jobs.members import Members
+from server.jobs.order_members import SUBTITLE_MEMBERS
 from server.jobs.orders import subtitle_shape
 from server.live.resuming import told_words
 from server.model.events import Event
@@ -40,8 +40,8 @@ MAX_SHAPES = 4  # of a job that are asked for beside its own and not made yet; e
 SHARED_S = 2.0  # rendering takes 0.2 s of a core for three quarters of an hour, and many players ask every few seconds
 MEDIA_TYPE = OUTPUT_FORMATS["vtt"].media_type
 SHAPE_PARAMETERS = tuple(
-    Parameter(name=name, place="query", schema=schema, description=schema["description"])
-    for name, schema in SUBTITLES.items()
+    Parameter(name=member.name, place="query", schema=member.schema, description=member.meaning)
+    for member in SUBTITLE_MEMBERS
 )
 VTT_ANSWERS = {
     200: Answer(description="All final words so far, as WebVTT", media_type="text/vtt", headers=("ETag",)),

@@ -14,8 +14,9 @@ from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
 from server.jobs.members import Members, Wrong, boolean, keywords, url_text
-from server.jobs.orders import MULTI, language_among, unknown_members
-from server.jobs.text_members import TEXT_MEMBERS, text_options
+from server.jobs.order_members import MULTI
+from server.jobs.orders import language_among, unknown_members
+from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
@@ -35,7 +36,7 @@ COMMON = frozenset(
         "multichannel",
         "diarize",
         "callback",
-        *(name for name in TEXT_MEMBERS if name != "paragraphs"),
+        *(member.name for member in TEXT_MEMBERS if member is not PARAGRAPHS),
     )
 )
 LIVE = COMMON | {

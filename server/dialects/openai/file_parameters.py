@@ -5,16 +5,25 @@ Members that make no difference here, as chunking_strategy and include, get a wa
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.dialects.openai.errors import unknown_model
 from server.http.bodies import Received
 from server.http.problems import Problem
-from server.jobs.known_speakers import MEMBERS as KNOWN_SPEAKERS
-from server.jobs.known_speakers import known_speakers, without_brackets
-from server.jobs.members import Members, one_of
-from server.jobs.orders import SUBTITLES, Asked, common_order, language_among, unknown_members
+from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, without_brackets
+from server.jobs.members import Member, Members, one_of
+from server.jobs.order_members import (
+    CHANNEL_MODE,
+    DIARIZE,
+    KEYWORDS,
+    MAX_SPEAKERS,
+    PROMPT,
+    RETENTION,
+    SUBTITLE_MEMBERS,
+)
+from server.jobs.orders import Asked, common_order, language_among, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model.bounds import CHANNEL_MODES
 from server.model.errors import FieldError, Refused, invalid
@@ -25,9 +34,12 @@ FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
 DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
-COMMON = ("prompt", "keywords", "retention", "channels", "diarize", "max_speakers", *TEXT_MEMBERS, *SUBTITLES)
+COMMON: tuple[Member[Any], ...] = (
+    PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, DIARIZE, MAX_SPEAKERS, *TEXT_MEMBERS, *SUBTITLE_MEMBERS
+)  # fmt: skip
+COMMON_NAMES = tuple(member.name for member in COMMON)
 KNOWN = {
-    *COMMON,
+    *COMMON_NAMES,
     "file",
     "model",
     "language",
@@ -107,7 +119,7 @@ def _wants_speakers(model: list[object], offer: Offer) -> bool:
 def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
     spoken = Members({"language": fields.get("language") or _listed(fields, "languages")})
     language = spoken.take("language", language_among(offer), None)
-    named = {name: values for name in COMMON if (values := _listed(fields, name))}
+    named = {name: values for name in COMMON_NAMES if (values := _listed(fields, name))}
     members = Members({**named, "language": [language]}, errors=spoken.errors)
     order = common_order(members, offer=offer, word_timestamps=True)
     separate = members.take("channels", one_of(CHANNEL_MODES), "mixed") == "separate"

@@ -6,12 +6,7 @@ from typing import Any
 from server.dialects.openai.file_parameters import DIARIZED, RESPONSE_FORMATS
 from server.http.codes import CODES
 from server.http.schema_parts import (
-    CHANNELS_MEMBER,
-    FORM_LIST,
-    FORM_TEXT,
-    KEYWORDS_MEAN,
     MAYBE_TEXT,
-    SUBTITLES,
     SWITCH,
     TEXT,
     TEXTS,
@@ -21,21 +16,18 @@ from server.http.schema_parts import (
     object_of,
     ref,
 )
-from server.model import bounds
+from server.jobs.members import FORM_LIST, form_properties
+from server.jobs.order_members import CHANNEL_MODE, KEYWORDS, PROMPT, RETENTION, SUBTITLE_MEMBERS
+from server.jobs.text_members import TEXT_MEMBERS
 
 _FILE: Mapping[str, Any] = {
     "file": {"type": "string", "format": "binary"},
     "model": {"type": "string", "examples": ["whisper-1"]},
 }
 _MEMBERS: Mapping[str, Any] = {
-    "prompt": TEXT,
-    "keywords": {**FORM_LIST, "examples": ["Siobhan,metoprolol"], "description": KEYWORDS_MEAN},
+    **form_properties(PROMPT, KEYWORDS, CHANNEL_MODE, RETENTION, *TEXT_MEMBERS, *SUBTITLE_MEMBERS),
     "response_format": {"enum": [*RESPONSE_FORMATS], "default": "json"},
-    "channels": CHANNELS_MEMBER,
     "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
-    "retention": {"enum": [*bounds.RETENTIONS]},
-    **FORM_TEXT,
-    **SUBTITLES,
 }
 
 SCHEMAS: Mapping[str, Any] = {

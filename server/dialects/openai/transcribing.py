@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 
 from server.jobs.members import Members, keywords, string, text_up_to
-from server.jobs.orders import MULTI, language_among
+from server.jobs.order_members import MULTI
+from server.jobs.orders import language_among
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer

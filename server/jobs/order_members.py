@@ -1,0 +1,229 @@
+"""The members of requests for transcriptions and live sessions, each declared once.
+
+orders.py makes orders of them, and the names that a request may have. /openapi.json and the command line describe them
+from here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from pipeline.documents.cues import USUAL_SHAPE
+from pipeline.documents.formats import SCHEMA
+from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
+from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
+from server.jobs.known_speakers import NAMES, REFERENCES
+from server.jobs.members import (
+    Member,
+    Parser,
+    Wrong,
+    boolean,
+    form_properties,
+    from_text,
+    json_properties,
+    keywords,
+    number_in,
+    one_of,
+    single,
+    string,
+    subset,
+    text_up_to,
+    url_text,
+    whole_in,
+    whole_seconds,
+)
+from server.jobs.text_members import TEXT_MEMBERS
+from server.model import bounds
+from server.model.orders import LiveOptions
+
+MULTI = "multi"  # the language of recordings in which people change it
+MIXED, SEPARATE = bounds.CHANNEL_MODES
+_LIVE = LiveOptions()
+
+
+def parse_channel_name(values: Sequence[object]) -> str:
+    """The name of a channel. It is shown to people and typed by them."""
+    name = text_up_to(bounds.MAX_CHANNEL_CHARS)(values).strip()
+    if not name.isprintable() or not name:
+        raise Wrong("invalid_value", "must be text without control characters")
+    return name
+
+
+def _mixed_channels(values: Sequence[object]) -> int:
+    """A number of channels that are heard together."""
+    if isinstance(single(values), str):
+        raise Wrong("unknown_value", f'must be {CHANNELS[0]}, {CHANNELS[-1]} or "{SEPARATE}"')
+    return whole_in(CHANNELS)(values)
+
+
+def _metadata(values: Sequence[object]) -> Mapping[str, str]:
+    value = single(values)
+    if isinstance(value, str):  # forms send it as JSON text
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            raise Wrong("invalid_json", "must be a JSON object") from None
+    if not isinstance(value, dict):
+        raise Wrong("invalid_type", "must be a JSON object")
+    if len(value) > bounds.MAX_METADATA_KEYS:
+        raise Wrong("too_many", f"must have at most {bounds.MAX_METADATA_KEYS} keys")
+    for key, text in value.items():
+        if not isinstance(text, str):
+            raise Wrong("invalid_type", f"{key[:40]!r} must be a string")
+        if len(key) > bounds.MAX_METADATA_CHARS or len(text) > bounds.MAX_METADATA_CHARS:
+            raise Wrong("too_long", f"keys and values must have at most {bounds.MAX_METADATA_CHARS} characters")
+    return value
+
+
+def _live_task(values: Sequence[object]) -> None:
+    """Live words never change, and a translation has another order than what is still being said."""
+    if one_of(TASKS)(values) == TRANSLATE:
+        raise Wrong("unknown_value", "live sessions do not translate; send the recording to /v1/transcribe")
+
+
+TEXT = {"type": "string"}
+METADATA_SCHEMA = {
+    "type": "object",
+    "maxProperties": bounds.MAX_METADATA_KEYS,
+    "additionalProperties": {"type": "string", "maxLength": bounds.MAX_METADATA_CHARS},
+}
+METADATA_FORM = {"type": "string", "contentMediaType": "application/json", "contentSchema": METADATA_SCHEMA}
+MIXED_CHANNELS = {"anyOf": [{"type": "integer", "minimum": CHANNELS[0], "maximum": CHANNELS[-1]}, {"const": SEPARATE}]}
+channel_name = Parser(parse_channel_name, {"type": "string", "minLength": 1, "maxLength": bounds.MAX_CHANNEL_CHARS})
+
+LANGUAGE = Member(
+    "language",
+    Parser(string, TEXT),
+    None,
+    "What is spoken: BCP 47 primary subtag. Left out: detected; multi: detected in each turn",
+)
+MODEL = Member("model", Parser(string, TEXT), None, "An id of GET /v1/models")
+PROMPT = Member("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "", "Vocabulary that the speakers use")
+KEYWORDS = Member(
+    "keywords",
+    keywords,
+    (),
+    f"Names and terms that are likely to be said; {bounds.MAX_KEYWORDS_CHARS} characters together",
+    example="Siobhan,metoprolol",
+)
+OUTPUT_FORMATS = Member("output_formats", subset(bounds.FORMATS), ("json",))
+WORD_TIMESTAMPS = Member("word_timestamps", boolean, False)
+WEBHOOK_URL = Member("webhook_url", url_text, None)
+WEBHOOK_EVENTS = Member("webhook_events", subset(bounds.WEBHOOK_EVENTS), ())
+METADATA = Member("metadata", Parser(_metadata, METADATA_SCHEMA, METADATA_FORM), {})
+RETENTION = Member(
+    "retention",
+    one_of(bounds.RETENTIONS),
+    None,
+    "none: the results are handed over once, then erased. Left out: what the key or the plan says",
+)
+DIARIZE = Member("diarize", boolean, False, "Tell speakers apart by their voices, if the server can (GET /v1/models)")
+MAX_SPEAKERS = Member(
+    "max_speakers",
+    from_text(whole_in(bounds.MAX_SPEAKERS)),
+    None,
+    "With diarize: as many speakers at most, on all channels together",
+)
+SUBTITLE_MEMBERS: tuple[Member[Any], ...] = (
+    Member(
+        "max_columns",
+        from_text(whole_in(bounds.MAX_COLUMNS)),
+        USUAL_SHAPE.max_columns,
+        "Subtitles: the width of a line; full-width characters count two",
+    ),
+    Member("max_lines", from_text(whole_in(bounds.MAX_LINES)), USUAL_SHAPE.max_lines, "Subtitles: lines of a cue"),
+    Member(
+        "max_cue_s",
+        from_text(number_in(*bounds.MAX_CUE_S)),
+        USUAL_SHAPE.max_cue_s,
+        "Subtitles: the longest time that a cue is shown",
+    ),
+    Member(
+        "columns_per_second",
+        from_text(number_in(*bounds.COLUMNS_PER_SECOND)),
+        USUAL_SHAPE.columns_per_second,
+        "Subtitles: the reading speed; cues stay on in silence to reach it",
+    ),
+)
+"""One for each field of SubtitleShape."""
+
+COMMON: tuple[Member[Any], ...] = (
+    LANGUAGE, MODEL, PROMPT, KEYWORDS, OUTPUT_FORMATS, WEBHOOK_URL, WEBHOOK_EVENTS, METADATA, RETENTION, DIARIZE,
+    MAX_SPEAKERS, *SUBTITLE_MEMBERS, *TEXT_MEMBERS, NAMES, REFERENCES,
+)  # fmt: skip
+"""What files and live sessions share."""
+
+TASK = Member(
+    "task",
+    one_of(TASKS),
+    TRANSCRIBE,
+    "translate: English text, whatever is spoken, if the model was trained for it (GET /v1/models)",
+)
+CHANNEL_MODE = Member(
+    "channels",
+    one_of(bounds.CHANNEL_MODES),
+    MIXED,
+    "separate: each channel has its own speakers, and counts as a recording of its own",
+)
+WAIT = Member("wait", whole_seconds, None, "Seconds to hold the answer")
+SCENARIO = Member("sandbox_scenario", one_of(bounds.SCENARIOS), None, "Sandbox only: the outcome to play")
+DOCUMENT_SCHEMA = Member("schema", one_of((SCHEMA,)), None, "That of the JSON output")
+URL = Member("url", url_text, None)
+AUDIO_URL = Member("audio_url", url_text, None)
+FILE_MEMBERS: tuple[Member[Any], ...] = (
+    URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, TASK, CHANNEL_MODE, WAIT, SCENARIO, DOCUMENT_SCHEMA
+)  # fmt: skip
+
+ENCODING = Member("encoding", one_of(bounds.ENCODINGS), _LIVE.encoding)
+SAMPLE_RATE = Member(
+    "sample_rate",
+    whole_in(RATES),
+    None,
+    f"Of raw audio; {_LIVE.sample_rate} if left out, and {bounds.TELEPHONE_RATE} for "
+    + " and ".join(bounds.TELEPHONE_ENCODINGS),
+)
+CHANNEL_COUNT = Member(
+    "channel_count",
+    whole_in(SEPARATE_CHANNELS),
+    None,
+    f"With channels=separate: how many channels the audio has; {SEPARATE_CHANNELS[0]} if left out",
+)
+AUDIO_CHANNELS = Member(
+    "channels",
+    Parser(_mixed_channels, MIXED_CHANNELS),
+    _LIVE.channels,
+    "How many channels raw audio has, to be recognised together. separate: each channel has its own speakers, is "
+    "recognised alone and counts as a session of its own",
+)
+INTERIM_RESULTS = Member("interim_results", boolean, _LIVE.interim_results)
+ENDPOINTING_MS = Member("endpointing_ms", whole_in(bounds.ENDPOINTING_MS), _LIVE.endpointing_ms)
+MAX_UTTERANCE_S = Member("max_utterance_s", number_in(*bounds.UTTERANCE_S), _LIVE.max_utterance_s)
+RECORD = Member("record", boolean, _LIVE.record, "Keep the audio as FLAC with the job")
+CHANNEL = Member("channel", channel_name, _LIVE.channel, "The name of the channel that shows the session")
+LIVE_WORD_TIMESTAMPS = Member("word_timestamps", boolean, True)  # they are always known there
+LIVE_TASK = Member("task", Parser(_live_task, {"const": TRANSCRIBE}), None, "Live sessions do not translate")
+LIVE_MEMBERS: tuple[Member[Any], ...] = (
+    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, INTERIM_RESULTS, ENDPOINTING_MS, MAX_UTTERANCE_S, RECORD,
+    CHANNEL, LIVE_TASK, *COMMON, LIVE_WORD_TIMESTAMPS,
+)  # fmt: skip
+
+
+def _request(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "object", "required": [], "properties": properties, **more}
+
+
+_FILE = {"file": {"type": "string", "format": "binary"}}
+SCHEMAS: dict[str, Any] = {
+    "TranscriptionForm": _request(
+        {**_FILE, **form_properties(*FILE_MEMBERS)}, description="Exactly one of file, url and audio_url"
+    ),
+    "TranscriptionUrlForm": _request(form_properties(*FILE_MEMBERS), description="Exactly one of url and audio_url"),
+    "TranscriptionRequest": _request(json_properties(*FILE_MEMBERS), description="Exactly one of url and audio_url"),
+    "LiveRequest": _request(json_properties(*LIVE_MEMBERS)),
+    "TextOptions": _request(
+        json_properties(*TEXT_MEMBERS),
+        description="What was ordered to be done with the text; there if anything was",
+    ),
+}
+"""Components of /openapi.json."""
