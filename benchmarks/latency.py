@@ -198,12 +198,14 @@ class Bench:
     def languages(self) -> frozenset[str]:
         return self._engine.languages
 
-    def offline(self, samples: Samples, language: str | None = None) -> tuple[Word, ...]:
+    def offline(self, samples: Samples, language: str | None = None, hint: str = "") -> tuple[Word, ...]:
         """Return what the engine recognises in a whole recording, packed as files are."""
         words: tuple[Word, ...] = ()
         for item in speech_jobs([samples], self._voice.stream(), packing_options(self._engine)):
             if isinstance(item, DecodeJob):
-                request = DecodeRequest(samples=item.samples, start=item.start, language=language, voiced=item.voiced)
+                request = DecodeRequest(
+                    samples=item.samples, start=item.start, language=language, hint=hint, voiced=item.voiced
+                )
                 [heard] = self._engine.hear([request])
                 language = language or heard.language
                 words += heard.words

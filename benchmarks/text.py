@@ -7,10 +7,10 @@ Synthetic voices say cards, telephone numbers, social security numbers, IBANs an
 a clock on which no computation takes time. A secret counts if a file was heard to have it: a card as 12 figures or
 more, and so on. It is hidden if nothing of it is left, neither a figure nor the name of an address's host. Numerals are
 scored on made sentences whose numbers are known (those of other languages than English are in numbers.tsv), and on
-sentences in which there are none. Waiting is that of each word of people's clips with all options, from its end to its
-place in the text; what the recogniser takes is not in it. It is given for all clips, and for those without numbers.
-Latency is that of final words in whole live sessions, without options and with all, on a clock that counts the CPU time
-of everything: clips of people, and of these, those without numbers.
+sentences in which there are none. Names are those of names.py. Waiting is that of each word of people's clips with all
+options, from its end to its place in the text; what the recogniser takes is not in it. It is given for all clips, and
+for those without numbers. Latency is that of final words in whole live sessions, without options and with all, on a
+clock that counts the CPU time of everything: clips of people, and of these, those without numbers.
 """
 
 import argparse
@@ -27,6 +27,8 @@ import numpy as np
 from benchmarks.choices import add_choices, chosen
 from benchmarks.latency import TIMELESS, Bench
 from benchmarks.measure import spread, write
+from benchmarks.names import HELD_OUT, hearings
+from benchmarks.names import scores as name_scores
 from benchmarks.phrases import CONDITIONS, KINDS, Phrase, cardinal, digits, ordinal, recorded
 from benchmarks.tracks import Track
 from benchmarks.virtual_time import VirtualTimeLoop
@@ -51,7 +53,7 @@ ALL = TextOptions(
     redact=tuple(kind for kind in REDACTIONS if kind != "numbers"),
     profanity_filter=True,
     replace=("new york city:NYC",),
-    sounds_like=("Kubernetes", "Scribewire", "Ada Lovelace", "metoprolol", "Siobhan"),
+    sounds_like=HELD_OUT,
     phone_region="US",
     paragraphs=True,
     search=("country",),
@@ -136,6 +138,7 @@ def main() -> None:
         "seed": given.seed,
         "redaction": {way: scores([one for one in outcomes if one.way == way]) for way in ("files", "live")},
         "numerals": numerals(given.seed, clips),
+        "names": name_scores([*hearings(bench)], through),
         "waiting": waiting(clips),
         "latency": latency(_Bench(engine, voice, clock=partial(VirtualTimeLoop, time.process_time)), tracks, clips),
     }

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.audio import seconds
-from pipeline.recognition.spoken_form import Unit, units_of
+from pipeline.recognition.spoken_form import units_of
 from pipeline.words import Segment, Word, written
 
 
@@ -15,33 +15,37 @@ def search_objects(segments: Sequence[Segment], terms: Sequence[str]) -> list[di
     """
     voices = dict.fromkeys(segment.channel for segment in segments)
     said = [[word for segment in segments if segment.channel == voice for word in segment.words] for voice in voices]
-    rows = [(words, units_of(words)) for words in said]
-    return [{"query": term, "hits": [hit for row in rows for hit in _hits(*row, term)]} for term in terms]
+    rows = [_Spoken(words) for words in said]
+    return [{"query": term, "hits": [hit for row in rows for hit in row.hits(term)]} for term in terms]
 
 
-def _hits(words: Sequence[Word], units: Sequence[Unit], term: str) -> list[dict[str, Any]]:
-    wanted = [unit.text for unit in units_of([Word(part, 0, 0, 1.0) for part in term.split()])]
-    texts = [unit.text for unit in units]
-    hits = []
-    at = _next(texts, wanted, 0) if wanted else None
-    while at is not None:
-        stop = at + len(wanted)
-        found = words[units[at].word : units[stop - 1].word + 1]
-        hits.append(
-            {
-                "start": seconds(found[0].start),
-                "end": seconds(found[-1].end),
-                "confidence": round(sum(word.probability for word in found) / len(found), 4),
-                "snippet": written(found),
-            }
-        )
-        at = _next(texts, wanted, stop)
-    return hits
+class _Spoken:
+    """The words of one voice, with the places of each unit: a recording of many hours may have many terms."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self._words = words
+        self._units = units_of(words)
+        self._places: dict[str, list[int]] = {}
+        for place, unit in enumerate(self._units):
+            self._places.setdefault(unit.text, []).append(place)
+
+    def hits(self, term: str) -> list[dict[str, Any]]:
+        """Return the places of *term*, which do not overlap."""
+        wanted = [unit.text for unit in units_of([Word(part, 0, 0, 1.0) for part in term.split()])]
+        found: list[dict[str, Any]] = []
+        reached = 0
+        for at in self._places.get(wanted[0], ()) if wanted else ():
+            stop = at + len(wanted)
+            if at >= reached and [unit.text for unit in self._units[at:stop]] == wanted:
+                found.append(_hit(self._words[self._units[at].word : self._units[stop - 1].word + 1]))
+                reached = stop
+        return found
 
 
-def _next(texts: Sequence[str], wanted: Sequence[str], start: int) -> int | None:
-    """Return the next place from *start* on where *wanted* stands in *texts*; None if there is none."""
-    return next(
-        (at for at in range(start, len(texts) - len(wanted) + 1) if list(texts[at : at + len(wanted)]) == list(wanted)),
-        None,
-    )
+def _hit(words: Sequence[Word]) -> dict[str, Any]:
+    return {
+        "start": seconds(words[0].start),
+        "end": seconds(words[-1].end),
+        "confidence": round(sum(word.probability for word in words) / len(words), 4),
+        "snippet": written(words),
+    }

@@ -206,4 +206,4 @@ def _whole(text: str) -> int:
 def is_code(text: str) -> bool:
     """Return whether a word mixes letters and figures, as "GB29" does and "21st" does not."""
     plain = bare(text)
-    return bool(re.search(r"[a-z]{2,}\d|\d[a-z]+\d|^[a-z]\d", plain))
+    return bool(re.search(r"[a-z]{2}\d|\d[a-z]+\d|^[a-z]\d", plain))

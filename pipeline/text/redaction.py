@@ -117,12 +117,18 @@ class Redactor:
         if (
             least is not None
             and count >= least
+            and (count > 1 or self._is_certain(words))
             and (kinds := [one for one in LABELS if one in self.kinds & OF_FIGURES])
         ):
             return kinds[0]
         if "numbers" in self.kinds and count and not _is_pronoun(words, figures):
             return "numbers"
         return None
+
+    def _is_certain(self, words: Sequence[Word]) -> bool:
+        """Return whether the only figure in *words* is one: "one" and "oh" mostly mean other things."""
+        zeros = self.reader.words.zeros
+        return not _is_pronoun(words, self.reader.figures(words)) and not all(bare(one.text) in zeros for one in words)
 
     def _is_phone(self, figures: str) -> bool:
         if US_PHONE.fullmatch(figures) or len(figures) >= self.reader.words.phone_figures:

@@ -2,7 +2,8 @@
 
 A name or a row of words is compared as a line of sounds. In English they are consonants (Metaphone) without the
 difference between those that recognisers take for each other, such as b and p; in other languages they are letters.
-Several words may be one name: "cooper netties" is Kubernetes. Words are held only if their sounds begin a name.
+Several words may be one name: "cooper netties" is Kubernetes. Words are held only if they begin a name by their sounds
+and by their letters too: most short words have the sounds of some name's beginning, as "the" has those of Terraform.
 """
 
 import re
@@ -27,6 +28,11 @@ MAX_CACHED = 4096
 SOUND_ERRORS, LETTER_ERRORS = 0.2, 0.5
 """The share of sounds that may differ, and that of letters."""
 
+LEAST_SOUNDS = 2
+BEGUN_ERRORS = 0.4
+"""The least sounds with which words begin a name, and the share of their letters after the first that may differ."""
+
+_ALIKE_LETTERS = str.maketrans({"b": "p", "d": "t", "v": "f", "z": "s", "g": "k", "c": "k", "q": "k", "m": "n"})
 _ALIKE = str.maketrans({"B": "P", "D": "T", "V": "F", "Z": "S", "G": "K", "J": "X", "0": "T", "M": "N"})
 _OWN = re.compile(r"['’]s$")  # noqa: RUF001  both marks are written
 _VOWELS = ("A", "E", "I", "O", "U")
@@ -38,6 +44,14 @@ class _Name:
     letters: str
     sounds: str
     words: int
+    beginnings: frozenset[str] = frozenset()  # letters of its first word, of its first two, ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    errors: float
+    length: int  # in words
+    name: _Name
 
 
 class NameSpeller:
@@ -52,7 +66,7 @@ class NameSpeller:
             if name.sounds and len(name.letters) <= MAX_LETTERS:
                 self._by_sound[name.sounds[0]].append(name)
                 self._longest = max(self._longest, min(MAX_WORDS, name.words + MORE_WORDS))
-        self._found: dict[tuple[str, ...], _Name | None] = {}
+        self._found: dict[tuple[str, ...], _Match | None] = {}
 
     def open_from(self, words: Sequence[Word]) -> int:
         """Return the index of the first word that may begin a name which is not complete."""
@@ -75,43 +89,68 @@ class NameSpeller:
         return written
 
     def _best(self, words: Sequence[Word], at: int) -> tuple[int, _Name | None]:
-        """Return how many words from *at* on are which name, the longest match first."""
-        for length in range(min(self._longest, len(words) - at), 0, -1):
-            some = words[at : at + length]
-            if _are_near(some) and (name := self._name_of(tuple(map(_core, some)))) is not None:
-                return length, name
-        return 1, None
+        """Return how many words from *at* on are which name. A closer match that begins later wins."""
+        found = self._match(words, at)
+        if found is None:
+            return 1, None
+        length = found.length
+        within = (self._match(words[: at + length], later) for later in range(at + 1, at + length))
+        if any(other is not None and other.errors < found.errors for other in within):
+            return 1, None
+        return length, found.name
 
-    def _name_of(self, parts: tuple[str, ...]) -> _Name | None:
+    def _match(self, words: Sequence[Word], at: int) -> _Match | None:
+        """Return the closest match that begins at *at*, the longest of those that are as close."""
+        best: _Match | None = None
+        for length in range(1, min(self._longest, len(words) - at) + 1):
+            some = words[at : at + length]
+            if not _are_near(some):
+                break
+            found = self._found_for(tuple(map(_core, some)))
+            if found is not None and (best is None or found.errors <= best.errors):
+                best = found
+        return best
+
+    def _found_for(self, parts: tuple[str, ...]) -> _Match | None:
         if parts not in self._found:
             if len(self._found) >= MAX_CACHED:
                 self._found.clear()
             self._found[parts] = self._closest(parts)
         return self._found[parts]
 
-    def _closest(self, parts: tuple[str, ...]) -> _Name | None:
+    def _closest(self, parts: tuple[str, ...]) -> _Match | None:
         if not all(self._begins(parts[:count]) for count in range(1, len(parts))):
             return None
         heard = self._name(" ".join(parts))
-        fit = [(errors, name) for name in self._near(heard) if (errors := _errors(heard, name)) is not None]
-        return min(fit, key=lambda pair: pair[0])[1] if fit else None
+        fit = [
+            _Match(errors, len(parts), name)
+            for name in self._near(heard)
+            if (errors := _errors(heard, name)) is not None
+        ]
+        return min(fit, key=lambda match: match.errors) if fit else None
 
     def _begins(self, parts: tuple[str, ...]) -> bool:
         """Return whether these words may be followed by others that complete a name."""
         heard = self._name(" ".join(parts))
-        return any(
-            heard.words < min(MAX_WORDS, name.words + MORE_WORDS)
-            and len(heard.sounds) < len(name.sounds)
-            and _differ(heard.sounds, name.sounds[: len(heard.sounds)]) <= SOUND_ERRORS * len(heard.sounds)
-            for name in self._near(heard)
-        )
+        return any(heard.letters in name.beginnings or _begins(heard, name) for name in self._near(heard))
 
     def _near(self, heard: _Name) -> Sequence[_Name]:
         return self._by_sound.get(heard.sounds[:1], ())
 
     def _name(self, text: str) -> _Name:
         parts = text.split()
-        return _Name(text, _letters(text), _sounds(text) if self._english else _letters(text), len(parts))
+        beginnings = frozenset(_letters("".join(parts[:count])) for count in range(1, len(parts)))
+        return _Name(text, _letters(text), _sounds(text) if self._english else _letters(text), len(parts), beginnings)
+
+
+def _begins(heard: _Name, name: _Name) -> bool:
+    """Return whether *heard* may be a part at the beginning of *name*."""
+    return (
+        heard.words < min(MAX_WORDS, name.words + MORE_WORDS)
+        and LEAST_SOUNDS <= len(heard.sounds) < len(name.sounds)
+        and _differ(heard.sounds, name.sounds[: len(heard.sounds)]) <= SOUND_ERRORS * len(heard.sounds)
+        and _begin_alike(heard.letters, name.letters)
+    )
 
 
 def _errors(heard: _Name, name: _Name) -> float | None:
@@ -121,6 +160,14 @@ def _errors(heard: _Name, name: _Name) -> float | None:
     sounds = _differ(heard.sounds, name.sounds) / max(len(heard.sounds), len(name.sounds))
     letters = _differ(heard.letters, name.letters) / max(len(heard.letters), len(name.letters))
     return sounds + letters if sounds <= SOUND_ERRORS and letters <= LETTER_ERRORS else None
+
+
+def _begin_alike(letters: str, name: str) -> bool:
+    """Return whether *letters* are about those that *name* begins with."""
+    count = len(letters)
+    one, other = letters.translate(_ALIKE_LETTERS), name.translate(_ALIKE_LETTERS)
+    errors = min(_differ(one, other[:length]) for length in (count - 1, count, count + 1))
+    return errors <= BEGUN_ERRORS * (count - 1)
 
 
 @lru_cache(MAX_CACHED)

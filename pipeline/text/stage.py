@@ -9,9 +9,10 @@ text in any pieces.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from pipeline.audio import position
-from pipeline.text.figures import PAUSE, Reader, bare
+from pipeline.text.figures import PAUSE, Reader, WordRun, bare
 from pipeline.text.numerals import with_numerals
 from pipeline.text.options import LABELS, USUAL_SETTINGS, TextOptions, TextSettings
 from pipeline.text.profanity import swear_words
@@ -24,8 +25,11 @@ MAX_HELD_WORDS = 12
 MAX_HELD = position(4.0)
 """The longest that a word is held, counted in words and in audio from the first one."""
 
-SOME_FIGURES, FEW_FIGURES = 2, 3
+ANY_FIGURES, FEW_FIGURES = 1, 3
 """The least figures of a run that are hidden when it goes on for too long, and when a writer wants all decided."""
+
+PARTING, COMMA = position(0.2), position(0.3)
+"""The shortest pause at which a number that goes on for too long is parted, and the one that a comma counts as."""
 
 Placed = tuple[Word, int]
 """A word and the number of its segment."""
@@ -57,10 +61,12 @@ class TextStage:
         self._held: list[Placed] = []
         self._before: deque[str] = deque(maxlen=NEAR)
         self._note(said)
-        self._hidden_to: int | None = said[-1].end if said and said[-1].redacted else None  # of a run that goes on
         self.redacted: list[tuple[int, int]] = []
         """Where something was said that is redacted, in positions."""
         self.language = language
+        last = next((word for word in reversed(said) if word.redacted or not self._reader.is_glue(word.text)), None)
+        self._hidden_to: int | None = said[-1].end if last is not None and last.redacted else None
+        """Where a run of figures that is hidden, and may go on, was last heard."""
 
     @property
     def language(self) -> str | None:
@@ -104,13 +110,14 @@ class TextStage:
         """
         if self._hidden_to is not None and not self._held and at > self._hidden_to + PAUSE:
             self._hidden_to = None
-        if not self._held:
-            return []
-        too_long = self._held[0][0].start + MAX_HELD
-        pause = self._held[-1][0].end + PAUSE
-        if len(self._held) >= MAX_HELD_WORDS or (at >= too_long and not (waited and pause < too_long)):
-            return self.flush(least=SOME_FIGURES)
-        return self.release() if waited and at > pause else []
+        decided: list[Placed] = []
+        while self._held:
+            too_long = self._held[0][0].start + MAX_HELD
+            pause = self._held[-1][0].end + PAUSE
+            if len(self._held) < MAX_HELD_WORDS and (at < too_long or (waited and pause < too_long)):
+                return decided + (self.release() if waited and at > pause else [])
+            decided += self._cut()
+        return decided
 
     def end_segment(self) -> list[Placed]:
         """Note that a long pause came. Returns what it decides: everything, unless secrets may go on after it."""
@@ -122,6 +129,20 @@ class TextStage:
         An open run of figures is hidden if it has at least so many.
         """
         return self._decide(len(self._held), least)
+
+    def _cut(self) -> list[Placed]:
+        """Return what can be held no longer: everything where secrets go on, else what is before the longest pause."""
+        words = self._words
+        if self._redactor.kinds or len(words) == 1:
+            return self.flush(least=ANY_FIGURES)
+        pauses = [
+            max(after.start - before.end, COMMA if before.text.endswith(",") else 0)
+            for before, after in pairwise(words)
+        ]
+        longest = max(pauses)
+        if longest < PARTING:
+            return self.flush()
+        return self._decide(max(at for at, pause in enumerate(pauses, 1) if pause == longest))
 
     def release(self) -> list[Placed]:
         """Return everything that is held, because nothing that follows belongs to it."""
@@ -144,11 +165,18 @@ class TextStage:
         return [word for word, _ in self._held]
 
     def _open_from(self, words: Sequence[Word]) -> int:
-        """Return the index of the first word that may belong to something that is not complete."""
+        """Return the index of the first word that may belong to something that is not complete.
+
+        A phrase or a name may begin within a number, which is held then too, so that it stays whole.
+        """
         first = min(self._redactor.open_from(words), self._replacer.open_from(words), self._speller.open_from(words))
-        if self._options.numerals:
-            runs = self._reader.runs(words, self._reader.has_figure)
-            first = min([first, *(run.start for run in runs if run.open)])
+        runs = list(self._reader.runs(words, self._reader.has_figure)) if self._options.numerals else []
+        first = min([first, *(run.start for run in runs if run.open)])
+        if first == len(words):
+            return first
+        whole: list[Span | WordRun] = [*self._redactor.spans(words, list(self._before)), *runs]
+        while (parted := next((one for one in whole if one.start < first < one.stop), None)) is not None:
+            first = parted.start
         return first
 
     def _take_decided(self) -> list[Placed]:
@@ -173,6 +201,8 @@ class TextStage:
         self._held = self._held[run.stop :]
         if not run.open:
             self._hidden_to = None
+        elif self._held:
+            self._hidden_to = self._held[-1][0].end  # such as "uh", with which the run may go on
 
     def _decide(self, count: int, least: int | None = None) -> list[Placed]:
         """Return the first *count* words that are held in their final form, and hold them no longer."""

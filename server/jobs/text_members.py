@@ -8,6 +8,7 @@ import orjson
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import REDACTIONS, TextOptions
 from pipeline.text.phones import regions
+from pipeline.text.stage import MAX_HELD_WORDS
 from server.jobs.members import Member, Members, Parser, Wrong, boolean, one_of, subset
 from server.model import bounds
 from server.model.errors import FieldError
@@ -20,6 +21,8 @@ def _replacements(values: Sequence[object]) -> tuple[str, ...]:
         heard, colon, _ = pair.partition(":")
         if not colon or not any(sign.isalnum() for sign in heard):
             raise Wrong("invalid_value", f"must be heard:wanted, not {pair[:100]!r}")
+        if len(heard.split()) > MAX_HELD_WORDS:
+            raise Wrong("too_long", f"must have at most {MAX_HELD_WORDS} words before the colon, not {pair[:100]!r}")
     return pairs
 
 

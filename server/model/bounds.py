@@ -11,18 +11,20 @@ FORMATS = tuple(OUTPUT_FORMATS)
 """The names of the output files."""
 WEBHOOK_EVENTS = ("job.completed", "job.failed")
 CHANNEL_MODES = ("mixed", "separate")
+"""What to do with the channels of a file: hear them together, or each by itself."""
+
 MAX_SPEAKERS = range(1, 11)
 MAX_SPEAKER_CHARS = 64
 MAX_REFERENCE_BYTES = 2_000_000
-"""What to do with the channels of a file: hear them together, or each by itself."""
 SCENARIOS = ("fail", "slow", "empty", "quota_exceeded", "rate_limited", "canceled")
 RETENTIONS = (NOTHING,)
 MAX_URL_CHARS = 2048
 MAX_PROMPT_CHARS = 1000
 MAX_KEYWORDS = 100
 MAX_KEYWORDS_CHARS = 1000
-MAX_TEXT_TERMS = 100  # to replace or to search
 """Characters of all keywords together."""
+
+MAX_TEXT_TERMS = 100  # to replace or to search
 
 MAX_METADATA_KEYS = 16
 MAX_METADATA_CHARS = 512

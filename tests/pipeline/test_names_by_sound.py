@@ -22,7 +22,7 @@ ORDER = TextOptions(sounds_like=NAMES)
     [
         ("We run it on cooper netties, and that works.", "We run it on Kubernetes, and that works."),
         ("The scribe wire's server, (scribe wire).", "The Scribewire's server, (Scribewire)."),
-        ("And aid a love lace said so.", "And Ada Lovelace said so."),
+        ("And ada loveless said so.", "And Ada Lovelace said so."),
         ("in new york and KUBERNETES", "in New York and Kubernetes"),
         ("fifty milligrams of meta pro lol", "fifty milligrams of metoprolol"),
     ],
@@ -42,6 +42,11 @@ def test_a_name_is_written_for_words_that_sound_like_it(text, written):
 )
 def test_other_words_stay_as_they_are(text):
     assert text_of(text, ORDER) == text_of(text, TextOptions())
+
+
+def test_of_two_matches_the_closer_one_wins():
+    order = TextOptions(sounds_like=("Ada Lovelace", "Ansible"))
+    assert text_of("look at Ansible and at ansibel", order) == "look at Ansible and at Ansible"
 
 
 def test_a_name_is_one_word_with_its_times_and_says_what_was_heard():

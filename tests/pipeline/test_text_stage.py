@@ -1,5 +1,6 @@
 """Tests of the text stage: what it holds and for how long, and that pieces make no difference."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 
 from pipeline.audio import position
 from pipeline.events import Event, Finalized, Partial, SegmentClosed, SpeechStarted, WordsCommitted
-from pipeline.text.options import REDACTIONS, TextOptions, TextSettings
+from pipeline.text.figures import Reader
+from pipeline.text.options import LABELS, OF_FIGURES, REDACTIONS, TextOptions, TextSettings
 from pipeline.text.rewriting import SegmentRewriter, TextRewriter
 from pipeline.text.stage import MAX_HELD, MAX_HELD_WORDS, TextStage
 from pipeline.words import Segment, Word, written
@@ -107,6 +109,47 @@ def test_no_option_changes_nothing(parts):
     events = events_of(said(" ".join(parts)), [7, 7, 7])
     flat = [event for event in shown(events, TextOptions()) if isinstance(event, SegmentClosed)]
     assert flat == [event for event in events if isinstance(event, SegmentClosed)]
+
+
+SECRET = st.lists(
+    st.tuples(
+        st.sampled_from(("two", "seven", "eight", "five", "oh", "42", "777", "0-1", "double seven", "nine")),
+        st.sampled_from(("", "", ",", " uh", " dash")),
+        st.sampled_from((0.1, 0.3, 0.7, 1.2)),  # the length of a word
+        st.sampled_from((0.0, 0.1, 0.8, 1.9)),  # the pause after it
+    ),
+    min_size=12,
+    max_size=19,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SECRET, st.sampled_from(sorted(OF_FIGURES)), st.booleans(), st.integers(1, 5))
+def test_a_number_is_never_told_in_part_however_slowly_it_is_said(parts, kind, everything, step):
+    words, at = said("my code is"), position(2)
+    secret = [("seven", "", 0.3, 0.1), *parts]
+    for figure, mark, length_s, pause_s in secret:
+        for text in f"{figure}{mark}".split():
+            words.append(Word(text, at, at + position(length_s), 0.9))
+            at = words[-1].end
+        at += position(pause_s)
+    figures = words[3:]
+    words += [replace(word, start=word.start + at, end=word.end + at) for word in said("is that right")]
+    more = {"numerals": True, "replace": ("seven is:x", "five two:y"), "sounds_like": ("Ada", "Soho", "Five Points")}
+    options = TextOptions(redact=(kind,), **more) if everything else TextOptions(redact=(kind,))
+    stage = TextStage(options, language="en")
+    rewriter = TextRewriter(stage)
+    told: list[Event] = []
+    for number, word in enumerate(words):
+        told += rewriter.receive([Partial(tuple(words[number : number + step]), 0)], decided=word.start)
+        told += rewriter.receive([WordsCommitted((word,), number, 0)], decided=word.end)
+    told += rewriter.flush()
+    shown = [word for event in told if isinstance(event, Partial | WordsCommitted) for word in event.words]
+    assert not [word.text for word in shown if not word.redacted and Reader("en").has_figure(word.text)]
+    assert {word.text.rstrip(",") for word in shown if word.redacted} == {LABELS[kind]}
+    figures = [word for word in figures if Reader("en").has_figure(word.text)]
+    hidden = stage.redacted
+    assert not [word for word in figures if not any(start <= word.start and word.end <= end for start, end in hidden)]
 
 
 @pytest.mark.parametrize("cut", range(1, 9))

@@ -60,6 +60,7 @@ FILE = COMMON | {
 }
 HARMLESS = frozenset(("version", "mip_opt_out", "no_delay"))
 """Members that change nothing about the text: the model is the one that is here, and nobody learns from the audio."""
+REDACT = "redact"
 REDACT_NAMES: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in REDACTIONS},
     "true": ("pci", "ssn", "numbers"),
@@ -140,7 +141,7 @@ def file_listening(query: QueryParams, offer: Offer) -> FileListening:
 def _members(query: QueryParams) -> Members:
     fields: dict[str, list[object]] = {}
     for name, value in query.multi_items():
-        if value:
+        if value or name == REDACT:
             fields.setdefault(name, []).append(value)
     return Members(fields)
 
@@ -252,11 +253,13 @@ def _encoding(values: Sequence[object]) -> str:
 
 
 def _redactions(values: Sequence[object]) -> tuple[str, ...]:
-    """What is to be redacted, by Deepgram's names or ours. What only a model could find is refused."""
+    """What is to be redacted, by Deepgram's names or ours. What only a model could find is refused, and nothing too."""
     names = [name.strip().lower() for value in values for name in str(value).split(",") if name.strip()]
     for name in names:
         if name not in REDACT_NAMES:
             raise Wrong("unknown_value", f"unknown value {name[:100]!r}; allowed: {', '.join(REDACT_NAMES)}")
+    if not names:
+        raise Wrong("empty", f"must name at least one of {', '.join(REDACT_NAMES)}")
     return tuple(dict.fromkeys(kind for name in names for kind in REDACT_NAMES[name]))
 
 
