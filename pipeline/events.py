@@ -68,6 +68,18 @@ class Finalized:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The speaker has finished: everything said since the last TurnEnded is one turn, whose last word ends at *at*.
+
+    Only streams whose turns end by meaning report it. *probability* is that of the last look at the turn; None if it
+    ended before anybody looked.
+    """
+
+    at: int
+    probability: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class LanguageDetected:
     """The language of the stream is known. It changes only where that was ordered, with another event."""
 
@@ -84,5 +96,13 @@ class Warned:
 
 
 Event: TypeAlias = (
-    SpeechStarted | SpeechEnded | Partial | WordsCommitted | SegmentClosed | Finalized | LanguageDetected | Warned
+    SpeechStarted
+    | SpeechEnded
+    | Partial
+    | WordsCommitted
+    | SegmentClosed
+    | TurnEnded
+    | Finalized
+    | LanguageDetected
+    | Warned
 )

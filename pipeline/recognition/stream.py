@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipeline.audio import WINDOW, Samples, position
+from pipeline.audio import Samples, position
 from pipeline.events import (
     Event,
     Finalized,
@@ -35,9 +35,9 @@ from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, Heard
-from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
-from pipeline.recognition.stream_requests import Aim, WindowRequest, find_audio_start
+from pipeline.recognition.stream_requests import Aim, WindowRequest, end_of_frame, find_audio_start, goes_on
+from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
 from pipeline.recognition.turns import Turn, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import AudioWindow
@@ -62,9 +62,10 @@ class StreamCore:
         self._options = options
         self._window = AudioWindow()
         self._turns = Turns(options.turns)
+        self._checks = TurnChecks(options.checks)
         self._level = InputLevel() if options.warn_if_quiet else None  # None once the reader was warned, too
         self._agreement = Agreement(options.agreement)
-        self._events: list[Event] = []
+        self._events: list[Event] = list(options.notes)
         self._step = options.step
         self._language = None if options.multilingual else options.language
         self._before = options.language if options.multilingual else None  # the language of the turn before
@@ -111,7 +112,8 @@ class StreamCore:
         So the windows before it may be given together. An answer changes it. Those that came before the answer have to
         be given before it.
         """
-        turn, last, steady = self._turns.first, self._answered, self._turns.steady
+        turn, last = self._turns.first, self._answered
+        steady = min(self._turns.steady, self._checks.next_look(self._turns.last))
         if turn is None or self._in_flight is not None:
             return steady
         partial = turn.start + self._options.first_step if last is None else last.end + self._step
@@ -125,12 +127,13 @@ class StreamCore:
 
     @property
     def behind(self) -> bool:
-        """Whether the request in flight should be answered before more audio is taken, if the sender can wait.
+        """Whether what is in flight should be answered before more audio is taken, if the sender can wait.
 
         If the caller waits, the words depend on the audio alone, and not on the speed of the sender or the engine.
         """
-        ask = self._in_flight
-        return ask is not None and (self.decode_due or self.position >= ask.end + self._options.pause)
+        ask, pause = self._in_flight, self._options.pause
+        late = ask is not None and (self.decode_due or self.position >= ask.end + pause)
+        return late or self._checks.is_late(self.position, pause)
 
     def pace(self, step: int) -> None:
         """Request partials after *step* samples of new speech, or after options.step if that is more."""
@@ -148,20 +151,32 @@ class StreamCore:
             self._begin(self._turns.first)
         elif idle:
             self._forget(self.position - self._options.final)
+            if self.position >= self._options.turns.endpointing:
+                self._events += self._checks.conclude()
         if self._window.full:  # decided speech is only there to help the model, so it makes room
             self._forget(min(self._agreement.end - self._options.lead, self._window.start + RELEASED_AT_ONCE))
 
     def finalize(self) -> None:
         """Decide all audio so far as if the speaker had stopped here. Finalized tells when. The stream continues."""
         self._finalizing.append(self.position)
-        self._report(self._turns.end(self.position))
+        self._end_turns()
         self._report_finalized()
 
     def finish(self, end: int | None = None) -> None:
         """End the audio; what came after *end* was padding. Continue to call decode_wanted() until *finished*."""
         self._end = end
         self._finished = True
-        self._report(self._turns.end(self.position))
+        self._end_turns()
+
+    def turn_check_wanted(self) -> TurnCheck | None:
+        """Return what to find out about the newest turn, or None. It is in flight until receive_turn_check()."""
+        return None if self._finished else self._checks.choose(self._turns.last, self._window)
+
+    def receive_turn_check(self, probability: float | None) -> None:
+        """Take the probability that the turn in flight is over; None if it could not be found out."""
+        self.counts.failures += probability is None
+        if self._checks.receive(probability):
+            self._report(self._turns.end(self.position))
 
     def decode_wanted(self) -> DecodeRequest | None:
         """Return the next window to recognise, or None. It is in flight until answered, failed or withdrawn."""
@@ -229,6 +244,12 @@ class StreamCore:
             self._events.append(Warned(QUIET_INPUT, message))
             self._level = None
 
+    def _end_turns(self) -> None:
+        """End the open turn, if any, or what is left of one from before the stream."""
+        self._report(self._turns.end(self.position))
+        if self._turns.first is None:
+            self._events += self._checks.conclude()
+
     def _report(self, events: list[SpeechStarted | SpeechEnded]) -> None:
         self._events += events
         if any(isinstance(event, SpeechEnded) for event in events):
@@ -241,8 +262,8 @@ class StreamCore:
             return None
         options, now, last = self._options, self.position, self._in_flight or self._answered
         asked = last.end if last else 0
-        tail = min(_whole(turn.voiced + options.pause), turn.ended or now)
-        limit = _whole(self._segment_start + options.longest)
+        tail = min(end_of_frame(turn.voiced + options.pause), turn.ended or now)
+        limit = end_of_frame(self._segment_start + options.longest)
         cut = WindowRequest(Aim.CUT, limit, turn.voiced)
         final = WindowRequest(Aim.FINAL, tail, turn.voiced)
         if tail > limit:
@@ -282,6 +303,7 @@ class StreamCore:
         self._commit(self._agreement.conclude(heard.words, until=self._audio_end(ask)))
         wordless = not self._segment
         self._close(heard, forced=False)
+        self._events += self._checks.conclude(turn)
         self._agreement.settle(ask.end)
         self._agreement.part()
         self._forget(ask.end - self._options.final)
@@ -337,6 +359,7 @@ class StreamCore:
             self._events.append(WordsCommitted(words, self.counts.words, self.counts.segments))
             self.counts.words += len(words)
             self._segment.extend(words)
+            self._checks.say(words[-1].end)
             self._shown = ()
 
     def _report_pending(self) -> None:
@@ -362,7 +385,7 @@ class StreamCore:
         assert turn is not None
         edge = turn.start - self._options.lead
         # Earlier turns are decided, but a number may have begun in one.
-        return tuple(word for word in words if word.start + word.end >= 2 * edge or _goes_on(word, turn))
+        return tuple(word for word in words if word.start + word.end >= 2 * edge or goes_on(word, turn))
 
     def _learn_language(self, heard: Heard, ask: WindowRequest) -> None:
         """Settle the language if the engine is sure of it, and the answer is a final or about enough speech."""
@@ -423,13 +446,3 @@ class StreamCore:
         """Drop audio before *position*, and the kept words that were in it."""
         self._window.cut(position)
         self._agreement.release(self._window.start)
-
-
-def _goes_on(word: Word, turn: Turn) -> bool:
-    """Return whether *word* can have pauses in it and reaches into *turn*."""
-    return word.end > turn.start and may_pause(word.text)
-
-
-def _whole(position: int) -> int:
-    """Return the end of the frame that holds *position*."""
-    return -(-position // WINDOW) * WINDOW

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 
 from pipeline.audio import LONGEST_JOB, position
+from pipeline.events import Warned
 from pipeline.recognition.agreement import AgreementOptions
+from pipeline.recognition.turn_checks import TurnCheckOptions
 from pipeline.recognition.turns import TurnOptions
 
 
@@ -28,6 +30,8 @@ class StreamOptions:
     apart: int = position(1.5)  # speech before a longer silence is not in the window of the next turn
     known: float = 0.5  # the language is settled with this probability ...
     known_after: int = position(1.5)  # ... after this much speech or at the end of a turn: in less, they sound alike
+    checks: TurnCheckOptions | None = None  # None: turns end by silence alone
+    notes: tuple[Warned, ...] = ()  # what readers are told first
     warn_if_quiet: bool = False  # the reader is told of an input that stays very quiet ...
     one_of_several: bool = False  # ... but not of silence on one of several channels, where it is usual
 
@@ -45,7 +49,7 @@ class StreamCounts:
     finals: int = 0
     rejected: int = 0  # answers that a gate of the engine refused
     unvoiced: int = 0  # words that were dropped because nobody spoke at their place
-    failures: int = 0  # requests that the engine failed to answer
+    failures: int = 0  # requests and checks that were not answered
     words: int = 0
     segments: int = 0
     forced: int = 0  # segments cut by length

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
 
+from pipeline.audio import WINDOW
+from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.recognition.turns import Turn
 from pipeline.words import Word
@@ -57,3 +59,13 @@ def find_audio_start(
     gaps = [(at, pause) for at, pause in gaps if at >= earliest] or [(earliest, 0)]
     short_enough = [(at, pause) for at, pause in gaps if end - at <= length] or gaps[-1:]
     return next((at for at, pause in short_enough if pause >= options.pause), short_enough[0][0])
+
+
+def goes_on(word: Word, turn: Turn) -> bool:
+    """Return whether *word* can have pauses in it and reaches into *turn*."""
+    return word.end > turn.start and may_pause(word.text)
+
+
+def end_of_frame(position: int) -> int:
+    """Return the end of the frame that holds *position*."""
+    return -(-position // WINDOW) * WINDOW

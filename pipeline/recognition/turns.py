@@ -28,6 +28,7 @@ class Turn:
     start: int
     voiced: int
     ended: int | None = None  # where the silence became long enough, or end() was called
+    over: float | None = None  # the probability that its speaker has finished, if anybody looked (turn_checks.py)
 
     @property
     def open(self) -> bool:
@@ -52,6 +53,10 @@ class Turns:
     @property
     def first(self) -> Turn | None:
         return self._turns[0] if self._turns else None
+
+    @property
+    def last(self) -> Turn | None:
+        return self._turns[-1] if self._turns else None
 
     @property
     def steady(self) -> int:

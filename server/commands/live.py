@@ -22,6 +22,7 @@ from server.client import Client, LiveStream
 from server.commands import speech
 from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
+from server.model.bounds import EAGERNESS_NAMES, ENDPOINTING
 
 PACKET = RATE // 10
 RECORDERS = (  # programs that write 16 kHz mono s16le of the default microphone to standard output
@@ -36,6 +37,10 @@ def add(commands: Any) -> None:
     parser.add_argument("source", metavar="FILE|mic", help="a recording, sent at the speed of speech, or mic")
     add_arguments(parser, server="http://127.0.0.1:8000", meaning="address of the server")
     speech.add_arguments(parser)
+    parser.add_argument("--endpointing", choices=ENDPOINTING, help="what ends a turn: silence (default), or semantic")
+    parser.add_argument(
+        "--eagerness", choices=EAGERNESS_NAMES, help="with --endpointing semantic: how soon a turn counts as over"
+    )
     parser.set_defaults(run=run)
 
 
@@ -45,7 +50,14 @@ def run(given: argparse.Namespace, config: Config) -> int:
         raise ConfigError(f"FILE must be an existing file or mic, got {given.source!r}")
     speakers = speech.speaker_fields(given, speech.known_speakers_of(given))
     names = speech.keywords_of(given)
-    options = {"language": given.language, "keywords": names, **speakers, **speech.text_fields(given, names)}
+    options = {
+        "language": given.language,
+        "keywords": names,
+        "endpointing": given.endpointing,
+        "eagerness": given.eagerness,
+        **speakers,
+        **speech.text_fields(given, names),
+    }
     with reaching(given.server):
         asyncio.run(_stream(given, options, key))
     return 0

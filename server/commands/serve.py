@@ -167,7 +167,7 @@ def _ready_lines(address: str, domain: Domain, heard: str | None) -> list[str]:
     """The log lines for when the port answers. Programs read the first one. *heard* is None without a model."""
     offer = domain.offers["production"]
     ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.hears}"'
-    ready += f" speakers={'yes' if offer.speakers else 'no'}"
+    ready += f" speakers={'yes' if offer.speakers else 'no'} endpointing={','.join(offer.endpointing)}"
     if heard is None:
         return [f"{ready} roles={','.join(sorted(domain.roles))}"]
     ready += f' heard="{heard}"'

@@ -167,6 +167,8 @@ SCHEMAS: Mapping[str, Any] = {
         {
             "encoding": {"enum": [*bounds.ENCODINGS]},
             "interim_results": SWITCH,
+            "endpointing": {"enum": [*bounds.ENDPOINTING]},
+            "eagerness": {"enum": [None, *bounds.EAGERNESS_NAMES]},
             "endpointing_ms": WHOLE,
             "max_utterance_s": NUMBER,
             "record": SWITCH,
@@ -328,6 +330,7 @@ SCHEMAS: Mapping[str, Any] = {
             "model": MAYBE_TEXT,
             "languages": {**TEXTS, "description": "What the model hears"},
             "speakers": {**SWITCH, "description": "Whether speakers can be told apart by their voices"},
+            "endpointing": {**TEXTS, "description": "What may end a turn of a live session"},
             "bundled": {**SWITCH, "description": "The small model that comes with the installation"},
             "warnings": {"type": "array", "items": WARNING},
         },

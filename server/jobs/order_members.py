@@ -35,7 +35,7 @@ from server.jobs.members import (
 )
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model import bounds
-from server.model.orders import LiveOptions
+from server.model.orders import SEMANTIC, LiveOptions
 
 MULTI = "multi"  # the language of recordings in which people change it
 MIXED, SEPARATE = bounds.CHANNEL_MODES
@@ -197,6 +197,18 @@ AUDIO_CHANNELS = Member(
     "recognised alone and counts as a session of its own",
 )
 INTERIM_RESULTS = Member("interim_results", boolean, _LIVE.interim_results)
+ENDPOINTING = Member(
+    "endpointing",
+    one_of(bounds.ENDPOINTING),
+    _LIVE.endpointing,
+    "What ends a turn: silence of endpointing_ms, or that the sentence sounds finished",
+)
+EAGERNESS = Member(
+    "eagerness",
+    one_of(bounds.EAGERNESS_NAMES),
+    _LIVE.eagerness,
+    f"With endpointing={SEMANTIC}: how soon a turn counts as over",
+)
 ENDPOINTING_MS = Member("endpointing_ms", whole_in(bounds.ENDPOINTING_MS), _LIVE.endpointing_ms)
 MAX_UTTERANCE_S = Member("max_utterance_s", number_in(*bounds.UTTERANCE_S), _LIVE.max_utterance_s)
 RECORD = Member("record", boolean, _LIVE.record, "Keep the audio as FLAC with the job")
@@ -204,8 +216,8 @@ CHANNEL = Member("channel", channel_name, _LIVE.channel, "The name of the channe
 LIVE_WORD_TIMESTAMPS = Member("word_timestamps", boolean, True)  # they are always known there
 LIVE_TASK = Member("task", Parser(_live_task, {"const": TRANSCRIBE}), None, "Live sessions do not translate")
 LIVE_MEMBERS: tuple[Member[Any], ...] = (
-    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, INTERIM_RESULTS, ENDPOINTING_MS, MAX_UTTERANCE_S, RECORD,
-    CHANNEL, LIVE_TASK, *COMMON, LIVE_WORD_TIMESTAMPS,
+    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, INTERIM_RESULTS, ENDPOINTING, EAGERNESS, ENDPOINTING_MS,
+    MAX_UTTERANCE_S, RECORD, CHANNEL, LIVE_TASK, *COMMON, LIVE_WORD_TIMESTAMPS,
 )  # fmt: skip
 
 

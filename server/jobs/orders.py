@@ -17,7 +17,7 @@ from server.jobs.text_members import text_options
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
-from server.model.orders import LiveOptions, Order
+from server.model.orders import SEMANTIC, LiveOptions, Order
 
 MAX_WARNINGS = 8  # of unknown members; they are stored with the job
 
@@ -82,17 +82,33 @@ def parse_live_order(
         sample_rate=members.get(declared.SAMPLE_RATE) or usual_rate,
         channels=channels,
         interim_results=members.get(declared.INTERIM_RESULTS),
+        endpointing=members.get(declared.ENDPOINTING),
+        eagerness=members.get(declared.EAGERNESS),
         endpointing_ms=members.get(declared.ENDPOINTING_MS),
         max_utterance_s=members.get(declared.MAX_UTTERANCE_S),
         record=members.get(declared.RECORD),
         channel=members.get(declared.CHANNEL),
     )
+    warnings = _ignored_silence(members, live)
     members.get(declared.LIVE_TASK)
     order = common_order(members, offer=offer, word_timestamps=members.get(declared.LIVE_WORD_TIMESTAMPS))
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
     order = replace(order, live=live, separate=separate, known_speakers=tuple(people))
-    return order, people, unknown_members(fields, {member.name for member in declared.LIVE_MEMBERS})
+    return order, people, (*warnings, *unknown_members(fields, {member.name for member in declared.LIVE_MEMBERS}))
+
+
+def _ignored_silence(members: Members, live: LiveOptions) -> tuple[Mapping[str, str], ...]:
+    """A warning where a length of silence is given though turns end by what was said."""
+    if live.endpointing == SEMANTIC:
+        return (
+            ({"code": "ignored_parameter", "param": "endpointing_ms"},)
+            if members.has(declared.ENDPOINTING_MS.name)
+            else ()
+        )
+    if members.has(declared.EAGERNESS.name):
+        members.errors.append(FieldError(declared.EAGERNESS.name, "missing_companion", f"needs endpointing={SEMANTIC}"))
+    return ()
 
 
 def _live_channels(members: Members) -> tuple[int, bool]:

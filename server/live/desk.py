@@ -28,13 +28,14 @@ from server.live.journal import Journal
 from server.live.resuming import Past, read_past
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
+from server.live.telling import turn_ended
 from server.live.writers import finished
 from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.events import Event
 from server.model.jobs import Job, LiveProgress, State
 from server.model.leases import LeaseLost
-from server.model.orders import CONTAINER, LiveOptions
+from server.model.orders import CONTAINER, SEMANTIC, LiveOptions
 from server.storage.ports import Storage
 from server.streams.partials import Partials
 from server.waiting import racing
@@ -304,6 +305,9 @@ class Desk:
             live.give_up()
 
     async def _complete(self, held: HeldLease, before: Past) -> None:
+        live = held.job.order.live
+        if live is not None and live.endpointing == SEMANTIC and before.open_turns:
+            await held.log([turn_ended(end, None, channel) for channel, end in before.open_turns.items()])
         told = None
         if held.job.order.diarize:
             told = await asyncio.to_thread(LiveSpeakers(None, SpeakerOptions(), {}, before.told).finish)

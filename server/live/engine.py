@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pipeline.audio import Samples, position
+from pipeline.events import Warned
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
@@ -13,8 +14,9 @@ from pipeline.recognition.engine import SCRIPTED, DecodeRequest, Heard
 from pipeline.recognition.merging import find_new_words
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
+from pipeline.recognition.turn_checks import EAGERNESS, Eagerness, TurnCheckOptions
 from pipeline.recognition.turns import TurnOptions
-from pipeline.session import Happened, Listener, Session, SessionStatistics
+from pipeline.session import Happened, Listener, Session, SessionStatistics, TurnEnds
 from pipeline.speakers.excerpts import Excerpts
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LiveSpeakers
@@ -26,7 +28,9 @@ from pipeline.text.stage import TextStage
 from pipeline.words import Word
 from server.jobs.transcriber import speaker_options
 from server.live.resuming import Past
-from server.model.orders import Order
+from server.model.orders import SEMANTIC, Order
+
+UNAVAILABLE = Warned("endpointing_unavailable", "turns end by silence: the model that knows their end is not installed")
 
 
 class Hearing(Protocol):
@@ -63,6 +67,7 @@ class LiveEngine:
     speakers: SpeakerModels | None = None  # a scripted engine needs none: its two speakers take turns by sentences
     max_sessions: int | None = None  # sessions that this machine can carry, if that was measured
     text: TextSettings = USUAL_SETTINGS
+    turn_ends: TurnEnds | None = None  # None: turns end by silence alone
 
     @property
     def tells_speakers(self) -> bool:
@@ -100,12 +105,17 @@ class LiveEngine:
         """Make the session of one channel, or with None of all channels together."""
         assert order.live is not None
         origin, settled = past.origin.positions[channel], past.settled(channel)
+        semantic = order.live.endpointing == SEMANTIC
+        eagerness = EAGERNESS[order.live.eagerness] if semantic and self.turn_ends is not None else None
+        silence = position(order.live.endpointing_ms / 1000) if eagerness is None else eagerness.longest
         options = StreamOptions(
             language=order.language or past.language(channel)[0],
             multilingual=order.multilingual,
             hint=order.hint,
             longest=position(order.live.max_utterance_s),
-            turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
+            turns=TurnOptions(endpointing=silence),
+            checks=_turn_checks(eagerness, past.open_turns.get(channel), origin) if eagerness is not None else None,
+            notes=(UNAVAILABLE,) if semantic and eagerness is None and channel in (None, 0) else (),
             warn_if_quiet=self.voice is not None,
             one_of_several=channel is not None,
         )
@@ -116,7 +126,13 @@ class LiveEngine:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
             stage = TextStage(order.text, language=options.language, said=said, settings=self.text)
             rewriter = TextRewriter(stage)
-        return Session(StreamCore(options), vad=vad, listener=listener, tenant=tenant, text=rewriter)
+        core, turn_ends = StreamCore(options), self.turn_ends
+        return Session(core, vad=vad, listener=listener, tenant=tenant, text=rewriter, turn_ends=turn_ends)
+
+
+def _turn_checks(eagerness: Eagerness, open_until: int | None, origin: int) -> TurnCheckOptions:
+    """When a session that begins at *origin* looks at its turns. The one that is open ended its last word there."""
+    return TurnCheckOptions(eagerness=eagerness, open_until=None if open_until is None else open_until - origin)
 
 
 @dataclass(frozen=True, slots=True)

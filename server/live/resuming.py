@@ -7,7 +7,7 @@ continues after its own last word, and the stream where the first of them does.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -17,7 +17,7 @@ from pipeline.documents.stored import restored
 from pipeline.recognition.spoken_form import units_of
 from pipeline.speakers.live import ToldWord
 from pipeline.words import Chunk, Segment, Word
-from server.live.telling import Origin
+from server.live.telling import TURN_ENDED, Origin
 from server.model.events import Event
 
 LEAD = position(0.3)
@@ -50,6 +50,8 @@ class Past:
     open: tuple[OpenSegment, ...] = ()  # one of a channel at most
     channels: tuple[int | None, ...] = (None,)
     numbered: int = 0  # segments that have an id
+    open_turns: Mapping[int | None, int] = field(default_factory=dict)
+    """By channel the end of the last word of a turn that was not told to be over. See turn.ended in api.md."""
     told: tuple[ToldWord, ...] = ()  # every word with its speaker, where speakers are told apart by their voices
 
     @property
@@ -123,7 +125,19 @@ def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int
     still_open = (_open_segment(closed, said, channel) for channel in channels)
     numbered = max((body["segment"] + 1 for body in said), default=0)
     told = _with_speakers(said, events)
-    return Past(closed.chunks, tuple(one for one in still_open if one is not None), channels, numbered, told)
+    open_words = tuple(one for one in still_open if one is not None)
+    return Past(closed.chunks, open_words, channels, numbered, _open_turns(events), told)
+
+
+def _open_turns(log: Iterable[Event]) -> Mapping[int | None, int]:
+    turns: dict[int | None, int] = {}
+    for event in log:
+        if event.type == "word":
+            said = orjson.loads(event.body)
+            turns[said.get("channel")] = position(said["end"])
+        elif event.type == TURN_ENDED:
+            turns.pop(orjson.loads(event.body).get("channel"), None)
+    return turns
 
 
 def told_words(log: Iterable[Event]) -> tuple[ToldWord, ...]:

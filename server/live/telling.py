@@ -17,6 +17,7 @@ from pipeline.events import (
     SegmentClosed,
     SpeechEnded,
     SpeechStarted,
+    TurnEnded,
     Warned,
     WordsCommitted,
 )
@@ -25,6 +26,8 @@ from pipeline.speakers.live import LiveSpeakers
 from pipeline.words import Segment, Word, speaker_members, written
 from server.model.events import NewEvent
 from server.model.instants import iso
+
+TURN_ENDED = "turn.ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,11 @@ class Telling:
                 said = _partial([shifted(word, origin) for word in words], self._id(channel, segment))
                 members = where if self._speakers is not None else speaker_members(channel)
                 batch.shown[channel] = orjson.dumps({**said, **members})
-            case SpeechStarted(at):
-                _log(batch, "speech.started", {"at": seconds(origin + at), **where})
-            case SpeechEnded(at):
-                _log(batch, "speech.ended", {"at": seconds(origin + at), **where})
+            case SpeechStarted(at) | SpeechEnded(at):
+                kind = "speech.started" if isinstance(one.event, SpeechStarted) else "speech.ended"
+                _log(batch, kind, {"at": seconds(origin + at), **where})
+            case TurnEnded(at, probability):
+                batch.events.append(turn_ended(origin + at, probability, channel))
             case Finalized(at):
                 if channel is None:
                     batch.finalized = origin + at
@@ -148,6 +152,13 @@ class Telling:
 def _members(channel: int | None, speaker: str | None) -> Mapping[str, int | str]:
     where: dict[str, int | str] = {} if channel is None else {"channel": channel}
     return where if speaker is None else {**where, "speaker": speaker}
+
+
+def turn_ended(at: int, probability: float | None, channel: int | None) -> NewEvent:
+    """The event that a turn is over, whose last word ends at *at* on the stream's clock."""
+    where = {} if channel is None else {"channel": channel}
+    rounded = None if probability is None else round(probability, 4)
+    return NewEvent(TURN_ENDED, orjson.dumps({"at": seconds(at), "probability": rounded, **where}))
 
 
 def revised_event(runs: Sequence[SpeakerRun], *, final: bool) -> NewEvent:

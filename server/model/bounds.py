@@ -5,7 +5,8 @@ The rates and channels of raw audio are in pipeline/ingest/encodings.py.
 
 from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.ingest.encodings import SAMPLE_BYTES
-from server.model.orders import CONTAINER, NOTHING
+from pipeline.recognition.turn_checks import EAGERNESS
+from server.model.orders import CONTAINER, NOTHING, SEMANTIC, SILENCE
 
 FORMATS = tuple(OUTPUT_FORMATS)
 """The names of the output files."""
@@ -44,6 +45,8 @@ TELEPHONE_ENCODINGS = ("mulaw", "alaw")
 TELEPHONE_RATE = 8_000
 """Samples a second of TELEPHONE_ENCODINGS where a request names no sample_rate, as telephone lines carry them."""
 ENDPOINTING_MS = range(200, 5001)  # less would tear a sentence apart
+ENDPOINTING = (SILENCE, SEMANTIC)
+EAGERNESS_NAMES = tuple(EAGERNESS)
 UTTERANCE_S = (3.0, 20.0)
 MAX_COLUMNS = range(10, 121)  # less would cut ordinary words
 MAX_LINES = range(1, 5)

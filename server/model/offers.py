@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from server.model.orders import SILENCE
+
 MAX_LISTED = 8
 """Of more languages than these only the number is told."""
 
@@ -42,6 +44,7 @@ class Offer:
     languages: frozenset[str]  # BCP 47 primary subtags
     translates: bool = False  # it can write English where another language is spoken
     speakers: bool = False  # voices can be told apart
+    endpointing: tuple[str, ...] = (SILENCE,)  # what may end a turn of a live session
     bundled: bool = False  # it is the small model that comes with the installation
     warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of
     aliases: tuple[str, ...] = OPENAI_MODELS  # other names of the model, for clients of other services

@@ -34,6 +34,7 @@ class StoredFile:
 NOTHING = "none"  # the retention of jobs whose results are handed over once and then erased
 AUDIO = "audio"  # the name of the output with a live session's recording
 CONTAINER = "container"  # the encoding for files that describe themselves; the others are raw samples
+SILENCE, SEMANTIC = "silence", "semantic"  # what ends a turn of a live session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,8 @@ class LiveOptions:
     interim_results: bool = True
     endpointing_ms: int = 500
     max_utterance_s: float = 15.0
+    endpointing: str = SILENCE  # what ends a turn: SILENCE of endpointing_ms, or SEMANTIC, what was said
+    eagerness: str = "auto"  # with SEMANTIC: how soon a turn counts as over, one of EAGERNESS
     record: bool = False  # keep the audio as FLAC
     channel: str | None = None  # the name of the account's channel that shows the session
 

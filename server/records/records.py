@@ -15,7 +15,7 @@ from pipeline.words import words_in_time
 from server.clock import now_ms
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, JobError, LiveProgress, State
-from server.model.orders import AUDIO, CONTAINER, LiveOptions, Order, Source, without_defaults
+from server.model.orders import AUDIO, CONTAINER, SEMANTIC, LiveOptions, Order, Source, without_defaults
 from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
 from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore
@@ -193,6 +193,8 @@ def _text_options(text: TextOptions) -> Mapping[str, Any]:
 def _live(job: Job, options: LiveOptions, *, separate: bool) -> dict[str, Any]:
     """The record of a live session, with the progress that the job's row shows: that of its end."""
     shown: dict[str, Any] = asdict(options)
+    if options.endpointing != SEMANTIC:
+        shown["eagerness"] = None
     if options.encoding == CONTAINER:
         del shown["sample_rate"]
         if not separate:

@@ -11,8 +11,9 @@ const list = new Intl.ListFormat("en", { type: "conjunction" });
 export async function showHearing() {
   const answer = await fetch(new URL("readyz", root)).catch(() => null);
   if (!answer?.ok) return;
-  const { model, languages, bundled, speakers, warnings } = await answer.json();
+  const { model, languages, bundled, speakers, endpointing, warnings } = await answer.json();
   for (const choice of document.querySelectorAll(".diarize")) choice.hidden = !speakers;
+  for (const choice of document.querySelectorAll(".semantic")) choice.hidden = !endpointing.includes("semantic");
   for (const line of document.querySelectorAll(".hears")) {
     line.replaceChildren(`Heard by ${model}, in ${said(languages)}. `);
     if (bundled) {

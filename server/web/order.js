@@ -13,7 +13,8 @@ export function orderFrom(place) {
     boxes.filter((box) => box.name === name).map(({ value }) => value).join(","),
   ]);
   const written = [...place.querySelectorAll("input:not([type=checkbox])")].map(({ name, value }) => [name, value.trim()]);
-  return Object.fromEntries([...written, ...checked, ...lines].filter(([, value]) => value));
+  const selected = [...place.querySelectorAll("select[name]")].map(({ name, value }) => [name, value]);
+  return Object.fromEntries([...written, ...checked, ...lines, ...selected].filter(([, value]) => value));
 }
 
 /** Return the lines of a field as the text of a JSON array, which may have commas in it; nothing without lines. */

@@ -16,13 +16,14 @@ from scipy.spatial.distance import pdist, squareform
 
 from pipeline.audio import RATE
 from pipeline.errors import ModelUnavailable, UnusableReference
+from pipeline.packaged import PackagedFile
 from pipeline.speakers import weights
 from pipeline.speakers.clustering import average_linkage, cut
 from pipeline.speakers.embedding import PIECE, VoiceEncoder, mel_frames
 from pipeline.speakers.known import known_voices
-from pipeline.speakers.options import SpeakerOptions
+from pipeline.speakers.options import INSTALL, SpeakerOptions
 from pipeline.speakers.timeline import match
-from pipeline.speakers.weights import ENCODER, Weights, read_tensors
+from pipeline.speakers.weights import ENCODER, read_tensors
 from tests.pipeline.conversing import clip, conversation, error_rate, hear, meeting, models
 
 TWO = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac")
@@ -34,13 +35,14 @@ def test_the_installed_weights_are_the_ones_we_know() -> None:
 
 
 def test_missing_weights_are_named_with_the_way_to_install_them() -> None:
-    for missing in (Weights("no-such-package", "x.onnx", ""), Weights("numpy", "x.onnx", "")):
+    for package in ("no-such-package", "numpy"):
+        missing = PackagedFile(package, "x.onnx", "", INSTALL)
         with pytest.raises(ModelUnavailable, match=r"x\.onnx .*scripts/setup speakers"):
             missing.find()
 
 
 def test_weights_with_other_bytes_are_refused() -> None:
-    known = Weights("Resemblyzer", "pretrained.pt", hashlib.sha256(b"other").hexdigest())
+    known = PackagedFile("Resemblyzer", "pretrained.pt", hashlib.sha256(b"other").hexdigest(), INSTALL)
     with pytest.raises(ModelUnavailable, match="damaged"):
         known.read()
 

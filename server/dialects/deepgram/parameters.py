@@ -6,6 +6,7 @@ Members that make no difference here are taken with a warning. What would only s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
@@ -14,13 +15,13 @@ from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
 from server.jobs.members import Members, Wrong, boolean, keywords, url_text
-from server.jobs.order_members import MULTI
+from server.jobs.order_members import EAGERNESS, MULTI
 from server.jobs.orders import language_among, unknown_members
 from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
-from server.model.orders import CONTAINER, LiveOptions, Order
+from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
 
 RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw": "alaw"}
 FILES = ("ogg-opus", "flac")  # they describe themselves, like everything without an encoding
@@ -45,6 +46,7 @@ LIVE = COMMON | {
     "channels",
     "interim_results",
     "endpointing",
+    "eagerness",
     "utterance_end_ms",
     "vad_events",
     "token",  # of our own
@@ -101,11 +103,15 @@ def live_listening(query: QueryParams, offer: Offer) -> Listening:
     interim = members.take("interim_results", boolean, False)
     utterance_end_ms = members.take("utterance_end_ms", _number, None)
     _check_utterance_end(utterance_end_ms, members, interim=interim)
-    ends_speech, endpointing_ms = members.take("endpointing", _endpointing, (True, LiveOptions().endpointing_ms))
+    ends_speech, endpointing = members.take("endpointing", _endpointing, (True, {}))
+    if endpointing.get("endpointing") == SEMANTIC:
+        endpointing = {**endpointing, "eagerness": members.get(EAGERNESS)}
+    elif members.has(EAGERNESS.name):
+        members.errors.append(FieldError(EAGERNESS.name, "missing_companion", f"needs endpointing={SEMANTIC}"))
     if members.has("callback"):
         members.errors.append(FieldError("callback", "not_offered", "results come on the WebSocket"))
     separate, channels = _channels(members)
-    live = _live(members, endpointing_ms, channels, interim=interim)
+    live = replace(_live(members, channels, interim=interim), **endpointing)
     return Listening(
         order=replace(_order(members, offer, live=live), separate=separate),
         warnings=_warnings(members, LIVE),
@@ -190,7 +196,7 @@ def _channels(members: Members) -> tuple[bool, int]:
     return separate, channels
 
 
-def _live(members: Members, endpointing_ms: int, channels: int, *, interim: bool) -> LiveOptions:
+def _live(members: Members, channels: int, *, interim: bool) -> LiveOptions:
     encoding = members.take("encoding", _encoding, CONTAINER)
     rate = members.take("sample_rate", _number, None)
     if encoding != CONTAINER and (rate is None or rate not in RATES):
@@ -202,7 +208,6 @@ def _live(members: Members, endpointing_ms: int, channels: int, *, interim: bool
         sample_rate=LiveOptions().sample_rate if rate is None or encoding == CONTAINER else rate,
         channels=channels,
         interim_results=interim,
-        endpointing_ms=endpointing_ms,
     )
 
 
@@ -234,13 +239,18 @@ def _switch(values: Sequence[object]) -> bool:
     return str(values[0]).lower() not in ("false", "0")
 
 
-def _endpointing(values: Sequence[object]) -> tuple[bool, int]:
-    """Whether pauses are told, and how long they are: within our bounds, also where Deepgram takes less."""
+def _endpointing(values: Sequence[object]) -> tuple[bool, Mapping[str, Any]]:
+    """Whether the ends of speech are told, and the members of LiveOptions that say where they are.
+
+    Pauses are within our bounds, also where Deepgram takes shorter ones. SEMANTIC is ours alone.
+    """
     said = str(values[0]).lower()
     if said == "false":
-        return False, bounds.ENDPOINTING_MS[-1]
+        return False, {"endpointing_ms": bounds.ENDPOINTING_MS[-1]}
+    if said == SEMANTIC:
+        return True, {"endpointing": SEMANTIC}
     asked_ms = LiveOptions().endpointing_ms if said == "true" else _number(values)
-    return True, max(bounds.ENDPOINTING_MS[0], min(bounds.ENDPOINTING_MS[-1], asked_ms))
+    return True, {"endpointing_ms": max(bounds.ENDPOINTING_MS[0], min(bounds.ENDPOINTING_MS[-1], asked_ms))}
 
 
 def _encoding(values: Sequence[object]) -> str:

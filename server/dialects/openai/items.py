@@ -1,7 +1,8 @@
 """The items of a realtime transcription session: what was said between two ends, and which events tell of it.
 
-An item begins with speech and ends with its pause, or, if the client commits, at the client's word. Its words are those
-that were said before its end. OpenAI's clients add up deltas, so a delta is only sent for words that are final.
+An item begins with speech and ends with its pause, with its turn, or, if the client commits, at the client's word. Its
+words are those that were said before its end. OpenAI's clients add up deltas, so a delta is only sent for words that
+are final.
 """
 
 import math
@@ -12,6 +13,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from server.dialects.live_sessions import Frame
+from server.live.engine import UNAVAILABLE
 
 ServerEvent: TypeAlias = dict[str, Any]
 """An event of OpenAI's realtime API, still without its id."""
@@ -42,10 +44,22 @@ class Item:
 class Items:
     """The items of one line. Each method returns the events that the client is told, in order."""
 
-    def __init__(self, names: ItemNames, *, manual: bool, language: str | None = None, offset_s: float = 0.0) -> None:
-        """*manual*: items end at the client's word alone. *offset_s*: audio of the socket before this line."""
+    def __init__(
+        self,
+        names: ItemNames,
+        *,
+        manual: bool,
+        semantic: bool = False,
+        language: str | None = None,
+        offset_s: float = 0.0,
+    ) -> None:
+        """*manual*: items end at the client's word alone; *semantic*: with the turns of what was said.
+
+        *offset_s*: audio of the socket before this line.
+        """
         self._names = names
         self._manual = manual
+        self._semantic = semantic
         self._language = language
         self._offset_s = offset_s
         self._items: deque[Item] = deque()  # those that are not completed, oldest first
@@ -57,15 +71,20 @@ class Items:
         match frame["type"]:
             case "speech.started" if not self._manual:
                 return self._begin(frame["at"])
-            case "speech.ended" if not self._manual and self._open:
+            case "speech.ended" if not self._manual and not self._semantic and self._open:
                 return self._end(frame["at"])
+            case "turn.ended" if not self._manual and self._open:
+                return self._end(frame["at"]) + self._complete_while(lambda item: item.start <= frame["at"])
+            case "warning" if frame["code"] == UNAVAILABLE.code:
+                self._semantic = False
             case "word":
                 return self._say(frame)
-            case "segment" if not self._manual and not frame["forced"]:
+            case "segment" if not self._manual and not self._semantic and not frame["forced"]:
                 return self._complete_while(lambda item: item.start <= frame["end"])
             case "finalized":
                 self._decided = frame["at"]
-                return self._complete_decided()
+                wordless = self._semantic and self._open and self._items[-1].start < frame["at"]
+                return (self._end(frame["at"]) if wordless else []) + self._complete_decided()
             case "language":
                 self._language = frame["language"]
         return []

@@ -74,4 +74,5 @@ def _model(name: str, offer: Offer) -> Mapping[str, Any]:
         "languages": sorted(offer.languages),
         "translates": offer.translates,
         "speakers": offer.speakers,
+        "endpointing": list(offer.endpointing),
     }

@@ -293,7 +293,13 @@ class _Conversation:
         caller = await self.switchboard.door.identify_hash(websocket, key.hash)  # it may have been revoked since
         opened = self.switchboard.line(websocket, caller, wanted.order())
         line = await self._stack.enter_async_context(opened)
-        items = Items(self._names, manual=wanted.manual, language=wanted.language, offset_s=self._before_s)
+        items = Items(
+            self._names,
+            manual=wanted.manual,
+            semantic=wanted.semantic,
+            language=wanted.language,
+            offset_s=self._before_s,
+        )
         call = self._call = _Call(line, items, wanted.rate)
         self._calls.put_nowait(call)
         return call

@@ -66,6 +66,7 @@ SCHEMAS: Mapping[str, Any] = {
             "owned_by": TEXT,
             "languages": TEXTS,
             "speakers": {**SWITCH, "description": "Whether speakers can be told apart by their voices: `diarize`"},
+            "endpointing": {"type": "array", "items": TEXT, "description": "What may end a turn of a live session"},
             "translates": {**SWITCH, "description": "Whether it writes English where another language is spoken"},
         }
     ),

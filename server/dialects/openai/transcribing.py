@@ -16,7 +16,7 @@ from server.jobs.orders import language_among
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import Offer
-from server.model.orders import LiveOptions, Order
+from server.model.orders import SEMANTIC, LiveOptions, Order
 
 TYPE = "transcription"
 FORMATS = {
@@ -30,7 +30,7 @@ VAD_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "semantic_vad": {"eagerness": "auto"},
 }
 EAGERNESS_MS = {"low": 1200, "medium": 600, "auto": 600, "high": 300}
-"""Silence that ends what is said, in place of OpenAI's judgement whether a sentence is finished."""
+"""Silence that ends what is said where the model is missing that judges whether a sentence is finished."""
 MAX_BYTES = 16 * 1024
 """Of what a client says about its session, as JSON. A prompt and keywords of the longest kind take half of it."""
 LOGPROBS = "item.input_audio_transcription.logprobs"
@@ -54,6 +54,11 @@ class Transcribing:
     def manual(self) -> bool:
         """Whether the client commits what it sent, and nobody else."""
         return self.turn_detection is None
+
+    @property
+    def semantic(self) -> bool:
+        """Whether an item ends where the sentence sounds finished."""
+        return self.turn_detection is not None and self.turn_detection["type"] == "semantic_vad"
 
     @property
     def rate(self) -> int:
@@ -86,8 +91,13 @@ class Transcribing:
         """The order of a live session that hears audio of this configuration."""
         encoding, rate = FORMATS[self.format]
         live = LiveOptions(
-            encoding=encoding, sample_rate=rate, interim_results=False, endpointing_ms=_silence_ms(self.turn_detection)
+            encoding=encoding,
+            sample_rate=rate,
+            interim_results=False,
+            endpointing_ms=_silence_ms(self.turn_detection),
         )
+        if self.turn_detection is not None and self.semantic:
+            live = replace(live, endpointing=SEMANTIC, eagerness=self.turn_detection["eagerness"])
         prompt = str(self.transcription.get("prompt") or "")
         return Order(
             word_timestamps=True,

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from server.model.offers import Offer
+from server.model.orders import SILENCE
 from server.storage.postgres.database import PostgresDatabase
 from server.storage.sql.database import Transaction
 
@@ -45,6 +46,7 @@ def offer_of(text: str) -> Offer:
         languages=frozenset(told["languages"]),
         translates=told.get("translates", False),
         speakers=told.get("speakers", False),
+        endpointing=tuple(told.get("endpointing", (SILENCE,))),
         bundled=told["bundled"],
         warnings=tuple(told["warnings"]),
         aliases=tuple(told["aliases"]),

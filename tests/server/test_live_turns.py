@@ -1,0 +1,167 @@
+"""Tests of live sessions whose turns end by meaning: our own API, OpenAI's and Deepgram's doors, and restarts."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import orjson
+import pytest
+import soundfile
+from starlette.datastructures import QueryParams
+
+from pipeline.audio import position
+from pipeline.events import TurnEnded
+from pipeline.recognition.turn_end import WEIGHTS
+from pipeline.words import Chunk, Segment, Word
+from server.dialects.deepgram.parameters import live_listening
+from server.dialects.openai.items import ItemNames, Items
+from server.dialects.openai.transcribing import Transcribing
+from server.live.engine import UNAVAILABLE, LiveEngine
+from server.live.resuming import Past, read_past
+from server.model.errors import Refused
+from server.model.events import Event
+from server.model.offers import Offer
+from server.model.orders import LiveOptions, Order
+from tests.pipeline.sessions import Listener
+from tests.server.realtimes import COMPLETED, SILENCE
+from tests.server.realtimes import talking as calling
+from tests.server.running import SPEECH
+from tests.server.storing import in_a_loop
+from tests.server.talking import Caller, silence, talking
+
+ENDED = {"type": "turn.ended", "at": 2.0, "probability": 0.9}
+WORD = {"type": "word", "word": "so", "start": 1.0, "end": 2.0}
+OFFER = Offer(engine="whisper", model="tiny.en", languages=frozenset({"en"}))
+installed = pytest.mark.skipif(not WEIGHTS.installed, reason="the weights of turn ends are not installed")
+
+
+def clip(name: str, rate: int = 16_000) -> bytes:
+    """Return a person's sentence as 16-bit samples."""
+    samples, own = soundfile.read(SPEECH / "human" / f"{name}.flac", dtype="float32")
+    at = np.arange(len(samples) * rate // own) * (own / rate)
+    return bytes((np.interp(at, np.arange(len(samples)), samples) * 32767).astype("<i2").tobytes())
+
+
+@installed
+@in_a_loop
+async def test_a_finished_sentence_ends_its_turn_and_the_record_says_how(bundled_server):
+    me = Caller(bundled_server, bundled_server.new_key())
+    record = await me.start(endpointing="semantic", endpointing_ms=5000)
+    assert record["warnings"] == [{"code": "ignored_parameter", "param": "endpointing_ms"}]
+    assert (record["live"]["endpointing"], record["live"]["eagerness"]) == ("semantic", "auto")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(clip("LJ001-0013") + silence(1))
+        ended = await talk.until("turn.ended")
+        assert talk.of("segment")[-1]["end"] == ended["at"]
+        assert 2.2 < ended["at"] < 2.6
+        assert ended["probability"] > 0.6
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert len(talk.of("turn.ended")) == 1
+
+
+@in_a_loop
+async def test_without_the_model_turns_end_by_silence_with_a_warning(live_server):
+    me = Caller(live_server, live_server.key())
+    record = await me.start(endpointing="semantic", eagerness="low")
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(1))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert [frame["code"] for frame in talk.of("warning")] == [UNAVAILABLE.code]
+    assert talk.of("segment")
+    assert not talk.of("turn.ended")
+    assert [warning["code"] for warning in (await me.job(record["job_id"]))["warnings"]] == [UNAVAILABLE.code]
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+def logged(seq: int, kind: str, body: Mapping[str, object]) -> Event:
+    return Event("job", seq, 0, kind, orjson.dumps(body))
+
+
+def test_the_turn_that_was_open_is_found_in_the_log():
+    said = {"index": 0, "segment": 0, "word": "so", "start": 1.0, "end": 2.0, "probability": 0.9}
+    log = [logged(1, "word", said), logged(2, "word", {**said, "channel": 1}), logged(3, "turn.ended", {"at": 2.0})]
+    assert read_past((), log).open_turns == {1: position(2)}
+    assert read_past((), log[:1]).open_turns == {None: position(2)}
+
+
+def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
+    said = (Word("so", position(1), position(2), 0.9),)
+    chunk = Chunk(0, 0, 0, position(2), (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9)
+    past = Past((chunk,), open_turns={None: position(2)})
+
+    class Never:
+        async def probability(self, _turn: object) -> float:
+            raise AssertionError("nobody speaks")
+
+    async def told() -> list[object]:
+        listener = Listener(())
+        live = LiveEngine(engine="e", model="m", listener=listener, headroom=listener, voice=None, turn_ends=Never())
+        session = live.session(Order(live=LiveOptions(endpointing="semantic")), tenant="acct", past=past)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(session.run())
+            session.end()
+            return [one.event async for one in session.events()]
+
+    [end] = asyncio.run(told())
+    assert end == TurnEnded(position(2) - past.origin.position, None)
+
+
+# --- other doors ------------------------------------------------------------------------------------------------------
+
+
+def test_semantic_vad_orders_semantic_ends_with_its_eagerness():
+    asked = {"audio": {"input": {"turn_detection": {"type": "semantic_vad", "eagerness": "low"}}}}
+    live = Transcribing().updated(asked, OFFER).order().live
+    assert (live.endpointing, live.eagerness, live.endpointing_ms) == ("semantic", "low", 1200)
+    assert Transcribing().order().live.endpointing == "silence"
+
+
+def test_an_item_of_semantic_vad_ends_with_its_turn_and_not_with_a_pause():
+    items = Items(ItemNames(), manual=False, semantic=True)
+    items.hear({"type": "speech.started", "at": 1.0})
+    items.hear(WORD)
+    assert items.hear({"type": "speech.ended", "at": 2.1}) == []
+    assert items.hear({"type": "segment", "end": 2.0, "forced": False}) == []
+    told = items.hear(ENDED)
+    assert (told[0]["type"], told[0]["audio_end_ms"]) == ("input_audio_buffer.speech_stopped", 2000)
+    assert (told[-1]["type"], told[-1]["transcript"]) == (COMPLETED, "so")
+
+
+def test_an_item_without_words_ends_where_that_is_decided():
+    items = Items(ItemNames(), manual=False, semantic=True)
+    items.hear({"type": "speech.started", "at": 1.0})
+    told = items.hear({"type": "finalized", "at": 3.0})
+    assert (told[0]["audio_end_ms"], told[-1]["transcript"]) == (3000, "")
+
+
+def test_without_the_model_an_item_ends_with_a_pause():
+    items = Items(ItemNames(), manual=False, semantic=True)
+    items.hear({"type": "warning", "code": UNAVAILABLE.code, "message": ""})
+    items.hear({"type": "speech.started", "at": 1.0})
+    assert items.hear({"type": "speech.ended", "at": 2.1})[0]["audio_end_ms"] == 2100
+
+
+@installed
+@in_a_loop
+async def test_the_realtime_api_ends_an_item_where_the_sentence_is_finished(bundled_server):
+    async with calling(bundled_server, bundled_server.new_key(), model="gpt-4o-transcribe") as talk:
+        detection = {"type": "semantic_vad", "eagerness": "high"}
+        update = {"type": "transcription", "audio": {"input": {"turn_detection": detection}}}
+        await talk.socket.send(json.dumps({"type": "session.update", "session": update}))
+        await talk.send(clip("LJ001-0013", 24_000) + SILENCE)
+        done = await talk.until(COMPLETED)
+        assert "ugly ones" in done["transcript"]
+        stopped = next(event for event in talk.events if event["type"] == "input_audio_buffer.speech_stopped")
+        assert 2200 < stopped["audio_end_ms"] < 2600
+
+
+def test_deepgrams_clients_may_ask_for_semantic_ends_too():
+    live = live_listening(QueryParams("endpointing=semantic&eagerness=high"), OFFER).order.live
+    assert (live.endpointing, live.eagerness) == ("semantic", "high")
+    with pytest.raises(Refused, match="needs endpointing=semantic"):
+        live_listening(QueryParams("endpointing=300&eagerness=high"), OFFER)
