@@ -43,7 +43,7 @@ from pipeline.ingest.decode import recording
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.session import Happened
-from pipeline.words import written
+from pipeline.words import join_words
 
 OURS, LIVE, WHISPER_CPP = "ours", "ours live", "whisper.cpp"
 CHAPTER = ".trans.txt"
@@ -157,7 +157,7 @@ def by_us_live(clips: Sequence[Clip], model: str) -> tuple[list[str], dict[str, 
     sessions: list[list[Happened]] = []
     scores = bench.one_by_one((_track(clip, bench) for clip in clips), sessions)
     engine.close()
-    return [written(final_words(heard)) for heard in sessions], scores["commit_s"]
+    return [join_words(final_words(heard)) for heard in sessions], scores["commit_s"]
 
 
 def _track(clip: Clip, bench: Bench) -> Track:

@@ -48,7 +48,7 @@ from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Happened, Session
-from pipeline.words import Word, written
+from pipeline.words import Word, join_words
 
 FRAME_S = WINDOW / RATE
 TIMELESS = partial(VirtualTimeLoop, lambda: 0.0)
@@ -90,7 +90,7 @@ def heard_clips(folder: Path, bench: "Bench", longest_s: float = math.inf) -> li
             offline = bench.offline(samples)
             truth = tuple(Truth(*word) for word in row["words"] or ()) or placed(row["text"], offline)
             if truth:
-                tracks.append(Track(row["file"], row["language"], samples, truth, written(offline)))
+                tracks.append(Track(row["file"], row["language"], samples, truth, join_words(offline)))
     return tracks
 
 
@@ -299,7 +299,7 @@ def by_condition(
     """Return the scores of live words of people, for each condition."""
     for name in names:
         tracks = [
-            replace(track, offline=written(bench.offline(track.samples, track.language)))
+            replace(track, offline=join_words(bench.offline(track.samples, track.language)))
             for track in in_condition(name, clips, seed, length_s)
         ]
         yield name, bench.one_by_one(tracks)

@@ -15,7 +15,7 @@ from benchmarks.phrases import EDGE_S, LEVEL, spoken_by
 from pipeline.audio import RATE, Samples
 from pipeline.recognition.hints import hint_of
 from pipeline.text.options import TextOptions
-from pipeline.words import Word, written
+from pipeline.words import Word, join_words
 
 CHOSEN_ON = (
     "Kubernetes", "Ada Lovelace", "metoprolol", "Grafana", "Siobhan", "Scribewire", "Postgres", "Nguyen",
@@ -65,7 +65,7 @@ def scores(heard: Sequence[Naming], shown: Callable[[Sequence[Word], TextOptions
     rows: dict[str, dict[str, int]] = {}
     for one in heard:
         order = TextOptions(sounds_like=HELD_OUT if one.held_out else CHOSEN_ON)
-        before, after = written(one.words), written(shown(one.words, order))
+        before, after = join_words(one.words), join_words(shown(one.words, order))
         kind = f"{'held out' if one.held_out else 'chosen on'}, {'with' if one.keywords else 'without'} keywords"
         row = rows.setdefault(kind, {"said": 0, "as_heard": 0, "written": 0, "not_said": 0})
         row["said"] += 1

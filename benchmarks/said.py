@@ -28,7 +28,7 @@ from benchmarks.scoring import spoken, word_errors
 from benchmarks.tracks import Track
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.words import written
+from pipeline.words import join_words
 
 BATCHED, LIVE = "faster-whisper BatchedInferencePipeline", "scribewire live"
 MANY = 2  # units more or fewer than transcribe() with which a phrase counts as told twice or lost
@@ -103,7 +103,7 @@ def live(model: str, tracks: Sequence[Track]) -> list[str]:
     """Return the final words of each track, spoken in a session of its own. No computation takes time."""
     engine = load(EngineSettings(engine="whisper", model=model, device="cpu", threads=1))
     bench = Bench(engine, VoiceDetector(), clock=TIMELESS)
-    return [written(words) for words in bench.final_words(tracks)]
+    return [join_words(words) for words in bench.final_words(tracks)]
 
 
 def units(text: str, spelled: Sequence[str] = ()) -> list[str]:

@@ -43,7 +43,7 @@ from pipeline.text.figures import Reader
 from pipeline.text.options import REDACTIONS, TextOptions
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
-from pipeline.words import Word, written
+from pipeline.words import Word, join_words
 
 EACH = 12  # phrases of each kind of secret, if --each does not say otherwise
 NUMBERS = 200  # English sentences with numbers
@@ -183,10 +183,10 @@ def secrets(bench: _Bench, each: int, seed: int) -> list[Outcome]:
     outcomes = []
     for (kind, _), track in zip(named, tracks, strict=True):
         words = bench.offline(track.samples, "en")
-        outcomes.append(Outcome(kind, written(words), written(through(words, ALL, patient=True)), "files"))
+        outcomes.append(Outcome(kind, join_words(words), join_words(through(words, ALL, patient=True)), "files"))
     bench.text = ALL
     live = zip(outcomes, bench.final_words(tracks), strict=True)
-    return [*outcomes, *(Outcome(one.kind, one.plain, written(words), "live") for one, words in live)]
+    return [*outcomes, *(Outcome(one.kind, one.plain, join_words(words), "live") for one, words in live)]
 
 
 def secret_phrases(kind: str, each: int, seed: int) -> list[Phrase]:
@@ -271,14 +271,16 @@ FIGURES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 
 def written_by_stage(text: str, language: str) -> str:
-    return written(through(placed(text), TextOptions(numerals=True), language=language))
+    return join_words(through(placed(text), TextOptions(numerals=True), language=language))
 
 
 def untouched(clips: Sequence[Sequence[Word]]) -> dict[str, int]:
     """Return how many of people's clips without numbers are changed by numerals."""
     reader = Reader("en")
     without = [words for words in clips if not any(reader.has_figure(word.text) for word in words)]
-    changed = [words for words in without if written(through(words, TextOptions(numerals=True))) != written(words)]
+    changed = [
+        words for words in without if join_words(through(words, TextOptions(numerals=True))) != join_words(words)
+    ]
     return {"without_numbers": len(without), "changed": len(changed)}
 
 

@@ -126,7 +126,7 @@ def scripted_turns(segments: Iterable[Segment]) -> list[SpeakerTurn]:
     return sorted(turns, key=lambda turn: turn.start)
 
 
-def numbered(turns: Sequence[SpeakerTurn], segments: Iterable[Segment]) -> tuple[SpeakerTurn, ...]:
+def number_speakers(turns: Sequence[SpeakerTurn], segments: Iterable[Segment]) -> tuple[SpeakerTurn, ...]:
     """Return the turns, whose speakers have any names that begin with UNNAMED or are known, with S1, S2, ...
 
     Speakers are numbered by channel, then by their first word, then by their first turn. Known names stay.

@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.attribution import numbered, scripted_turns
+from pipeline.attribution import number_speakers, scripted_turns
 from pipeline.audio import LONGEST_JOB, RATE, Samples
 from pipeline.channels import in_time
 from pipeline.errors import SpeakersUnavailable
@@ -174,7 +174,7 @@ class Batch:
             turns = scripted_turns(segments)
         else:
             turns = await asyncio.to_thread(speaker_turns, diarizers, options.speakers)
-        yield replace(last, turns=numbered(turns, segments))
+        yield replace(last, turns=number_speakers(turns, segments))
 
     async def _count_channels(self, path: Path, options: BatchOptions) -> int:
         limits = DecodeLimits(longest_s=options.longest_s)
@@ -235,23 +235,23 @@ class Batch:
         """
         limits = DecodeLimits(longest_s=options.longest_s)
 
-        def found() -> Iterator[Packed]:
+        def find_jobs() -> Iterator[Packed]:
             level = InputLevel()
             with self._isolation.decoding(path, limits, channel, part) as audio:
                 voice = self._voice.stream() if self._voice else None
-                listened = audio if diarizer is None else _listened(audio, diarizer)
+                listened = audio if diarizer is None else _listen_in(audio, diarizer)
                 packing = packing_options(self._engine, multilingual=options.multilingual)
                 yield from speech_jobs(listened, voice, packing, level)
                 notes.extend(audio.notes)
             if level.quiet_speech:
                 notes.append(f"{QUIET_INPUT}: {level.quiet_speech}")
 
-        async with on_thread(found(), self._threads) as items:
+        async with on_thread(find_jobs(), self._threads) as items:
             async for item in items:
                 yield item
 
 
-def _listened(audio: Iterable[Samples], diarizer: Diarizer) -> Iterator[Samples]:
+def _listen_in(audio: Iterable[Samples], diarizer: Diarizer) -> Iterator[Samples]:
     for samples in audio:
         diarizer.receive(samples)
         yield samples
@@ -433,7 +433,7 @@ async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[Asyn
     loop = asyncio.get_running_loop()
     taking: asyncio.Future[T | None] | None = None
 
-    async def taken() -> AsyncIterator[T]:
+    async def take() -> AsyncIterator[T]:
         nonlocal taking
         while True:
             taking = loop.run_in_executor(threads, next, items, None)
@@ -443,7 +443,7 @@ async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[Asyn
             yield item
 
     try:
-        yield taken()
+        yield take()
     finally:
         if taking is not None and not taking.done():
             await asyncio.wait({taking})  # a generator can be closed only between two items

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pipeline.words import Segment, Word, written
+from pipeline.words import Segment, Word, join_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Partial:
 
     @property
     def text(self) -> str:
-        return written(self.words)
+        return join_words(self.words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,19 +76,19 @@ class MultichannelSession:
         """Yield the events of all channels as they are decided. Only one reader may call it."""
         return read_events(self._unread, self._changes, lambda: self._over)
 
-    def decided(self) -> Mapping[int | None, int]:
+    def decided_positions(self) -> Mapping[int | None, int]:
         """By channel, where every event was read: the position before which everything is decided on that channel."""
         if self._unread:
             return {}
-        each = [session.decided() for session in self._sessions]
+        each = [session.decided_positions() for session in self._sessions]
         return {channel: decided[None] for channel, decided in enumerate(each) if decided}
 
-    def redacted(self) -> Sequence[tuple[int, int]]:
+    def redacted_spans(self) -> Sequence[tuple[int, int]]:
         """Where something was said on any channel that is redacted, in positions of the stream."""
         return [
             (start + skip, end + skip)
             for session, skip in zip(self._sessions, self._skipped, strict=True)
-            for start, end in session.redacted()
+            for start, end in session.redacted_spans()
         ]
 
     def statistics(self) -> SessionStatistics:
@@ -119,13 +119,13 @@ class MultichannelSession:
     async def _pass_on(self, channel: int, session: Session) -> None:
         """Queue the events of a channel. Between taking one and queueing it there is no wait, so decided() is true."""
         async for happened in session.events():
-            told = self._told(channel, happened)
+            told = self._event_of(channel, happened)
             if told is not None:
                 self._unread.append(told)
                 self._changes.tell()
             await self._changes.until(lambda: len(self._unread) < MAX_UNREAD)
 
-    def _told(self, channel: int, happened: Happened) -> Happened | None:
+    def _event_of(self, channel: int, happened: Happened) -> Happened | None:
         """Return the event of a channel for the readers; None for an answer to finalize() that others still owe."""
         event = happened.event
         if isinstance(event, Finalized):

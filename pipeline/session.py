@@ -200,7 +200,7 @@ class Session:
         """Yield every event in order until everything is decided or run() ends. Only one reader may call it."""
         return read_events(self._unread, self._changes, lambda: self._over)
 
-    def decided(self) -> Mapping[int | None, int]:
+    def decided_positions(self) -> Mapping[int | None, int]:
         """The position before which everything is decided, if all events so far were read; nothing otherwise.
 
         It is given for each channel; this session has one, which is None.
@@ -210,7 +210,7 @@ class Session:
         held = self._text.stage.held_from if self._text is not None else None
         return {None: min(self._core.decided, self._received, *(() if held is None else (held,)))}
 
-    def redacted(self) -> Sequence[tuple[int, int]]:
+    def redacted_spans(self) -> Sequence[tuple[int, int]]:
         """Where something was said that is redacted: starts and ends, in positions."""
         return self._text.stage.redacted if self._text is not None else ()
 

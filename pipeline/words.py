@@ -48,7 +48,7 @@ class Segment:
 
     @property
     def text(self) -> str:
-        return written(self.words)
+        return join_words(self.words)
 
 
 def speaker_on(channel: int | None) -> str | None:
@@ -129,7 +129,7 @@ class Transcript:
     @property
     def text(self) -> str:
         """All words, segment by segment."""
-        return written(word for segment in self.segments for word in segment.words)
+        return join_words(word for segment in self.segments for word in segment.words)
 
 
 def words_in_time(segments: Iterable[Segment]) -> list[tuple[Word, Segment]]:
@@ -138,6 +138,6 @@ def words_in_time(segments: Iterable[Segment]) -> list[tuple[Word, Segment]]:
     return sorted(pairs, key=lambda pair: pair[0].start)
 
 
-def written(words: Iterable[Word]) -> str:
+def join_words(words: Iterable[Word]) -> str:
     """Return the words as one line of text, with spaces where their script has them."""
     return "".join(f" {word.text}" if word.spaced else word.text for word in words).strip()

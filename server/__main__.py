@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"scribewire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     words = sys.argv[1:] if arguments is None else arguments
-    for name in _needed(words):
+    for name in _commands_of(words):
         command(name).add(commands)
     given = parser.parse_args(words)
     try:
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _needed(words: Sequence[str]) -> Sequence[str]:
+def _commands_of(words: Sequence[str]) -> Sequence[str]:
     """Return the commands to import: the one that is called, none for the version, and all for help and mistakes."""
     match words:
         case ["--version", *_]:

@@ -38,10 +38,10 @@ class Capacity:
 def measure(engine: Engine, speech: Samples) -> Capacity:
     """Measure *engine* with *speech*, of at least one second. Takes a few seconds."""
     speech = np.resize(speech, WINDOW_S * RATE)
-    alone_s = _median_s(lambda: _asked(engine, speech, 1))
+    alone_s = _median_s(lambda: _call_once(engine, speech, 1))
     with ThreadPoolExecutor(engine.replicas) as threads:
         batches = [engine.max_batch] * engine.replicas
-        shared_s = _median_s(lambda: list(threads.map(lambda batch: _asked(engine, speech, batch), batches)))
+        shared_s = _median_s(lambda: list(threads.map(lambda batch: _call_once(engine, speech, batch), batches)))
     sessions = BUSY * sum(batches) * STEP_S / shared_s
     return Capacity(
         engine.name, engine.model, max(1, int(sessions)), round(alone_s * 1000, 1), round(shared_s * 1000, 1)
@@ -63,7 +63,7 @@ def sessions_of(engine: Engine, folder: Path) -> int | None:
     return kept.sessions if (kept.engine, kept.model) == (engine.name, engine.model) else None
 
 
-def _asked(engine: Engine, speech: Samples, count: int) -> None:
+def _call_once(engine: Engine, speech: Samples, count: int) -> None:
     language = "en" if "en" in engine.languages else None
     engine.hear([DecodeRequest(samples=speech, start=0, language=language, final=False)] * count)
 

@@ -112,7 +112,7 @@ def build_domain(
     callbacks: Mapping[str, CallbackBody],
 ) -> Domain:
     """Make everything below the routes. *offer_watch* is given if *engines* has none, *callbacks* by dialect."""
-    metrics = _watching(engines, node, config)
+    metrics = _make_metrics(engines, node, config)
     limit_decoders(isolation, config, metrics)
     closing, partials = asyncio.Event(), Partials()
     name = f"{SERVER}{node}:{os.getpid()}"
@@ -149,9 +149,9 @@ def build_domain(
         records=records,
         egress=egress,
         courier=courier,
-        acceptance=_acceptance(storage, engines, offers=offers, egress=egress, prober=prober),
+        acceptance=_make_acceptance(storage, engines, offers=offers, egress=egress, prober=prober),
         desk=desk,
-        following=_following(storage, partials, records=records, eraser=eraser, metrics=metrics, closing=closing),
+        following=_make_following(storage, partials, records=records, eraser=eraser, metrics=metrics, closing=closing),
         workers=workers,
         deliveries=deliveries,
         eraser=eraser,
@@ -160,7 +160,7 @@ def build_domain(
     )
 
 
-def _acceptance(
+def _make_acceptance(
     storage: Storage,
     engines: Mapping[str, ServedEngine],
     *,
@@ -179,7 +179,7 @@ def _acceptance(
     )
 
 
-def _following(
+def _make_following(
     storage: Storage,
     partials: Partials,
     *,
@@ -235,7 +235,7 @@ def _offers(engines: Mapping[str, ServedEngine]) -> Mapping[str, Offer]:
     return {environment: engine.offer for environment, engine in engines.items()}
 
 
-def _watching(engines: Mapping[str, ServedEngine], node: str, config: Config) -> Metrics:
+def _make_metrics(engines: Mapping[str, ServedEngine], node: str, config: Config) -> Metrics:
     metrics = Metrics()
     metrics.name_node(node, config.roles)
     for environment, engine in engines.items():

@@ -48,7 +48,7 @@ def open_decoder() -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
     """Start the decoder, and load no engine: for a node that looks at audio and leaves hearing it to others."""
     with closing(Isolation()) as isolation:
         isolation.start()
-        if (lack := seccomp.missing()) is not None:
+        if (lack := seccomp.missing_support()) is not None:
             log.warning("decoders run without a filter of system calls: %s", lack)
         yield {}, isolation
 
@@ -68,9 +68,9 @@ def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[st
             stack.enter_context(closing(turn_ends))
         text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)
         models = (voice, speakers, turn_ends)
-        production = _served(stack, loaded, models, isolation, threads, max_sessions=measured, text=text)
+        production = _serve(stack, loaded, models, isolation, threads, max_sessions=measured, text=text)
         scripted = Loaded(ScriptedEngine())
-        sandbox = _served(
+        sandbox = _serve(
             stack, scripted, (None, None, None), isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS, text=text
         )
         served = {"production": production, "sandbox": sandbox}
@@ -99,7 +99,7 @@ def settings(config: Config) -> EngineSettings:
     )
 
 
-def _served(
+def _serve(
     stack: ExitStack,
     loaded: Loaded,
     voices: tuple[VoiceDetector | None, SpeakerModels | None, TurnEndDetector | None],

@@ -335,3 +335,33 @@ def test_functions_fit_on_a_screen() -> None:
                     long[f"{name(path)}:{node.name}"] = lines
     assert not long
     assert sorted(lengths)[int(0.95 * len(lengths))] <= 20
+
+
+IRREGULAR = {
+    "begun", "bound", "brought", "built", "caught", "chosen", "drawn", "fed", "found", "given", "grown", "heard",
+    "held", "kept", "known", "left", "lost", "made", "said", "seen", "sent", "shown", "spoken", "taken", "thrown",
+    "told", "written",
+}  # fmt: skip
+OTHERS = {"crowding", "embed", "encoding", "endpointing", "everything", "listing", "string"}
+
+
+def is_participle(word: str) -> bool:
+    return word not in OTHERS and (word in IRREGULAR or re.fullmatch(r"[a-z]{3,}(ed|ing)", word) is not None)
+
+
+def is_said_of_something(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether *function* is a property, a predicate or a context manager, where a participle reads well."""
+    returned = "" if function.returns is None else ast.unparse(function.returns)
+    decorators = " ".join(ast.unparse(one) for one in function.decorator_list)
+    return (
+        returned == "bool"
+        or "ContextManager" in returned
+        or re.search("property|contextmanager", decorators) is not None
+    )
+
+
+def test_no_function_has_a_participle_for_a_name() -> None:
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_said_of_something(node):
+                assert not is_participle(node.name.strip("_")), f"{name(path)}: {node.name}"

@@ -252,7 +252,7 @@ class _Block:
             return 0
         return self._widths[after] - self._widths[first] - self._pieces[first].spaced
 
-    def _filled(self, first: int, after: int) -> int:
+    def _fill(self, first: int, after: int) -> int:
         """Return the piece after the last one that fits a line that starts with *first*."""
         reach = self._widths[first] + self._pieces[first].spaced + self._shape.max_columns
         return bisect_right(self._widths, reach, first + 1, after + 1) - 1
@@ -261,7 +261,7 @@ class _Block:
         """Return whether these pieces fit *count* lines."""
         for _ in range(count - 1):
             if first < after:
-                first = self._filled(first, after)
+                first = self._fill(first, after)
         return self._width(first, after) <= self._shape.max_columns
 
     def _lines(self, first: int, after: int) -> list[tuple[int, int]]:
@@ -277,7 +277,7 @@ class _Block:
     def _line_end(self, first: int, after: int, rest: int) -> int:
         """Return where the first line best ends when *rest* lines, at least one, follow it."""
         return min(
-            (middle for middle in range(self._filled(first, after), first, -1) if self._fit_lines(middle, after, rest)),
+            (middle for middle in range(self._fill(first, after), first, -1) if self._fit_lines(middle, after, rest)),
             key=lambda middle: (
                 self._pieces[middle - 1].cost + abs(self._width(first, middle) - self._width(middle, after) / rest)
             ),

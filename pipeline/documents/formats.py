@@ -14,7 +14,7 @@ from pipeline.audio import seconds
 from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues_of_runs, milliseconds
 from pipeline.documents.paragraphs import paragraph_objects, paragraphs_of
 from pipeline.documents.search import search_objects
-from pipeline.words import Segment, SpeakerTurn, Transcript, Word, speaker_members, words_in_time, written
+from pipeline.words import Segment, SpeakerTurn, Transcript, Word, join_words, speaker_members, words_in_time
 
 SCHEMA = "service_v1"
 """The name of the JSON file's schema, which service_v1.json beside this file describes."""
@@ -204,10 +204,10 @@ def txt(transcript: Transcript, *, paragraphs: bool = False) -> bytes:
     """
     if paragraphs:
         found = paragraphs_of(transcript.segments)
-        return "\n".join(f"{_label(one.speaker)}{written(one.words)}\n" for one in found).encode()
+        return "\n".join(f"{_label(one.speaker)}{join_words(one.words)}\n" for one in found).encode()
     turns = groupby(transcript.segments, key=lambda segment: segment.speaker)
     text = "\n".join(
-        _label(speaker) + written(word for segment in turn for word in segment.words) for speaker, turn in turns
+        _label(speaker) + join_words(word for segment in turn for word in segment.words) for speaker, turn in turns
     )
     return f"{text}\n".encode() if text else b""
 

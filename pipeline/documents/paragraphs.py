@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from pipeline.audio import position, seconds
 from pipeline.recognition.phrases import SENTENCE_ENDS
-from pipeline.words import Segment, Word, speaker_members, speaker_on, written
+from pipeline.words import Segment, Word, join_words, speaker_members, speaker_on
 
 PAUSE = position(1.5)
 """A pause after a sentence that ends a paragraph."""
@@ -65,7 +65,7 @@ def paragraph_objects(segments: Sequence[Segment]) -> list[dict[str, Any]]:
             "end": seconds(paragraph.words[-1].end),
             **speaker_members(paragraph.channel, paragraph.voice),
             "sentences": [
-                {"text": written(words), "start": seconds(words[0].start), "end": seconds(words[-1].end)}
+                {"text": join_words(words), "start": seconds(words[0].start), "end": seconds(words[-1].end)}
                 for words in paragraph.sentences
             ],
         }
@@ -88,11 +88,11 @@ def _sentences(segments: Sequence[Segment]) -> Iterator[tuple[tuple[Word, ...], 
         for number, word in enumerate(segment.words):
             run.append(word)
             is_last = number + 1 == len(segment.words)
-            breaks = is_last and (after is None or _speaking(after) != _speaking(segment) or len(run) >= MOST_WORDS)
+            breaks = is_last and (after is None or _speaker_of(after) != _speaker_of(segment) or len(run) >= MOST_WORDS)
             if word.text.endswith(SENTENCE_ENDS) or breaks:
-                yield tuple(run), _speaking(segment), is_last
+                yield tuple(run), _speaker_of(segment), is_last
                 run = []
 
 
-def _speaking(segment: Segment) -> _Speaking:
+def _speaker_of(segment: Segment) -> _Speaking:
     return segment.channel, segment.voice

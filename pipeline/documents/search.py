@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.audio import seconds
 from pipeline.recognition.spoken_form import units_of
-from pipeline.words import Segment, Word, written
+from pipeline.words import Segment, Word, join_words
 
 
 def search_objects(segments: Sequence[Segment], terms: Sequence[str]) -> list[dict[str, Any]]:
@@ -47,5 +47,5 @@ def _hit(words: Sequence[Word]) -> dict[str, Any]:
         "start": seconds(words[0].start),
         "end": seconds(words[-1].end),
         "confidence": round(sum(word.probability for word in words) / len(words), 4),
-        "snippet": written(words),
+        "snippet": join_words(words),
     }

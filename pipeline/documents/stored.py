@@ -20,8 +20,8 @@ class DamagedChunk(PipelineError):
     """These bytes are not a stored chunk of this version. Continue from the checkpoint before it."""
 
 
-def stored(chunk: Chunk) -> bytes:
-    """Return *chunk* as bytes from which restored() makes an equal one, to the last bit of every float.
+def pack_chunk(chunk: Chunk) -> bytes:
+    """Return *chunk* as bytes from which unpack_chunk() makes an equal one, to the last bit of every float.
 
     Raises ValueError if a probability is not finite, because JSON cannot hold it.
     """
@@ -56,8 +56,8 @@ def _array(word: Word) -> tuple[object, ...]:
     return usual if more == (None, False, None) else (*usual, *more)
 
 
-def restored(data: bytes) -> Chunk:
-    """Return the chunk that stored() made *data* of. Raises DamagedChunk for anything else."""
+def unpack_chunk(data: bytes) -> Chunk:
+    """Return the chunk that pack_chunk() made *data* of. Raises DamagedChunk for anything else."""
     try:
         return _chunk(orjson.loads(data))
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:

@@ -25,7 +25,7 @@ import orjson
 from pipeline.errors import PipelineError
 from pipeline.ingest import seccomp
 from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crossing import OUT_OF_MEMORY, DecodeOrder, Done, Failed, Message, Opened, packed
+from pipeline.ingest.crossing import OUT_OF_MEMORY, DecodeOrder, Done, Failed, Message, Opened, pack
 from pipeline.ingest.decode import ByteSource, recording
 
 MEMORY_BYTES = 104 << 20
@@ -50,24 +50,24 @@ def serve(control: socket.socket) -> None:
     children: set[int] = set()
     mapped = _mapped_bytes()
     try:
-        while asked := _received(control):
+        while asked := _receive(control):
             line, descriptors = asked
             match orjson.loads(line):
                 case {"start": order}:
-                    answer = _forked(order, descriptors, control, mapped)
+                    answer = _fork(order, descriptors, control, mapped)
                     children |= set(answer.values())
                 case {"end": int(pid)} if pid in children:
                     children.remove(pid)
-                    answer = {"exit": _ended(pid)}
+                    answer = {"exit": _end(pid)}
                 case _:
                     raise ValueError("no such order")
             control.sendall(orjson.dumps(answer) + b"\n")
     finally:
         for pid in children:
-            _ended(pid)
+            _end(pid)
 
 
-def _forked(order: dict[str, Any], descriptors: list[int], control: socket.socket, mapped: int) -> dict[str, int]:
+def _fork(order: dict[str, Any], descriptors: list[int], control: socket.socket, mapped: int) -> dict[str, int]:
     """Fork a child for *order* and return its process id; nothing if the system cannot fork."""
     parent = os.getpid()
     try:
@@ -81,7 +81,7 @@ def _forked(order: dict[str, Any], descriptors: list[int], control: socket.socke
     return {"pid": pid} if pid > 0 else {}
 
 
-def _received(control: socket.socket) -> tuple[bytes, list[int]] | None:
+def _receive(control: socket.socket) -> tuple[bytes, list[int]] | None:
     """Return the next order and its descriptors, or None at the end. One order is sent at a time."""
     line, descriptors = b"", []
     while not line.endswith(b"\n"):
@@ -93,7 +93,7 @@ def _received(control: socket.socket) -> tuple[bytes, list[int]] | None:
     return line, descriptors
 
 
-def _ended(pid: int) -> int:
+def _end(pid: int) -> int:
     """Kill the child if it still runs. Return its exit code, or minus the signal that ended it."""
     os.kill(pid, signal.SIGKILL)  # its number is not reused before it is waited for
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -147,13 +147,13 @@ def _confine(order: DecodeOrder, parent: int, memory_bytes: int) -> None:
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             raise ProcessLookupError("the parent died before it could be watched")
-    if seccomp.missing() is None:
+    if seccomp.missing_support() is None:
         seccomp.install()
 
 
 def _decode(order: DecodeOrder, file: ByteSource, out: int) -> None:
     def send(message: Message) -> None:
-        _write(out, packed(message))
+        _write(out, pack(message))
         signal.setitimer(signal.ITIMER_PROF, order.stall_s)  # CPU-time limit: kills a decoder stuck in an endless loop
 
     signal.setitimer(signal.ITIMER_PROF, min(order.stall_s, order.limits.first_frame_cpu_s))
@@ -184,7 +184,7 @@ def _warm_up() -> None:
     file.seek(0)
     with recording(file, DecodeLimits()) as heard:
         for samples in heard:
-            packed(samples)
+            pack(samples)
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ class DecodeOrder:
     channel: int | None = None  # the one to decode, from 0; None: all of them mixed
     separate: int | None = None  # of a live stream: decode so many channels side by side; None: as *channel* says
 
-    def written(self) -> bytes:
+    def to_line(self) -> bytes:
         return orjson.dumps({"start": asdict(self)}) + b"\n"
 
     @classmethod
@@ -79,7 +79,7 @@ class Failed:
 Message: TypeAlias = Opened | Samples | Done | Failed
 
 
-def packed(message: Message) -> bytes:
+def pack(message: Message) -> bytes:
     """Return the message as bytes, ready to send."""
     match message:
         case Opened(probe):
@@ -102,7 +102,7 @@ def length_of(head: bytes | bytearray) -> tuple[bytes, int]:
     return kind, length
 
 
-def unpacked(kind: bytes, payload: bytes | bytearray) -> Message:
+def unpack(kind: bytes, payload: bytes | bytearray) -> Message:
     """Return the message of this kind and payload. Raises Garbled."""
     if kind == b"S":
         if not payload or len(payload) % 4:

@@ -110,14 +110,14 @@ class OpenRecording:
         self._truncated = source.cut_off
         self._skipped = 0
         self._filled = 0
-        frames = self._decoded()
+        frames = self._decode()
         first = next(frames, None)
         if first is None:
             raise InvalidAudio("no audio frame could be decoded")
         if separate is not None and first.layout.nb_channels != separate:
             raise InvalidAudio(f"the audio has {first.layout.nb_channels} channels, and {separate} were ordered")
         self._frames = chain((first,), frames)
-        self.probe = self._probed(first, stated=_states_length(source, container))
+        self.probe = self._probe(first, stated=_states_length(source, container))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -126,9 +126,9 @@ class OpenRecording:
         return tuple(note for note, happened in found if happened)
 
     def __iter__(self) -> Iterator[Samples]:
-        samples = self._resampled()
+        samples = self._resample()
         longest_s, heard = self._limits.longest_s, 0
-        for chunk in _sliced(samples) if self._live else _evened(samples):
+        for chunk in _slice(samples) if self._live else _even_out(samples):
             heard += len(chunk)
             if longest_s is not None and heard > position(longest_s) + RATE:
                 message = f"the recording is longer than {longest_s:g} s"
@@ -136,7 +136,7 @@ class OpenRecording:
             yield chunk
         self._compare_with_header(heard)
 
-    def _probed(self, first: AudioFrame, *, stated: bool) -> Probe:
+    def _probe(self, first: AudioFrame, *, stated: bool) -> Probe:
         stream, container = self._stream, self._container
         own_s = whole_s = None
         if stream.duration and self._tick_s and container.format.name not in LENGTH_OF_ALL:
@@ -152,7 +152,7 @@ class OpenRecording:
             duration_stated=stated and bool(own_s or (whole_s and len(container.streams) == 1)),
         )
 
-    def _resampled(self) -> Iterator[Samples]:
+    def _resample(self) -> Iterator[Samples]:
         """Yield the samples of all frames, with silence where the recording has gaps."""
         run: Mono | SideBySide | None = None
         due_s: float | None = None
@@ -194,7 +194,7 @@ class OpenRecording:
         start = self._container.start_time
         return 0 if start is None else _hole(self._at_s(first), start / av.time_base)
 
-    def _decoded(self) -> Iterator[AudioFrame]:
+    def _decode(self) -> Iterator[AudioFrame]:
         """Yield the frames, and count the packets that cannot be decoded. Raises InvalidAudio beyond the limits."""
         broken = 0  # bad packets since a frame: skipped if a frame follows, else the end is cut
         begun = False
@@ -279,7 +279,7 @@ def recording(
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream.
     """
     nameless = _Nameless(source)
-    with _opened(nameless, live=live) as container:
+    with _open(nameless, live=live) as container:
         try:
             yield OpenRecording(nameless, container, limits, live=live, channel=channel, separate=separate)
         except av.error.FFmpegError as error:
@@ -292,7 +292,7 @@ def missing_demuxers() -> list[str]:
     return sorted({kind.demuxer for kind in INPUT_FORMATS} - installed)
 
 
-def _opened(source: _Nameless, *, live: bool) -> InputContainer:
+def _open(source: _Nameless, *, live: bool) -> InputContainer:
     options = {
         "protocol_whitelist": "file",
         "format_whitelist": ",".join(sorted(DEMUXERS)),
@@ -344,17 +344,17 @@ def _admit(rate: int, channels: int, limits: DecodeLimits) -> None:
         raise InvalidAudio(f"{channels} channels are more than {limits.max_channels}")
 
 
-def _sliced(arrays: Iterable[Samples]) -> Iterator[Samples]:
+def _slice(arrays: Iterable[Samples]) -> Iterator[Samples]:
     """Yield the same samples in arrays of 1..RATE."""
     for samples in arrays:
         for at in range(0, len(samples), RATE):
             yield samples[at : at + RATE]
 
 
-def _evened(arrays: Iterable[Samples]) -> Iterator[Samples]:
+def _even_out(arrays: Iterable[Samples]) -> Iterator[Samples]:
     """Yield the same samples in arrays of RATE; the last one may be shorter."""
     held = _NONE
-    for samples in _sliced(arrays):
+    for samples in _slice(arrays):
         held = np.concatenate((held, samples))
         if len(held) >= RATE:
             yield held[:RATE]

@@ -39,7 +39,7 @@ from pipeline.ingest.crossing import (
     Message,
     Opened,
     length_of,
-    unpacked,
+    unpack,
 )
 from pipeline.ingest.memory import DecoderMemory, MemoryPart
 from pipeline.ingest.seccomp import STOPPED_BY_FILTER
@@ -152,7 +152,7 @@ class Isolation:
         messages, out = os.pipe()
         with os.fdopen(messages, "rb"):
             try:
-                cell, pid = self._forked(order, (source, out))
+                cell, pid = self._fork(order, (source, out))
             finally:
                 os.close(out)
             process = _Process(cell, pid, messages)
@@ -161,7 +161,7 @@ class Isolation:
             finally:
                 process.end()
 
-    def _forked(self, order: DecodeOrder, descriptors: Sequence[int]) -> "tuple[_Cell, int]":
+    def _fork(self, order: DecodeOrder, descriptors: Sequence[int]) -> "tuple[_Cell, int]":
         """Fork a process; return its cell and its id. A cell that has died is replaced."""
         with self._lock:
             if self._cell is not None and not self._cell.alive:
@@ -172,7 +172,7 @@ class Isolation:
             except OSError as error:
                 raise DecoderUnavailable("the process that forks decoders cannot be started") from error
             try:
-                answer = cell.ask(order.written(), descriptors)
+                answer = cell.ask(order.to_line(), descriptors)
             except ConnectionError as error:
                 raise DecoderUnavailable("the process that forks decoders gave no answer") from error
         if "pid" not in answer:
@@ -198,7 +198,7 @@ class Decoding:
     def open(self) -> Probe:
         """Wait until the first frame is decoded, and return the facts about the recording."""
         if self._probe is None:
-            message = self._received()
+            message = self._receive()
             if not isinstance(message, Opened):
                 raise self._broken()
             self._probe = message.probe
@@ -208,7 +208,7 @@ class Decoding:
         """Yield the samples in arrays of 1..RATE."""
         self.open()
         while True:
-            match self._received():
+            match self._receive():
                 case Done(notes):
                     self.notes = notes
                     return
@@ -221,7 +221,7 @@ class Decoding:
         """End the decoder now, from any thread. Iterating then raises DecoderUnavailable."""
         self._process.end()
 
-    def _received(self) -> Opened | Samples | Done:
+    def _receive(self) -> Opened | Samples | Done:
         """Return the next message. Raises the error in it, or the reason why the process ended without one."""
         try:
             message = self._process.message(self._wait_s)
@@ -285,7 +285,7 @@ class _Process:
     def message(self, wait_s: float | None) -> Message:
         """Return the next message. Raises EOFError, Garbled, and DecodeTimeout after *wait_s* without a byte."""
         kind, length = length_of(self._exactly(HEAD.size, wait_s))
-        return unpacked(kind, self._exactly(length, wait_s))
+        return unpack(kind, self._exactly(length, wait_s))
 
     def end(self) -> int | None:
         """Kill it if it still runs. Return its exit code, minus the signal that ended it, or None if unknown."""
@@ -337,13 +337,13 @@ class _Cell:
         """Send an order and return its answer. If there is none, closes the cell and raises ConnectionError."""
         try:
             with self._lock:
-                answer = self._exchanged(line, descriptors)
+                answer = self._exchange(line, descriptors)
         except BaseException as error:
             self.close()  # otherwise the next order would get the answer to this one
             raise (ConnectionError("no answer") if isinstance(error, OSError) else error) from error
         return orjson.loads(answer)
 
-    def _exchanged(self, line: bytes, descriptors: Sequence[int]) -> bytes:
+    def _exchange(self, line: bytes, descriptors: Sequence[int]) -> bytes:
         socket.send_fds(self._socket, [line], descriptors)
         answer = b""
         while not answer.endswith(b"\n"):

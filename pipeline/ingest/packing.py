@@ -132,7 +132,7 @@ class Packer:
     def _job(self, end: int) -> DecodeJob:
         assert self._start is not None
         self._done = end
-        voiced = self._held.voiced(self._start, end, self._options.segmenter.enter)
+        voiced = self._held.voiced_spans(self._start, end, self._options.segmenter.enter)
         return DecodeJob(self._start, self._held.samples(self._start, end), voiced)
 
     def _forget(self) -> None:
@@ -174,7 +174,7 @@ class _Held:
         base = self._start + first * WINDOW
         return np.concatenate(self._windows[first:last])[start - base : end - base].copy()
 
-    def voiced(self, start: int, end: int, min_speech: float) -> tuple[tuple[int, int], ...]:
+    def voiced_spans(self, start: int, end: int, min_speech: float) -> tuple[tuple[int, int], ...]:
         """Return the spans between two positions with a speech probability of at least *min_speech*."""
         spans: list[tuple[int, int]] = []
         at = self._start

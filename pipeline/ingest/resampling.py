@@ -71,20 +71,20 @@ class Mono:
         frame.pts = None  # the queue refuses time stamps with gaps
         self._waiting.write(frame)
         self._count += frame.samples
-        return self._passed() if self._count >= self._block else _NONE
+        return self._pass_waiting() if self._count >= self._block else _NONE
 
     def end(self) -> Samples:
         """Return all remaining samples."""
-        rest = self._passed() if self._count else _NONE
+        rest = self._pass_waiting() if self._count else _NONE
         self._graph.push(None)
-        return np.concatenate((rest, self._pulled()))
+        return np.concatenate((rest, self._pull()))
 
-    def _passed(self) -> Samples:
+    def _pass_waiting(self) -> Samples:
         self._graph.push(self._waiting.read())
         self._count = 0
-        return self._pulled()
+        return self._pull()
 
-    def _pulled(self) -> Samples:
+    def _pull(self) -> Samples:
         arrays: list[Samples] = []
         while True:
             try:

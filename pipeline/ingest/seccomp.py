@@ -105,7 +105,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def missing() -> str | None:
+def missing_support() -> str | None:
     """Return why this system cannot filter system calls, in words for the operator. None if it can."""
     if sys.platform != "linux":
         return f"{sys.platform} has no seccomp"
@@ -121,7 +121,7 @@ def missing() -> str | None:
 def install() -> None:
     """Filter the system calls of this process from now on, for good. Raises OSError if the kernel refuses.
 
-    The process must have one thread, and missing() must have returned None.
+    The process must have one thread, and missing_support() must have returned None.
     """
     code = program(platform.machine())
     filtered = _Program(len(code) // _INSTRUCTION.size, code)

@@ -48,7 +48,7 @@ class Segmenter:
         """The position before which no later span begins."""
         if self.speaking:
             return max(self._end_of_span(), self._now - self._options.pad)
-        return self._padded(self._now if self._onset is None else self._onset)
+        return self._pad(self._now if self._onset is None else self._onset)
 
     @property
     def steady(self) -> int:
@@ -83,11 +83,11 @@ class Segmenter:
             self._onset = None  # the sound was too short
         elif self._now - onset >= self._options.min_speech:
             self.speaking = True
-            return [SpeechStarted(self._padded(onset))]
+            return [SpeechStarted(self._pad(onset))]
         return []
 
     def _end_of_span(self) -> int:
         return min(self.voiced + self._options.pad, self._now)
 
-    def _padded(self, onset: int) -> int:
+    def _pad(self, onset: int) -> int:
         return max(self._floor, onset - self._options.pad)

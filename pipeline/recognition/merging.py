@@ -71,7 +71,7 @@ def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tup
     and *end* costs as much as two words. A word that is said in part is cut there.
     """
     tail, units = units_of(said[-TAIL:]), units_of(heard)
-    repeated = _repeated(tail, units)
+    repeated = _repeated_counts(tail, units)
 
     def score(split: int) -> float:
         before = units[split - 1].end if split else end
@@ -86,7 +86,7 @@ def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tup
     return [*rest, *heard[count:]], count - len(rest)
 
 
-def _repeated(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]:
+def _repeated_counts(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]:
     """Return for each place between two *units* how many words of *tail* come before it, in order (LCS)."""
     counts = Counter(unit.word for unit in tail)
     row = [0.0] * (len(units) + 1)
@@ -186,7 +186,7 @@ class _Comparison:
         runs = list(combinations(range(len(self._pieces) + 1), 2))
         ways = [((0, 0), (0, 0)), *((row, run) for row, run in product(rows, runs) if self._ordered(row, run))]
         (begin, end), (start, stop) = min(ways, key=lambda way: self._cost(*way))
-        return (*self._first[:begin], *_joined(self._pieces[start:stop]), *self._first[end:])
+        return (*self._first[:begin], *_join_pieces(self._pieces[start:stop]), *self._first[end:])
 
     def _ordered(self, row: Span, run: Span) -> bool:
         """Return whether the words stay in order if *run* takes the place of *row*."""
@@ -243,7 +243,7 @@ def _pieces(words: Sequence[Word], units: Sequence[Unit], known: Container[int])
             yield _Piece(word, range(at, at), word, 0, len(word.text))  # nothing in it is spoken
 
 
-def _joined(pieces: Sequence[_Piece]) -> Iterator[Word]:
+def _join_pieces(pieces: Sequence[_Piece]) -> Iterator[Word]:
     """Yield the words of the pieces, those of one word as one again."""
     for _, group in groupby(pieces, key=lambda piece: id(piece.whole)):
         run = list(group)

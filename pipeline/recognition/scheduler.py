@@ -265,7 +265,7 @@ class Scheduler:
             return (work.urgency, 0.0, work.since)
         starving = now - max(work.since, self._fairness.last_batch) > STARVING_S
         starving = starving and Urgency.BATCH not in self._calling.values()
-        return (-1.0 if starving else work.urgency, self._fairness.used(work.tenant), work.since)
+        return (-1.0 if starving else work.urgency, self._fairness.time_used(work.tenant), work.since)
 
     async def _call(self, group: Sequence[_Work]) -> None:
         began = time.monotonic()
@@ -356,7 +356,7 @@ class _Fairness:
     def enter(self, tenant: str) -> None:
         self._used[tenant] = max(self._used.get(tenant, 0.0), self._reached)
 
-    def used(self, tenant: str) -> float:
+    def time_used(self, tenant: str) -> float:
         return self._used.get(tenant, 0.0)
 
     def spend(self, tenant: str, model_s: float) -> None:

@@ -41,7 +41,7 @@ from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
 from pipeline.recognition.turns import Turn, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import AudioWindow
-from pipeline.words import Segment, Word, written
+from pipeline.words import Segment, Word, join_words
 
 ATTEMPTS = 3
 """After this many failed decodes of one final, the words of the last good hypothesis are taken instead."""
@@ -191,9 +191,9 @@ class StreamCore:
             language=self._language,
             before=self._before,
             hint=self._options.hint,
-            said=written(self._decided_words(start)) if ask.aim is Aim.PARTIAL else "",
+            said=join_words(self._decided_words(start)) if ask.aim is Aim.PARTIAL else "",
             final=ask.aim is not Aim.PARTIAL,
-            voiced=self._window.voiced(start, ask.end, self._options.turns.enter),
+            voiced=self._window.voiced_spans(start, ask.end, self._options.turns.enter),
         )
 
     def withdraw(self) -> None:
@@ -430,7 +430,7 @@ class StreamCore:
         if ask.aim is not Aim.PARTIAL:
             return not heard.words and bool(self._agreement.pending)
         begin = max(turn.start, self._asked_from)
-        voiced = self._window.voiced(begin, ask.end - self._options.agreement.guard, self._options.turns.enter)
+        voiced = self._window.voiced_spans(begin, ask.end - self._options.agreement.guard, self._options.turns.enter)
         return bool(unheard(heard.words, voiced))
 
     def _reach_less_far(self, ask: WindowRequest) -> bool:

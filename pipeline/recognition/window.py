@@ -65,7 +65,7 @@ class AudioWindow:
         """Return the probabilities of speech of the frames in samples(start, end)."""
         return list(self._between(self._speech, start, end))
 
-    def voiced(self, start: int, end: int, min_speech: float) -> tuple[tuple[int, int], ...]:
+    def voiced_spans(self, start: int, end: int, min_speech: float) -> tuple[tuple[int, int], ...]:
         """Return the spans of samples(start, end) with a probability of speech of at least *min_speech*, in order."""
         spans: list[tuple[int, int]] = []
         for number, speech in enumerate(self.speech(start, end), start=max(start // WINDOW, self._first)):

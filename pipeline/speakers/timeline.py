@@ -52,7 +52,7 @@ def voice_turns(windows: Sequence[Window], voices: Array, duration: int) -> list
             own = np.arange(span.start, span.stop), owners
             speech[own] += window.speech[:, local]
     heard = np.maximum(heard, 1)
-    return _turns(_speaking(speech / heard, people / heard[:, 0]), duration)
+    return _turns(_speakers_of_frames(speech / heard, people / heard[:, 0]), duration)
 
 
 def match(likeness: Array) -> list[int]:
@@ -94,7 +94,7 @@ def _owners(window: Window, voices: Array) -> dict[int, NDArray[np.intp]]:
     return owners
 
 
-def _speaking(speech: Array, people: Array) -> NDArray[np.bool_]:
+def _speakers_of_frames(speech: Array, people: Array) -> NDArray[np.bool_]:
     """Return who speaks in each frame: as many voices as people, those with the highest probabilities."""
     count = np.floor(people + 1 - SPEAKS)[:, None]
     rank = np.argsort(np.argsort(-speech, axis=1, kind="stable"), axis=1, kind="stable")

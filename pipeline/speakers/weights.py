@@ -37,7 +37,7 @@ def installed() -> bool:
     return all(weights.installed for weights in ALL)
 
 
-def damaged() -> list[str]:
+def damaged_files() -> list[str]:
     """Return the names of installed files that have other bytes than they should, which takes 0.1 s."""
     return [weights.file for weights in ALL if weights.damaged]
 

@@ -117,14 +117,14 @@ class Reader:
         said = [self._plain_word(word) for word in words]
         if self.language == "en" or not self.words.spelled:
             units = units_of(said)
-            return "".join(unit.text for unit in self._repeated(said, [(u.word, u.text) for u in units if u.is_figure]))
+            return "".join(unit.text for unit in self._repeat(said, [(u.word, u.text) for u in units if u.is_figure]))
         return "".join(self._read(said))
 
     def _plain_word(self, word: Word) -> Word:
         mistaken = self.words.mistaken.get(bare(word.text))
         return word if mistaken is None else Word(mistaken, word.start, word.end, word.probability)
 
-    def _repeated(self, words: Sequence[Word], found: Sequence[tuple[int, str]]) -> Iterator["_Figure"]:
+    def _repeat(self, words: Sequence[Word], found: Sequence[tuple[int, str]]) -> Iterator["_Figure"]:
         """Yield the figures, those after "double" twice."""
         last = -1
         for number, text in found:

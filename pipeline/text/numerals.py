@@ -75,7 +75,7 @@ def _with_figures(words: Sequence[Word], reader: Reader, before: str) -> list[Wo
     if not words:
         return []
     tokens = _with_scales(tokens_of(words, reader.words, before), reader)
-    numbers = _joined(_with_decimals(_found(tokens, reader), tokens, reader), tokens, reader)
+    numbers = _join_numbers(_with_decimals(_find_numbers(tokens, reader), tokens, reader), tokens, reader)
     written: list[Word] = []
     at = 0
     for number in numbers:
@@ -100,7 +100,7 @@ def _with_scales(tokens: list[Token], reader: Reader) -> list[Token]:
     return marked
 
 
-def _found(tokens: Sequence[Token], reader: Reader) -> list[_Number]:
+def _find_numbers(tokens: Sequence[Token], reader: Reader) -> list[_Number]:
     """Return the numbers that are said in words, and "oh" between figures as 0."""
     found = [
         _Number(one.start, one.end, str(one.text), bool(one.is_ordinal))
@@ -124,7 +124,7 @@ def _with_decimals(numbers: Sequence[_Number], tokens: Sequence[Token], reader: 
     return joined
 
 
-def _joined(numbers: Sequence[_Number], tokens: Sequence[Token], reader: Reader) -> list[_Number]:
+def _join_numbers(numbers: Sequence[_Number], tokens: Sequence[Token], reader: Reader) -> list[_Number]:
     """Join figures said one by one and years said in pairs, then leave out what stays in words."""
     joined: list[_Number] = []
     at = 0
@@ -150,7 +150,7 @@ def _joined(numbers: Sequence[_Number], tokens: Sequence[Token], reader: Reader)
         said = bare(tokens[number.start].content)
         other = said in reader.words.others and number.stop - number.start == 1
         if not other and said not in reader.words.hundreds and _is_written(number, tokens, alone=alone):
-            joined.append(replace(number, text=_grouped(number, reader)))
+            joined.append(replace(number, text=_group_digits(number, reader)))
         at += 1
     return joined
 
@@ -206,7 +206,7 @@ def _is_written(number: _Number, tokens: Sequence[Token], *, alone: bool) -> boo
     return not (alone and number.text in ("0", "1", "2"))
 
 
-def _grouped(number: _Number, reader: Reader) -> str:
+def _group_digits(number: _Number, reader: Reader) -> str:
     """Return the text of a number, with marks between thousands where the language has them."""
     text = number.text
     if not (text.isdecimal() and int(text) >= GROUPED and number.stop - number.start > 1 and reader.words.group):

@@ -40,7 +40,7 @@ class Replacer:
         written: list[Word] = []
         at = 0
         while at < len(words):
-            length, wanted = self._found(words, at)
+            length, wanted = self._find_match(words, at)
             if wanted is None:
                 written.append(words[at])
             elif wanted:
@@ -48,7 +48,7 @@ class Replacer:
             at += length
         return written
 
-    def _found(self, words: Sequence[Word], at: int) -> tuple[int, str | None]:
+    def _find_match(self, words: Sequence[Word], at: int) -> tuple[int, str | None]:
         for length in range(min(self._longest, len(words) - at), 0, -1):
             said = tuple(bare(word.text) for word in words[at : at + length])
             if said in self._wanted:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import AudioTooLong
 from pipeline.ingest.containers import Probe
-from pipeline.ingest.crossing import HEAD, Done, Failed, Garbled, Message, Opened, length_of, packed, unpacked
+from pipeline.ingest.crossing import HEAD, Done, Failed, Garbled, Message, Opened, length_of, pack, unpack
 from scripts.fuzzing.inputs import NASTY_NUMBERS, NASTY_TEXTS, mutated, seeds
 from scripts.fuzzing.target import Finding, Target
 from server.accounts.addresses import address_key, client_address
@@ -95,7 +95,7 @@ def _form(seed: int) -> None:
                 form.feed(rest[:size])
                 rest = rest[size:]
             form.close()
-            seen.append((form.fields, form.file, b"".join(form.taken())))
+            seen.append((form.fields, form.file, b"".join(form.take_bytes())))
         except (Problem, Refused) as error:
             seen.append(type(error))
     if seen[0] != seen[1]:
@@ -121,12 +121,12 @@ MESSAGES: tuple[Message, ...] = (
 def _message(seed: int) -> None:
     """Whatever a decoder sends is a message or garbled."""
     chance = random.Random(seed)
-    data = mutated(packed(chance.choice(MESSAGES)), chance)
+    data = mutated(pack(chance.choice(MESSAGES)), chance)
     if len(data) < HEAD.size:
         return
     try:
         kind, _ = length_of(data[: HEAD.size])
-        unpacked(kind, data[HEAD.size :])
+        unpack(kind, data[HEAD.size :])
     except Garbled:
         return
 

@@ -27,10 +27,10 @@ def client_address(peer: str | None, forwarded_for: Iterable[str], trusted: Sequ
     the X-Forwarded-For headers that is not a proxy. Each hop was written by the one to its right, so a false hop sent
     by the client stands further left and is never reached. If a hop is not an address, the headers are ignored.
     """
-    nearest = address = _parsed(peer or "")
+    nearest = address = _parse(peer or "")
     hops = [hop.strip() for hop in ",".join(forwarded_for)[-MAX_FORWARDED:].split(",") if hop.strip()]
     while hops and address is not None and any(address in network for network in trusted):
-        address = _parsed(hops.pop())
+        address = _parse(hops.pop())
     return nearest if address is None else address
 
 
@@ -56,7 +56,7 @@ def counted_as(secret: bytes, key: str, *, day: str) -> str:
 
 
 @lru_cache(MAX_PARSED)
-def _parsed(text: str) -> Address | None:
+def _parse(text: str) -> Address | None:
     """*text* as an address without port and zone, as IPv4 if it was written inside IPv6; None if it is no address."""
     if match := _WITH_PORT.fullmatch(text):
         text = match[1] or match[2] or ""

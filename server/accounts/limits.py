@@ -97,11 +97,11 @@ class Limits:
         plans = _table("plans", tables["plans"])
         _check_names("plans", plans, {"free", *plans})  # new accounts start with this plan
         return cls(
-            plans={name: _parsed(Plan, f"plans.{name}", plan) for name, plan in plans.items()},
-            sandbox=_parsed(Sandbox, "sandbox", tables["sandbox"]),
-            keyless=_parsed(Keyless, "keyless", tables["keyless"]),
-            streams=_parsed(StreamRules, "streams", tables["streams"]),
-            webhooks=_parsed(WebhookRules, "webhooks", tables["webhooks"]),
+            plans={name: _parse_table(Plan, f"plans.{name}", plan) for name, plan in plans.items()},
+            sandbox=_parse_table(Sandbox, "sandbox", tables["sandbox"]),
+            keyless=_parse_table(Keyless, "keyless", tables["keyless"]),
+            streams=_parse_table(StreamRules, "streams", tables["streams"]),
+            webhooks=_parse_table(WebhookRules, "webhooks", tables["webhooks"]),
         )
 
     def plan(self, name: str, overrides: Mapping[str, object], *, sandbox: bool) -> Plan:
@@ -151,7 +151,7 @@ def _check_names(where: str, given: Mapping[str, object], expected: Collection[s
             raise BadLimits(f"{where} lacks {name!r}")
 
 
-def _parsed(kind: type[T], where: str, value: object) -> T:
+def _parse_table(kind: type[T], where: str, value: object) -> T:
     table = _table(where, value)
     kinds: dict[str, Any] = {number.name: number.type for number in fields(kind)}  # type: ignore[arg-type]  # dataclass
     _check_names(where, table, kinds.keys())

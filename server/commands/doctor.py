@@ -28,7 +28,7 @@ from pipeline.recognition.engines.fitting import bundled_speech
 from pipeline.recognition.engines.load import choose, load
 from pipeline.speakers import weights
 from pipeline.speakers.options import INSTALL
-from pipeline.words import written
+from pipeline.words import join_words
 from server.capacity import measure, write
 from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
@@ -71,7 +71,7 @@ def _engine(config: Config) -> Finding:
     try:
         with ThreadPoolExecutor(2) as threads, open_engines(config, threads) as (engines, _):
             engine = engines["production"]
-            heard, offer = asyncio.run(_heard(engine.batch)), engine.offer
+            heard, offer = asyncio.run(_transcribe_sample(engine.batch)), engine.offer
             said = [warning["message"] for warning in offer.warnings] + [pull_hint()] * offer.bundled
             detail = f'{offer.engine}, model {offer.model} ({offer.hears}), heard "{heard}"'
             return Finding("engine", well=bool(heard), detail="; ".join([detail, *said]))
@@ -79,7 +79,7 @@ def _engine(config: Config) -> Finding:
         return Finding("engine", well=False, detail=str(error))
 
 
-def _bundled(_config: Config) -> Finding:
+def _check_bundled_model(_config: Config) -> Finding:
     """Check that the bundled model is installed and unchanged."""
     try:
         sound = models.bundled_is_sound()
@@ -93,7 +93,7 @@ def _speakers(_config: Config) -> Finding:
     """Check that the models that tell speakers apart are unchanged. A server works without them."""
     if not weights.installed():
         return Finding("speakers", well=True, detail=f"not told apart by their voices: {INSTALL}")
-    if broken := weights.damaged():
+    if broken := weights.damaged_files():
         return Finding("speakers", well=False, detail=f"{', '.join(broken)} is damaged: {INSTALL}")
     return Finding("speakers", well=True, detail="told apart by their voices; the models are as published")
 
@@ -107,9 +107,9 @@ def _turn_ends(_config: Config) -> Finding:
     return Finding("turn ends", well=True, detail="by silence or by what was said; the model is as published")
 
 
-async def _heard(batch: Any) -> str:
+async def _transcribe_sample(batch: Any) -> str:
     chunks = [chunk async for chunk in batch.transcribe(SAMPLE, BatchOptions(tenant="doctor"))]
-    return written(word for chunk in chunks for segment in chunk.segments for word in segment.words)
+    return join_words(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
 
 def _capacity(config: Config) -> Finding:
@@ -189,7 +189,7 @@ def _codecs(_config: Config) -> Finding:
 
 def _confinement(_config: Config) -> Finding:
     """Tell whether decoders give up the system calls that they do not need."""
-    lack = seccomp.missing()
+    lack = seccomp.missing_support()
     if lack is None:
         return Finding("decoders", well=True, detail="system calls are filtered")
     detail = f"system calls are not filtered: {lack}; a file that exploits a decoder could delete data"
@@ -224,7 +224,7 @@ CHECKS: tuple[Callable[[Config], Finding], ...] = (
     _proxy,
 )
 MODEL_CHECKS: tuple[Callable[[Config], Finding], ...] = (
-    _bundled,
+    _check_bundled_model,
     _speakers,
     _turn_ends,
     _engine,

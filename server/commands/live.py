@@ -69,13 +69,13 @@ async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: st
         client.live(encoding="pcm_s16le", sample_rate=RATE, **options) as stream,
     ):
         printing = asyncio.create_task(_print(stream))
-        async for frame in _microphone() if given.source == "mic" else _played(Path(given.source)):
+        async for frame in _microphone() if given.source == "mic" else _play(Path(given.source)):
             await stream.send((np.clip(frame, -1, 1) * 32767).astype("<i2").tobytes())
         stream.close()
         await printing
 
 
-async def _played(path: Path) -> AsyncIterator[Samples]:
+async def _play(path: Path) -> AsyncIterator[Samples]:
     """The recording in frames of 0.1 s, each at the time when it would have been heard."""
     clock = asyncio.get_running_loop()
     began, sent = clock.time(), 0

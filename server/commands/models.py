@@ -15,7 +15,7 @@ from rich.table import Table
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.hub import Tell
-from pipeline.recognition.engines.load import AUTO, preferred
+from pipeline.recognition.engines.load import AUTO, preferred_model
 from server.config import PREFIX, Config
 from server.engines import settings
 from server.logs import configure
@@ -41,7 +41,7 @@ def add(commands: Any) -> None:
 def show(_given: argparse.Namespace, config: Config) -> int:
     """Print the list, with a mark at the model that a server with these settings would use."""
     configure(style=config.log_format, level="error")
-    used, verdict = _used(config)
+    used, verdict = _first_choice(config)
     table = Table("", "model", "download", "languages", "", box=None)
     for name in dict.fromkeys((*models.PUBLISHED, *filter(None, (models.last_pulled(None), used)))):
         table.add_row("*" if name == used else "", name, *_facts(name), _place(name))
@@ -79,12 +79,12 @@ def pull_hint() -> str:
     return f"`{command(PULL)}` brings a model with fewer errors and 99 languages"
 
 
-def _used(config: Config) -> tuple[str | None, str]:
+def _first_choice(config: Config) -> tuple[str | None, str]:
     """The model that a server with these settings tries first, and a sentence about it."""
     if config.engine == "scripted":
         return None, f"The server uses none of them, because {PREFIX}ENGINE=scripted is set."
     try:
-        name = preferred(settings(config))
+        name = preferred_model(settings(config))
         place = _place(name)
     except ModelUnavailable as unavailable:
         return None, f"The server cannot use any: {unavailable}"

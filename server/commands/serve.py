@@ -16,7 +16,7 @@ import uvloop
 from estimator import EstimateError, Estimator
 from pipeline.batch import BatchOptions
 from pipeline.ingest.seccomp import close_memory
-from pipeline.words import written
+from pipeline.words import join_words
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
@@ -150,7 +150,7 @@ async def _self_check(engine: ServedEngine) -> str:
     """The words of the bundled sample, which shows that decoder, model and documents work together."""
     options = BatchOptions(tenant="self-check", language="en" if "en" in engine.offer.languages else None)
     chunks = [chunk async for chunk in engine.batch.transcribe(SAMPLE, options)]
-    return written(word for chunk in chunks for segment in chunk.segments for word in segment.words)
+    return join_words(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
 
 async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage, config: Config) -> OfferWatch | None:

@@ -164,7 +164,7 @@ def _here(
 ) -> dict[str, bytes]:
     """Transcribe in this process; the content of every format's file."""
     with _audio(given.file) as path:
-        transcript = asyncio.run(_transcribed(path, given, config))
+        transcript = asyncio.run(_transcribe(path, given, config))
     heading = Heading(
         job_id=new_id(Prefix.JOB, ms=now_ms(), chance=bytes(CHANCE_BYTES)),
         created_at=iso(now_ms()),
@@ -191,7 +191,7 @@ async def _speaker_options(given: argparse.Namespace, batch: Transcriber) -> Spe
     return SpeakerOptions(most=given.max_speakers or MOST_VOICES, known=known)
 
 
-async def _transcribed(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
+async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
     with ThreadPoolExecutor(4) as threads, open_engines(config, threads) as (engines, isolation):
         engine = engines["production"]
         multilingual = given.language == MULTI and len(engine.offer.languages) > 1

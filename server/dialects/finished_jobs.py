@@ -11,7 +11,7 @@ from server.http.problems import Problem
 from server.jobs.erasing import Eraser
 from server.jobs.waiter import JobWaiter
 from server.model.jobs import Job, State
-from server.routes.requests import handing_over, warned
+from server.routes.requests import handing_over, warning_header
 
 HOLD_S = 600  # such a client knows no way to ask again
 
@@ -26,7 +26,7 @@ async def answer_finished(
         over = await waiter.until_over(job, wait_s=HOLD_S)
         _check_shown(over, asked_at)
         response = await make(over)
-    response.headers.update(warned(job))
+    response.headers.update(warning_header(job))
     return await handing_over(response, request, over, eraser=eraser, asked_at=asked_at)
 
 

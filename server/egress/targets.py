@@ -112,7 +112,7 @@ def judge_addresses(target: Target, addresses: Iterable[Address], *, allowed: Se
 
     Raises TargetNotAllowed. A single private address is enough, because any of them may be the one that is called.
     """
-    judged = [_unmapped(address) for address in addresses]
+    judged = [_without_mapping(address) for address in addresses]
     if not judged:
         raise TargetNotAllowed(no_public_address(target.host))
     for address in judged:
@@ -130,7 +130,7 @@ def no_public_address(host: str) -> str:
 
 def is_public(address: Address) -> bool:
     """Whether a stranger may make us connect to *address*. An IPv4 address inside an IPv6 one is checked as IPv4."""
-    address = _unmapped(address)
+    address = _without_mapping(address)
     return (
         address.is_global
         and not address.is_multicast
@@ -161,7 +161,7 @@ def _literal(host: str) -> Address | None:
         return None
 
 
-def _unmapped(address: Address) -> Address:
+def _without_mapping(address: Address) -> Address:
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return address if mapped is None else mapped
 

@@ -98,7 +98,7 @@ class Uploads:
         received.begun = True
         async with self.blobs.create(blob, leave_reserve=True) as sink:
             file = _Incoming(sink, most, hashed=hashed)
-            async for data in _arriving(request):
+            async for data in _arrivals(request):
                 await file.write([memoryview(data)])
             await file.flush()
         received.file = StoredFile(blob, file.bytes, file.digest(), None)
@@ -112,7 +112,7 @@ class Uploads:
         async with AsyncExitStack() as stack:
             file: _Incoming | None = None
             total = 0
-            async for data in _arriving(request):
+            async for data in _arrivals(request):
                 total += len(data)
                 if total > most + MAX_BODY_WITH_RECORDINGS:
                     raise _too_large(most, total)
@@ -122,7 +122,7 @@ class Uploads:
                     sink = await stack.enter_async_context(self.blobs.create(blob, leave_reserve=True))
                     file = _Incoming(sink, most, hashed=hashed)
                 if file is not None:
-                    await file.write(form.taken())
+                    await file.write(form.take_bytes())
             form.close()
             if file is not None:
                 await file.flush()
@@ -196,7 +196,7 @@ class _Form:
         if not self._ended:
             raise Problem("invalid_multipart", "the body ends before its last boundary")
 
-    def taken(self) -> list[memoryview]:
+    def take_bytes(self) -> list[memoryview]:
         """The bytes of the file that came since the last call, as parts of what was fed."""
         taken, self._taken = self._taken, []
         return taken
@@ -259,7 +259,7 @@ def _multipart_errors() -> Iterator[None]:
         raise Problem("invalid_multipart", f"the body is no valid multipart/form-data: {error}") from None
 
 
-async def _arriving(request: Request) -> AsyncIterator[bytes]:
+async def _arrivals(request: Request) -> AsyncIterator[bytes]:
     """Yield the body as it comes. Raises Problem request_timeout, ClientDisconnect."""
     pieces = in_pace(request.stream(), bytes_s=MIN_BYTES_S, window_s=PACE_WINDOW_S)
     try:
@@ -273,7 +273,7 @@ async def _arriving(request: Request) -> AsyncIterator[bytes]:
 async def body_of(request: Request, *, most: int) -> bytes:
     """Read the whole body into memory. Raises Problem payload_too_large over *most* bytes, request_timeout."""
     body = bytearray()
-    async for data in _arriving(request):
+    async for data in _arrivals(request):
         body += data
         if len(body) > most:
             raise _too_large(most, len(body))

@@ -262,7 +262,7 @@ class _Exchange:
             if await self._replace(message["status"]):
                 return
             self.status = message["status"]
-            message["headers"] = self._completed(message.get("headers", ()))
+            message["headers"] = self._complete_headers(message.get("headers", ()))
         last = message["type"] == "http.response.body" and not message.get("more_body", False)
         if last and self._refuses_body:
             await self._send({**message, "more_body": True})
@@ -291,7 +291,7 @@ class _Exchange:
     def _refuses_body(self) -> bool:
         return self.status >= BAD and not self._body_ended
 
-    def _completed(self, headers: Iterable[RawHeader]) -> list[RawHeader]:
+    def _complete_headers(self, headers: Iterable[RawHeader]) -> list[RawHeader]:
         """The *headers* of the answer, and those that every answer has."""
         added = [(b"x-request-id", self._state["request_id"].encode()), VARY]
         for name, value in (*self._cors.items(), *self._state.get("limit_headers", {}).items()):

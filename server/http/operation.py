@@ -173,7 +173,7 @@ class Resource:
         caller = await self._admission.admit(request, operation)
         refusal: Exception | None = None
         try:
-            return _marked(await operation.handle(request, caller), operation.deprecation)
+            return _mark_deprecated(await operation.handle(request, caller), operation.deprecation)
         except Exception as error:
             refusal = error
             raise
@@ -181,7 +181,7 @@ class Resource:
             state["limit_headers"] = await self._admission.limit_headers(caller, refusal)
 
 
-def _marked(response: Response, deprecation: Deprecation | None) -> Response:
+def _mark_deprecated(response: Response, deprecation: Deprecation | None) -> Response:
     """Add the headers of a deprecated route to *response*."""
     for name, value in deprecation.headers.items() if deprecation is not None else ():
         response.headers.append(name, value)

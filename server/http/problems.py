@@ -91,7 +91,7 @@ def problem_of(error: Exception) -> Problem | None:
     return None
 
 
-def _refused(error: Refused) -> Problem:
+def _of_refusal(error: Refused) -> Problem:
     return Problem(
         error.code, error.detail, errors=error.errors, members=error.members, headers=_retry_after(error.retry_after_s)
     )
@@ -114,7 +114,7 @@ def _quota(error: QuotaExceeded) -> Problem:
         error.code,
         f"{error.name}: {error.used} of {error.limit} used; free again at {free_at}",
         headers={**_retry_after(seconds_until(error.resets_at, now_ms())), "x-should-retry": "false"},
-        members={**_counted(error), "resets_at": free_at},
+        members={**_limit_members(error), "resets_at": free_at},
     )
 
 
@@ -123,7 +123,7 @@ def _rate(error: RateLimited) -> Problem:
         error.code,
         f"{error.limit} requests per {error.name}",
         headers=_retry_after(seconds_until(error.resets_at, now_ms())),
-        members={**_counted(error), "resets_at": iso(error.resets_at)},
+        members={**_limit_members(error), "resets_at": iso(error.resets_at)},
     )
 
 
@@ -132,20 +132,20 @@ def _concurrency(error: ConcurrencyLimited) -> Problem:
         error.code,
         f"{error.used} of {error.limit} {error.name} at the same time; wait for one to end",
         headers=_retry_after(error.retry_after_s),
-        members=_counted(error),
+        members=_limit_members(error),
     )
 
 
-def _held(error: TooManyKeys | TooManyChannels, advice: str) -> Problem:
+def _of_full_account(error: TooManyKeys | TooManyChannels, advice: str) -> Problem:
     return Problem(
         error.code,
         f"{error.used} of {error.limit} {advice}",
         headers={"x-should-retry": "false"},
-        members=_counted(error),
+        members=_limit_members(error),
     )
 
 
-def _counted(error: LimitReached) -> dict[str, object]:
+def _limit_members(error: LimitReached) -> dict[str, object]:
     return {"limit": error.limit, "used": error.used, "window": error.name, "violated-policies": [error.name]}
 
 
@@ -164,12 +164,12 @@ def _retry_after(seconds: int | None) -> dict[str, str]:
 
 _TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Problem | None]] = {
     Problem: lambda problem: problem,
-    Refused: _refused,
+    Refused: _of_refusal,
     QuotaExceeded: _quota,
     RateLimited: _rate,
     ConcurrencyLimited: _concurrency,
-    TooManyKeys: lambda error: _held(error, "working keys; revoke one first"),
-    TooManyChannels: lambda error: _held(error, "channels; delete one first"),
+    TooManyKeys: lambda error: _of_full_account(error, "working keys; revoke one first"),
+    TooManyChannels: lambda error: _of_full_account(error, "channels; delete one first"),
     WrongScope: _wrong_scope,
     RequestError: _request_error,
     AudioTooLong: _too_long,

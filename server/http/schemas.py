@@ -39,14 +39,14 @@ from server.model import bounds
 from server.model.jobs import JOB_CODES, State
 
 
-def _embedded(schema: Any, *, at: str) -> Any:
+def _embed(schema: Any, *, at: str) -> Any:
     """A schema document as a part of another one: its inner references now lead to *at*."""
     match schema:
         case dict():
             kept = {name: value for name, value in schema.items() if name not in ("$schema", "$id")}
-            return {name: _embedded(value, at=at) for name, value in kept.items()}
+            return {name: _embed(value, at=at) for name, value in kept.items()}
         case list():
-            return [_embedded(item, at=at) for item in schema]
+            return [_embed(item, at=at) for item in schema]
         case str() if schema.startswith("#/$defs/"):
             return at + schema.removeprefix("#")
         case _:
@@ -335,5 +335,5 @@ SCHEMAS: Mapping[str, Any] = {
             "warnings": {"type": "array", "items": WARNING},
         },
     ),
-    "service_v1": _embedded(service_v1_schema(""), at="#/components/schemas/service_v1"),
+    "service_v1": _embed(service_v1_schema(""), at="#/components/schemas/service_v1"),
 }

@@ -53,12 +53,12 @@ class Eraser:
 
     @asynccontextmanager
     async def sending(self, job_id: str) -> AsyncIterator[None]:
-        """The block sends all results of the job to somebody. If it ends well, they were handed over: answered()."""
+        """The block sends all results of the job. If it ends well, they were handed over: note_answered()."""
         over = asyncio.Event()
         self._sending.setdefault(job_id, set()).add(over)
         try:
             yield
-            await self.answered(job_id)
+            await self.note_answered(job_id)
         finally:
             over.set()
             self._sending[job_id].discard(over)
@@ -70,12 +70,12 @@ class Eraser:
         for over in [*self._sending.get(job_id, ())]:
             await set_within(over, SENDING_S)
 
-    async def answered(self, job_id: str) -> None:
+    async def note_answered(self, job_id: str) -> None:
         """Note that the job's results were handed over, and erase them if its order keeps none.
 
         Those who hold() them are waited for: then tidy() erases them.
         """
-        await self.storage.jobs.answered(job_id)
+        await self.storage.jobs.note_answered(job_id)
         if not self._holders[job_id]:
             await self._erase_outputs(job_id)
 
@@ -84,7 +84,7 @@ class Eraser:
 
         A worker that learned of a deletion too late may have stored something after it, so that is deleted again.
         """
-        for job in await self.storage.jobs.passing(limit=AT_ONCE):
+        for job in await self.storage.jobs.to_erase(limit=AT_ONCE):
             free = self.alone and not self._holders[job.id]
             if free or now_ms() - (job.answered_at or 0) > HELD_MS:
                 with contain("erasing", self.metrics, job=job.id):

@@ -106,7 +106,7 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Delete every expired job, every prefix whose job is gone, and what the storage keeps for a time only."""
-        while expired := await self.storage.jobs.expired(limit=AT_ONCE):
+        while expired := await self.storage.jobs.list_expired(limit=AT_ONCE):
             for job_id in expired:
                 await self.eraser.delete(job_id, why=Why.EXPIRED)
             log.info("expired jobs deleted", extra={"count": len(expired)})

@@ -16,7 +16,7 @@ _TAKEN = re.compile(r"[sS]\d+|\w")  # labels of speakers without a name
 
 
 def _texts(values: Sequence[object]) -> list[str]:
-    items = [item for value in values for item in (value if isinstance(value, list) else [_parsed(value)])]
+    items = [item for value in values for item in (value if isinstance(value, list) else [_parse_list(value)])]
     if len(values) == 1 and isinstance(items[0], list):
         items = items[0]
     if not all(isinstance(item, str) for item in items):
@@ -26,7 +26,7 @@ def _texts(values: Sequence[object]) -> list[str]:
     return [str(item) for item in items]
 
 
-def _parsed(value: object) -> object:
+def _parse_list(value: object) -> object:
     """The list that a form has as JSON text, or the value itself."""
     if isinstance(value, str) and value.startswith("["):
         try:

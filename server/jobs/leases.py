@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pipeline.documents.stored import stored
+from pipeline.documents.stored import pack_chunk
 from pipeline.words import Chunk
 from server.model.errors import OutcomeUnknown
 from server.model.events import Event, NewEvent
@@ -72,7 +72,7 @@ class HeldLease:
 
     async def checkpoint(self, chunk: Chunk, events: Sequence[NewEvent], *, progress: float = 0.0) -> None:
         """Keep *chunk* and its events in one commit, which renews the lease too."""
-        body, lease_s, asked = stored(chunk), self._lease_s, 0.0
+        body, lease_s, asked = pack_chunk(chunk), self._lease_s, 0.0
 
         def keep(lease: Lease) -> Awaitable[bool]:
             nonlocal asked
@@ -174,7 +174,7 @@ class LeaseKeeper:
                     case Renewal.CANCEL_REQUESTED:
                         return Verdict.CANCELED
                 continue
-            now = await self._jobs.changed(seen, timeout_s=wait_s)
+            now = await self._jobs.wait_for_change(seen, timeout_s=wait_s)
             if now is None or now.epoch != self._held.lease.epoch:
                 return Verdict.LEASE_LOST
             if now.cancel_requested_at is not None:

@@ -67,7 +67,7 @@ class Member(Generic[T]):
     @property
     def schema(self) -> Schema:
         """The schema of its value in JSON."""
-        return self._described(self.parse.schema, self.default)
+        return self._describe(self.parse.schema, self.default)
 
     @property
     def form_schema(self) -> Schema:
@@ -77,9 +77,9 @@ class Member(Generic[T]):
         lists = isinstance(self.default, tuple | Mapping)
         default = ",".join(self.default) if lists else str(self.default).lower()  # type: ignore[arg-type]
         examples = {"examples": [self.example]} if self.example else {}
-        return self._described({**self.parse.form, **examples}, default)
+        return self._describe({**self.parse.form, **examples}, default)
 
-    def _described(self, schema: Schema, default: object) -> Schema:
+    def _describe(self, schema: Schema, default: object) -> Schema:
         said = [text for text in (self.meaning, schema.get("description")) if text]
         return {
             **schema,

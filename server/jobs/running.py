@@ -14,7 +14,7 @@ from pipeline.audio import seconds
 from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_event
-from pipeline.documents.stored import restored
+from pipeline.documents.stored import unpack_chunk
 from pipeline.words import Chunk, Transcript
 from server.egress.fetch import Fetcher
 from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
@@ -81,7 +81,7 @@ class Running:
     async def _transcribe_chunks(self, key: str) -> list[Chunk]:
         """All chunks, including those of earlier attempts. Each is stored before the next is asked for."""
         order = self._job.order
-        chunks = await asyncio.to_thread(lambda: [restored(body) for body in self.held.lease.chunks])
+        chunks = await asyncio.to_thread(lambda: [unpack_chunk(body) for body in self.held.lease.chunks])
         options = BatchOptions(
             language=order.language,
             multilingual=order.multilingual,

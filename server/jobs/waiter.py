@@ -27,6 +27,6 @@ class JobWaiter:
         return job
 
     async def _change(self, job: Job, left_s: float) -> Job | None:
-        async with racing(self.jobs.changed(job, timeout_s=left_s), self.closing.wait()) as (change, _):
+        async with racing(self.jobs.wait_for_change(job, timeout_s=left_s), self.closing.wait()) as (change, _):
             now: Job | None = change.result() if change.done() else job
             return now

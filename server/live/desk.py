@@ -29,7 +29,7 @@ from server.live.resuming import Past, read_past
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
 from server.live.telling import turn_ended
-from server.live.writers import finished
+from server.live.writers import finished_refusal
 from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.events import Event
@@ -207,13 +207,13 @@ class Desk:
         if held is None:
             now = await self._parts.storage.jobs.get(job.id)
             if now is None or now.terminal:
-                raise finished()
+                raise finished_refusal()
             raise Refused("ingest_busy", "the session is held elsewhere; try again soon", retry_after_s=5)
         before = await self._closed_past(held)
         assert job.order.live is not None
         if job.order.live.encoding == CONTAINER and before.chunks:
             await self._complete(held, before)  # the rest of a container cannot be decoded without its beginning
-            raise finished()
+            raise finished_refusal()
         live = await self._session(held, before, part)
         self._lives[job.id] = live
         assert self._tasks is not None
@@ -295,7 +295,7 @@ class Desk:
         await relay.send(orjson.dumps({"give_up": job.id}))
         until = time.monotonic() + GIVING_UP_S
         while now is not None and now.state is State.PROCESSING and (left := until - time.monotonic()) > 0:
-            now = await jobs.changed(now, timeout_s=left)
+            now = await jobs.wait_for_change(now, timeout_s=left)
         return None if now is None or now.terminal else await self._claim(job)
 
     def _hear(self, message: bytes) -> None:

@@ -10,7 +10,7 @@ import orjson
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import seconds
 from pipeline.documents.assemble import assemble
-from pipeline.documents.stored import restored
+from pipeline.documents.stored import unpack_chunk
 from pipeline.words import Chunk, SpeakerTurn, Transcript
 from server.jobs.ended import report_end
 from server.jobs.leases import HeldLease
@@ -58,7 +58,7 @@ class Endings:
         """End the job with everything that was heard. Raises LeaseLost, DiskFull."""
         job, engine = held.job, self.engines[held.job.environment]
         chunks = await self.storage.jobs.chunks(job.id)
-        if heard.told is not None and not (chunks and restored(chunks[-1]).turns is not None):
+        if heard.told is not None and not (chunks and unpack_chunk(chunks[-1]).turns is not None):
             await self._store_speakers(held, heard, chunks)
             chunks = await self.storage.jobs.chunks(job.id)
         # Hours of speech have more than ten thousand words, and the event loop must not wait for them.
@@ -133,7 +133,7 @@ class Endings:
         assert heard.told is not None
         turns, runs = heard.told
         channel = held.job.order.live_channels[0]
-        end = Past(tuple([restored(body) for body in chunks])).end(channel)
+        end = Past(tuple([unpack_chunk(body) for body in chunks])).end(channel)
         chunk = Chunk(
             index=len(chunks),
             jobs_done=0,
@@ -176,7 +176,7 @@ def _heard_s(held: HeldLease, duration: int) -> float | None:
 
 def _transcript(bodies: Sequence[bytes], duration: int, order: Order, engine: LiveEngine) -> Transcript:
     """The transcript of the stored chunks, with silence from the last of each channel to the end."""
-    chunks = [restored(body) for body in bodies]
+    chunks = [unpack_chunk(body) for body in bodies]
     past = Past(tuple(chunks))
     for channel in order.live_channels:
         language, probability = past.language(channel)

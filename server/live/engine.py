@@ -41,8 +41,8 @@ class Hearing(Protocol):
     def finalize(self) -> int: ...
     def end(self) -> None: ...
     def events(self) -> AsyncIterator[Happened]: ...
-    def decided(self) -> Mapping[int | None, int]: ...
-    def redacted(self) -> Sequence[tuple[int, int]]: ...
+    def decided_positions(self) -> Mapping[int | None, int]: ...
+    def redacted_spans(self) -> Sequence[tuple[int, int]]: ...
     def statistics(self) -> SessionStatistics: ...
     async def run(self) -> None: ...
 
@@ -104,7 +104,7 @@ class LiveEngine:
     def _session(self, order: Order, tenant: str, past: Past, channel: int | None) -> Session:
         """Make the session of one channel, or with None of all channels together."""
         assert order.live is not None
-        origin, settled = past.origin.positions[channel], past.settled(channel)
+        origin, settled = past.origin.positions[channel], past.settled_position(channel)
         semantic = order.live.endpointing == SEMANTIC
         eagerness = EAGERNESS[order.live.eagerness] if semantic and self.turn_ends is not None else None
         silence = position(order.live.endpointing_ms / 1000) if eagerness is None else eagerness.longest
@@ -150,22 +150,22 @@ class _Later:
     async def hear(
         self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
     ) -> Heard:
-        def renewed() -> DecodeRequest | None:
+        def renew() -> DecodeRequest | None:
             newest = newer() if newer is not None else None
-            return None if newest is None else self._placed(newest)
+            return None if newest is None else self._place(newest)
 
-        heard = await self.listener.hear(self._placed(request), tenant=tenant, newer=renewed)
+        heard = await self.listener.hear(self._place(request), tenant=tenant, newer=renew)
         fresh, _ = find_new_words(self.said, [word for word in heard.words if self._is_new(word)], self.settled)
-        return replace(heard, words=tuple(self._moved(word) for word in fresh))
+        return replace(heard, words=tuple(self._move(word) for word in fresh))
 
-    def _placed(self, request: DecodeRequest) -> DecodeRequest:
+    def _place(self, request: DecodeRequest) -> DecodeRequest:
         return replace(request, start=request.start + self.by)
 
     def _is_new(self, word: Word) -> bool:
         """Whether most of the word lies after what was settled; otherwise it is the rest of a word already reported."""
         return word.start + word.end > 2 * self.settled
 
-    def _moved(self, word: Word) -> Word:
+    def _move(self, word: Word) -> Word:
         return replace(word, start=max(word.start, self.settled) - self.by, end=word.end - self.by)
 
 

@@ -41,7 +41,9 @@ class Journal:
         speakers: LiveSpeakers | None = None,
     ) -> None:
         self.warnings: dict[str, Mapping[str, str]] = {}
-        self._settled = {channel: past.settled(channel) for channel in past.channels}  # what is before is decided
+        self._settled = {
+            channel: past.settled_position(channel) for channel in past.channels
+        }  # what is before is decided
         self._held = held
         self._job_id = held.job.id
         self._base = past.origin.position

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from pipeline.audio import WINDOW, position
-from pipeline.documents.stored import restored
+from pipeline.documents.stored import unpack_chunk
 from pipeline.recognition.spoken_form import units_of
 from pipeline.speakers.live import ToldWord
 from pipeline.words import Chunk, Segment, Word
@@ -59,7 +59,7 @@ class Past:
         """Whether anything is decided."""
         return bool(self.chunks or self.open)
 
-    def settled(self, channel: int | None = None) -> int:
+    def settled_position(self, channel: int | None = None) -> int:
         """The position up to which everything on a channel is decided: the end of its last word or chunk."""
         return next((segment.words[-1].end for segment in self.open if segment.channel == channel), self.end(channel))
 
@@ -76,7 +76,7 @@ class Past:
     @property
     def origin(self) -> Origin:
         """Where the stream continues once the open words are segments."""
-        places = {channel: resumed_at(self.settled(channel)) for channel in self.channels}
+        places = {channel: resumed_at(self.settled_position(channel)) for channel in self.channels}
         first = min(places.values())
         # Whole windows apart, because all channels are to be decided up to the same position when a writer asks.
         positions = {channel: first + (place - first) // WINDOW * WINDOW for channel, place in places.items()}
@@ -96,7 +96,7 @@ class Past:
 
         They are as they were heard, not as the text stage wrote them.
         """
-        again = resumed_at(self.settled(channel))
+        again = resumed_at(self.settled_position(channel))
         units = units_of([replace(word, text=word.heard or word.text) for word in self.last_words(channel, 1)])
         return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units if unit.end > again]
 
@@ -119,7 +119,7 @@ def resumed_at(settled: int) -> int:
 
 def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int | None, ...] = (None,)) -> Past:
     """The past in the bodies of a job's chunks and in its log."""
-    closed = Past(tuple(restored(body) for body in bodies), channels=channels)
+    closed = Past(tuple(unpack_chunk(body) for body in bodies), channels=channels)
     events = list(log)
     said = [orjson.loads(event.body) for event in events if event.type == "word"]
     still_open = (_open_segment(closed, said, channel) for channel in channels)

@@ -270,7 +270,7 @@ class LiveSession:
         async for first in events:
             unread = self._session.statistics().unread
             happened = [first, *[await anext(events) for _ in range(unread)]]
-            await self._journal.write(happened, heard=self._heard, decided=self._session.decided())
+            await self._journal.write(happened, heard=self._heard, decided=self._session.decided_positions())
             if self._speakers is not None:
                 self._speakers.note_told()
             self._count_retractions()
@@ -324,7 +324,7 @@ class LiveSession:
         tape, key = self._tape, recording_key(self.job.id, epoch=self._held.lease.epoch)
         blobs = self._endings.storage.blobs
         audio = await self._endings.insist(
-            self._held, key, lambda: tape.store(key, blobs, redacted=self._session.redacted())
+            self._held, key, lambda: tape.store(key, blobs, redacted=self._session.redacted_spans())
         )
         if self._tape.torn:
             self._journal.warn("recording_failed", "the audio could not be kept")

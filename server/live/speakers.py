@@ -84,25 +84,25 @@ class SpeakerListener:
         each = [whole] if whole.ndim == 1 else list(whole.T)
         heard = dict(zip(self._job.order.live_channels, each, strict=True))
         with contain("speakers", self._metrics, job=self._job.id):  # words are told all the same
-            return await asyncio.to_thread(self._timed, self._speakers.listen, heard)
+            return await asyncio.to_thread(self._time, self._speakers.listen, heard)
         return []
 
     async def _keep_excerpts(self) -> None:
         excerpts: Excerpts | None = None
         with contain("speakers", self._metrics, job=self._job.id):
-            excerpts = await asyncio.to_thread(self._timed, self._speakers.new_excerpts)
+            excerpts = await asyncio.to_thread(self._time, self._speakers.new_excerpts)
         if excerpts is not None:
             await self._keep(excerpts)
 
     async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
         """See LiveSpeakers.finish(). To be called after run(). After a fault nobody is known."""
         with contain("speakers", self._metrics, job=self._job.id):
-            turns, runs = await asyncio.to_thread(self._timed, self._speakers.finish)
+            turns, runs = await asyncio.to_thread(self._time, self._speakers.finish)
             self._metrics.speakers_found.inc(len({turn.speaker for turn in turns}))
             return turns, runs
         return (), []
 
-    def _timed(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _time(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         began = time.thread_time()
         try:
             return work(*args, **kwargs)

@@ -23,7 +23,7 @@ from pipeline.events import (
 )
 from pipeline.session import Happened
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.words import Segment, Word, speaker_members, written
+from pipeline.words import Segment, Word, join_words, speaker_members
 from server.model.events import NewEvent
 from server.model.instants import iso
 
@@ -86,12 +86,12 @@ class Telling:
                 self._add_words(batch, one, one.event)
             case SegmentClosed(number, segment, forced):
                 batch.shown[channel] = None
-                words = tuple(shifted(word, origin) for word in segment.words)
+                words = tuple(shift_word(word, origin) for word in segment.words)
                 batch.segments.append(replace(segment, words=words, channel=channel))
                 _log(batch, "segment", self._segment(channel, number, batch.segments[-1], forced=forced))
             case Partial(words, segment):
                 batch.partials += 1
-                said = _partial([shifted(word, origin) for word in words], self._id(channel, segment))
+                said = _partial([shift_word(word, origin) for word in words], self._id(channel, segment))
                 members = where if self._speakers is not None else speaker_members(channel)
                 batch.shown[channel] = orjson.dumps({**said, **members})
             case SpeechStarted(at) | SpeechEnded(at):
@@ -115,7 +115,7 @@ class Telling:
     def _add_words(self, batch: LogBatch, one: Happened, event: WordsCommitted) -> None:
         batch.shown[one.channel] = None
         segment, at = self._id(one.channel, event.segment), iso(round(one.at_s * 1000))
-        words = [shifted(word, self._positions[one.channel]) for word in event.words]
+        words = [shift_word(word, self._positions[one.channel]) for word in event.words]
         for number, (word, lag_s) in enumerate(zip(words, one.lags_s, strict=True), self._words):
             body = {"index": number, "segment": segment, **word_event(word), **self._speaker(word, one.channel)}
             _log(batch, "word", {**body, "emitted_at": at, "lag_ms": round(lag_s * 1000)})
@@ -166,7 +166,7 @@ def revised_event(runs: Sequence[SpeakerRun], *, final: bool) -> NewEvent:
     return NewEvent("speakers.revised", orjson.dumps({"words": [asdict(run) for run in runs], "final": final}))
 
 
-def shifted(word: Word, origin: int) -> Word:
+def shift_word(word: Word, origin: int) -> Word:
     """A word of the session, moved to the stream's clock."""
     return replace(word, start=origin + word.start, end=origin + word.end)
 
@@ -178,7 +178,7 @@ def closed_segment(number: int, segment: Segment, *, forced: bool) -> dict[str, 
 
 def _partial(words: list[Word], segment: int) -> dict[str, Any]:
     start, end = (seconds(words[0].start), seconds(words[-1].end)) if words else (None, None)
-    return {"segment": segment, "text": written(words), "start": start, "end": end}
+    return {"segment": segment, "text": join_words(words), "start": start, "end": end}
 
 
 def _log(batch: LogBatch, kind: str, body: dict[str, Any]) -> None:

@@ -70,7 +70,7 @@ class Writers:
         if self._seat is not None:  # it may be the same writer, whose broken connection is still being read
             await set_within(self._vacant, self._rules.seat_s)
         if session.ending:
-            raise finished()
+            raise finished_refusal()
         if self._seat is not None:
             if not self.gone:
                 raise Refused("ingest_busy", "another writer is connected to this session")
@@ -132,5 +132,5 @@ class Writers:
         return time.monotonic() - self._sign_of_life
 
 
-def finished() -> Refused:
+def finished_refusal() -> Refused:
     return Refused("ingest_finished", "the session takes no more audio")

@@ -9,7 +9,7 @@ import orjson
 
 from pipeline.attribution import by_speaker
 from pipeline.documents.formats import SCHEMA, found_objects, word_object
-from pipeline.documents.stored import restored
+from pipeline.documents.stored import unpack_chunk
 from pipeline.text.options import TextOptions
 from pipeline.words import words_in_time
 from server.clock import now_ms
@@ -75,7 +75,7 @@ class Records:
                 shown["live"]["audio_url"] = self.links.output(job, AUDIO, ttl_s=ttl_s)
         return shown
 
-    def listed(self, job: Job) -> dict[str, Any]:
+    def list_item(self, job: Job) -> dict[str, Any]:
         """The record as lists show it, without its text and warnings."""
         shown = record(job, self.links)
         del shown["text"], shown["warnings"]
@@ -127,7 +127,7 @@ class Records:
 
 def _found_in(bodies: Sequence[bytes], order: Order) -> dict[str, orjson.Fragment]:
     """The members that are made of the stored chunks, as JSON that only needs to be copied into an answer."""
-    chunks = [restored(body) for body in bodies]
+    chunks = [unpack_chunk(body) for body in bodies]
     segments = sorted((segment for chunk in chunks for segment in chunk.segments), key=lambda segment: segment.start)
     turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)
     if turns is not None:
@@ -160,7 +160,7 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
         "duration": None if job.duration_s is None else round(job.duration_s, 3),
         "task": order.task,
         "language": job.language,
-        "language_probability": _rounded(job.language_probability),
+        "language_probability": _round(job.language_probability),
         "model": job.model,
         "engine": job.engine,
         "formats": {
@@ -218,5 +218,5 @@ def _error(error: JobError | None) -> Mapping[str, Any] | None:
     return {"code": error.code, "message": error.message, "retryable": error.retryable, "param": None}
 
 
-def _rounded(probability: float | None) -> float | None:
+def _round(probability: float | None) -> float | None:
     return None if probability is None else round(probability, 4)

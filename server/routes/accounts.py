@@ -253,7 +253,7 @@ class Accounts:
         ]
         windows = [(name, window.name) for name, window, _ in rows]
         # In the sandbox, estimates alone are counted.
-        used = await self.storage.counters.used(estimates_of(account.id, caller.environment), windows)
+        used = await self.storage.counters.amounts_used(estimates_of(account.id, caller.environment), windows)
         shown = [_usage(*row, count) for row, count in zip(rows, used, strict=True)]
         limits = {number.name: getattr(plan, number.name) for number in fields(plan) if number.name != "weight"}
         return json_response({"plan": account.plan, "limits": limits, "usage": shown})

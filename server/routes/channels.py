@@ -168,11 +168,11 @@ class Channels:
                 created_at=now_ms(),
             )
         )
-        return json_response(self._shown(channel), 201)
+        return json_response(self._channel_object(channel), 201)
 
     async def list(self, _request: Request, caller: Caller) -> Response:
         channels = await self.channels.all(caller.account_id, caller.environment)
-        return json_response({"object": "list", "data": [self._shown(channel) for channel in channels]})
+        return json_response({"object": "list", "data": [self._channel_object(channel) for channel in channels]})
 
     async def delete(self, request: Request, caller: Caller) -> Response:
         channel_id = request.path_params["channel_id"]
@@ -180,7 +180,7 @@ class Channels:
             raise no_such_channel()
         return Response(status_code=204)
 
-    def _shown(self, channel: Channel) -> dict[str, Any]:
+    def _channel_object(self, channel: Channel) -> dict[str, Any]:
         return {
             "object": "channel",
             "channel_id": channel.id,
@@ -195,7 +195,7 @@ class Channels:
     # --- for readers -------------------------------------------------------------------------------------------------
 
     async def stream(self, request: Request, _caller: Caller) -> Response:
-        channel = await self._admitted(request)
+        channel = await self._admit(request)
         place = _place(request.headers.get("last-event-id") or request.query_params.get("last_event_id"))
         with ExitStack() as seat:
             seat.enter_context(self.seats.watching(channel))
@@ -204,10 +204,10 @@ class Channels:
             return Seated(self._lines(channel.id, place), seat.pop_all(), headers=STREAM_HEADERS)
 
     async def show_subtitles(self, request: Request, _caller: Caller) -> Response:
-        channel = await self._admitted(request)
+        channel = await self._admit(request)
         return await self.subtitles.answer_newest(request, channel.job)
 
-    async def _admitted(self, request: Request) -> Channel:
+    async def _admit(self, request: Request) -> Channel:
         """The channel of the path, for its owner by key or for a holder of its token. Raises RequestError."""
         channel_id, token = request.path_params["channel_id"], request.query_params.get("token")
         account = None

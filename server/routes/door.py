@@ -92,13 +92,13 @@ class Door:
         if grants and secret.startswith(GRANT):
             return await self.identify_hash(request, read_grant(self.keys, secret, now_s=now_ms() / 1000))
         address = self._address(request)
-        return await self._known(request, address, *await self._look_up(secret, address))
+        return await self._admit_owner(request, address, *await self._look_up(secret, address))
 
     async def identify_hash(self, request: HTTPConnection, hashed: bytes) -> Caller:
         """The owner of the API key with this hash, which stands in text that we have signed. Raises RequestError."""
-        return await self._known(request, self._address(request), *await self._found(hashed))
+        return await self._admit_owner(request, self._address(request), *await self._find_key(hashed))
 
-    async def _known(self, request: HTTPConnection, address: str, key: ApiKey, account: Account) -> Caller:
+    async def _admit_owner(self, request: HTTPConnection, address: str, key: ApiKey, account: Account) -> Caller:
         """The owner of a working key. Raises Problem environment_mismatch, too_many_connections."""
         state = request.scope["state"]
         environment: str = state["environment"]
@@ -122,7 +122,7 @@ class Door:
         if not familiar:
             _check_rate(self._refused.look(address, limit=limit))
         try:
-            found = await self._working(secret, hashed)
+            found = await self._find_working_key(secret, hashed)
         except (MalformedKey, Problem):
             self._familiar.discard(hashed)
             window = await self._refused.count(address, limit=limit)
@@ -134,12 +134,12 @@ class Door:
         self._familiar.add(hashed)
         return found
 
-    async def _working(self, secret: str, hashed: bytes) -> tuple[ApiKey, Account]:
+    async def _find_working_key(self, secret: str, hashed: bytes) -> tuple[ApiKey, Account]:
         if hashed not in self._familiar:
             environment_of(secret)
-        return await self._found(hashed)
+        return await self._find_key(hashed)
 
-    async def _found(self, hashed: bytes) -> tuple[ApiKey, Account]:
+    async def _find_key(self, hashed: bytes) -> tuple[ApiKey, Account]:
         found = await self.accounts.by_hash(hashed)
         if found is None or not _alive(found[0], now_ms()):
             raise Problem("invalid_key", "this API key is unknown, revoked or expired")
@@ -174,7 +174,7 @@ class Door:
         if caller.account is not None and limit is not None:
             month = month_of(now_ms())
             try:
-                [used] = await self.counters.used(caller.account.id, [("transcriptions", month.name)])
+                [used] = await self.counters.amounts_used(caller.account.id, [("transcriptions", month.name)])
             except StorageBusy:  # what the request did is done, and its answer is more important than this header
                 return limit_headers(windows, now=now_ms())
             windows.append(WindowUse("transcriptions", limit, used, month.window_s, month.resets_at))

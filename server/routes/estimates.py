@@ -101,7 +101,7 @@ class Estimates:
             Operation(
                 method="POST",
                 path="/v1/estimate",
-                handle=self.keyed,
+                handle=self.estimate_for_account,
                 id="estimate",
                 max_body=MAX_BODY,
                 summary="Price a prompt",
@@ -158,7 +158,7 @@ class Estimates:
         asker = _Asker(subject, self.limits.keyless.estimates_per_day, MAX_WAITING_OF_ADDRESS)
         return await self._answer(asked, asker)
 
-    async def keyed(self, request: Request, caller: Caller) -> Response:
+    async def estimate_for_account(self, request: Request, caller: Caller) -> Response:
         most = MAX_BODY if caller.environment == "production" else MAX_FREE_BODY
         asked = _parse(await body_of(request, most=most))
         return await self._answer(asked, _account(caller))

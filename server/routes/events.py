@@ -15,7 +15,7 @@ from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, last_event_id, retry
 from server.metrics import Metrics
 from server.routes.door import Door
-from server.routes.requests import JOB_ID, admitted
+from server.routes.requests import JOB_ID, admit_reader
 from server.routes.seats import Seated, Seats
 from server.storage.job_store import EventLog, JobStore
 from server.streams.following import Following
@@ -89,7 +89,7 @@ class EventStreams:
         ]
 
     async def stream(self, request: Request, _caller: Caller) -> Response:
-        job = await admitted(request, Scope.EVENTS, door=self.door, jobs=self.jobs)
+        job = await admit_reader(request, Scope.EVENTS, door=self.door, jobs=self.jobs)
         if not _accepted(",".join(request.headers.getlist("accept")) or "*/*"):
             raise Problem("not_acceptable", f"this resource is {MEDIA_TYPE}")
         after = last_event_id(request.headers.get("last-event-id"), request.query_params.get("last_event_id"))

@@ -207,7 +207,7 @@ class Jobs:
             answer = Tagged(orjson.dumps(record), headers=headers)
             self.answers.keep(job, ttl_s, answer, until_ms=(expires_s - ttl_s + 1) * 1000)
         if "if-none-match" in request.headers and none_match(request.headers.getlist("if-none-match"), answer.etag):
-            return answer.unchanged()
+            return answer.not_modified()
         return await handing_over(answer, request, job, eraser=self.eraser, asked_at=asked_at)
 
     async def list(self, request: Request, caller: Caller) -> Response:
@@ -222,7 +222,7 @@ class Jobs:
             headers["Link"] = f'<{target}>; rel="next"'
         body = {
             "object": "list",
-            "data": [self.records.listed(job) for job in page],
+            "data": [self.records.list_item(job) for job in page],
             "has_more": more,
             "next_cursor": cursor,
         }

@@ -39,7 +39,7 @@ from server.routes.requests import (
     live_job,
     no_such_job,
     query_switch,
-    warned,
+    warning_header,
 )
 from server.storage.job_store import JobStore
 from server.storage.ports import ChannelStore
@@ -196,7 +196,7 @@ class LiveRequests:
             "events_url": self.links.events(job),
             "expires_at": iso(expires_s * 1000),
         }
-        headers = {"Location": self.links.job_path(job), **warned(job)}
+        headers = {"Location": self.links.job_path(job), **warning_header(job)}
         if submitted.replayed:
             headers["Idempotent-Replayed"] = "true"
         answer = json_response(shown, 201, headers=headers)
@@ -206,7 +206,7 @@ class LiveRequests:
         """The channel that is to show the session. Raises Refused invalid_parameter if the account has none such."""
         if order.live is None or order.live.channel is None:
             return None
-        channel = await self.channels.named(caller.account_id, caller.environment, order.live.channel)
+        channel = await self.channels.find_named(caller.account_id, caller.environment, order.live.channel)
         if channel is None:
             missing = "there is no channel of this name; POST /v1/channels makes it"
             raise invalid([FieldError("channel", "unknown_value", missing)])

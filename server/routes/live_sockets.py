@@ -17,12 +17,12 @@ from server.http.sse import InvalidLastEventId, last_event_id
 from server.live.desk import Desk
 from server.live.intake import raw_frame_bytes
 from server.live.session import LiveSession
-from server.live.writers import Seat, finished
+from server.live.writers import Seat, finished_refusal
 from server.metrics import Metrics
 from server.model.jobs import Job
 from server.model.orders import CONTAINER
 from server.routes.door import Door
-from server.routes.requests import admitted, live_job, no_such_job
+from server.routes.requests import admit_reader, live_job, no_such_job
 from server.routes.seats import Seats
 from server.storage.job_store import EventLog, JobStore
 from server.streams.following import Following
@@ -62,7 +62,7 @@ class LiveSockets:
         await socket.accept()
         live = await self.desk.open(job)
         async with live.seat() as seat:
-            await socket.send(_started(live))
+            await socket.send(_started_frame(live))
             await self._converse(socket, live, seat, after)
 
     async def _converse(self, socket: Socket, live: LiveSession, seat: Seat, after: int) -> None:
@@ -106,7 +106,7 @@ class LiveSockets:
                 if kind == "finalize" and await live.has_finalized(seat.finalize()):
                     await socket.send(orjson.dumps({"type": "finalized", "at": live.finalized}))
             elif ended:
-                raise finished()
+                raise finished_refusal()
             else:
                 _check_length(data, live)
                 await seat.take(data)
@@ -139,7 +139,7 @@ class LiveSockets:
     async def _read(self, socket: Socket) -> None:
         websocket = socket.websocket
         self.door.check_page(websocket)
-        job = await admitted(websocket, Scope.EVENTS, door=self.door, jobs=self.jobs)
+        job = await admit_reader(websocket, Scope.EVENTS, door=self.door, jobs=self.jobs)
         after = await self._place(websocket, job)
         await socket.accept()
         seat, job_id = self.seats.reading(job), job.id
@@ -203,7 +203,7 @@ def _check_length(data: bytes, live: LiveSession) -> None:
         raise Problem("audio_too_fast", f"a message may hold {max_s:g} s of audio; send it as it is spoken")
 
 
-def _started(live: LiveSession) -> bytes:
+def _started_frame(live: LiveSession) -> bytes:
     """The first frame that a writer gets."""
     options = live.options
     return orjson.dumps(

@@ -78,7 +78,7 @@ def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | Non
 # --- warnings ----------------------------------------------------------------------------------------------------
 
 
-def warned(job: Job) -> dict[str, str]:
+def warning_header(job: Job) -> dict[str, str]:
     """The header with the members that the order of *job* did not know; nothing where it knew them all."""
     return warning_headers(job.warnings)
 
@@ -121,7 +121,7 @@ def no_such_job() -> Refused:
     return Refused("job_not_found", "there is no such job")
 
 
-async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs: JobStore) -> Job:
+async def admit_reader(connection: HTTPConnection, scope: Scope, *, door: Door, jobs: JobStore) -> Job:
     """The job of the path, for its owner by key or for a holder of a token of *scope* for this job.
 
     Raises Refused and what Door.check_token() raises.
@@ -141,7 +141,7 @@ async def admitted(connection: HTTPConnection, scope: Scope, *, door: Door, jobs
 
 async def live_job(connection: HTTPConnection, *, door: Door, jobs: JobStore) -> Job:
     """The job of the path, if it is a live session that the caller may write to. Raises Refused."""
-    job = await admitted(connection, Scope.INGEST, door=door, jobs=jobs)
+    job = await admit_reader(connection, Scope.INGEST, door=door, jobs=jobs)
     if job.order.live is None:
         raise Refused("not_found", "this job is no live session")
     return job

@@ -34,7 +34,7 @@ class Tagged(Prepared):
         self.etag = headers["ETag"]
         self._told = headers
 
-    def unchanged(self) -> Response:
+    def not_modified(self) -> Response:
         """The answer to a client that has this one already."""
         return Response(status_code=304, headers=self._told)
 

@@ -92,7 +92,7 @@ class Seated(Streamed):
         used: ConnectionUse | None = scope["state"].get("connection")
         quiet = False
 
-        async def watched(message: Message) -> None:
+        async def send_watched(message: Message) -> None:
             """Send *message*, and tell the connection whether there was anything to say."""
             nonlocal quiet
             if used is not None and quiet is not (message.get("body") == KEEP_ALIVE):
@@ -104,4 +104,4 @@ class Seated(Streamed):
             await send(message)
 
         with self._seat:
-            await super().__call__(scope, receive, watched)
+            await super().__call__(scope, receive, send_watched)

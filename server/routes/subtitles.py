@@ -18,7 +18,7 @@ from starlette.responses import Response
 from pipeline.attribution import spoken_words, word_turn
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.documents.formats import OUTPUT_FORMATS, growing_vtt
-from pipeline.documents.stored import restored
+from pipeline.documents.stored import unpack_chunk
 from pipeline.words import SpeakerTurn
 from server.accounts.signed import Scope
 from server.http.caller import Caller
@@ -32,7 +32,7 @@ from server.live.resuming import told_words
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.routes.door import Door
-from server.routes.requests import JOB_ID, admitted
+from server.routes.requests import JOB_ID, admit_reader
 from server.storage.job_store import EventLog, JobStore
 
 LOG_PAGE = 500  # events of a log that are read at once
@@ -98,7 +98,7 @@ class Subtitles:
         ]
 
     async def show(self, request: Request, _caller: Caller) -> Response:
-        return await self.answer(request, await admitted(request, Scope.EVENTS, door=self.door, jobs=self.jobs))
+        return await self.answer(request, await admit_reader(request, Scope.EVENTS, door=self.door, jobs=self.jobs))
 
     async def answer_newest(self, request: Request, job_id: str | None) -> Response:
         """The subtitles of this session of a channel. Raises what answer() does."""
@@ -114,9 +114,9 @@ class Subtitles:
             return _vtt(request, growing_vtt([], 0))
         if job.terminal and not job.order.kept:
             raise Problem("output_not_found", "the results of this job are not kept")
-        return _vtt(request, await self._shared(job, job.order.subtitles if shape is None else shape))
+        return _vtt(request, await self._render_once(job, job.order.subtitles if shape is None else shape))
 
-    async def _shared(self, job: Job, shape: SubtitleShape) -> bytes:
+    async def _render_once(self, job: Job, shape: SubtitleShape) -> bytes:
         """The subtitles of the job, made once for all who ask meanwhile or SHARED_S later. Raises Problem."""
         key = (job.id, job.state, shape)
         if key not in self._made:
@@ -144,7 +144,7 @@ class Subtitles:
             chunks = await self.jobs.chunks(job.id)
             log = await self._log(job) if job.order.diarize and not job.terminal else ()
             voices = log if job.order.diarize else None
-            return await asyncio.get_running_loop().run_in_executor(self._thread, _rendered, chunks, shape, voices)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, _render_chunks, chunks, shape, voices)
 
     async def _log(self, job: Job) -> Sequence[Event]:
         log: list[Event] = []
@@ -162,12 +162,12 @@ def _asked_shape(request: Request) -> SubtitleShape | None:
     return shape if given else None
 
 
-def _rendered(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[Event] | None) -> bytes:
+def _render_chunks(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[Event] | None) -> bytes:
     """The subtitles of the stored chunks. Hours of speech take a moment, for which the event loop must not wait.
 
     *log* is given where voices are told apart: who speaks stands there until the last chunk has it.
     """
-    chunks = [restored(body) for body in bodies]
+    chunks = [unpack_chunk(body) for body in bodies]
     segments = [segment for chunk in chunks for segment in chunk.segments]
     turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)
     said: Sequence[SpeakerTurn] | None = None

@@ -32,7 +32,7 @@ from server.routes.requests import (
     handing_over,
     idempotency_key_of,
     query_seconds,
-    warned,
+    warning_header,
 )
 
 FILE_CODES = (
@@ -187,7 +187,7 @@ class Transcriptions:
         with self.eraser.holding(submitted.job.id):
             job = await self.waiter.until_over(submitted.job, wait_s=wait.seconds)
             record = await self.records.full(job, asked_at=asked_at)
-        headers = warned(job) | ({"Idempotent-Replayed": "true"} if submitted.replayed else {})
+        headers = warning_header(job) | ({"Idempotent-Replayed": "true"} if submitted.replayed else {})
         if wait.applied is not None:
             headers["Preference-Applied"] = wait.applied
         place = self.links.job_path(job)

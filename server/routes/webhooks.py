@@ -27,7 +27,7 @@ from server.routes.requests import JOB_ID, JSON_CODES, own_job
 from server.storage.job_store import JobStore
 from server.storage.ports import Outbox
 from server.webhooks.courier import Courier
-from server.webhooks.seats import Crowded, SendingSeats, crowded
+from server.webhooks.seats import Crowded, SendingSeats, crowding_refusal
 
 MAX_BODY = 10_000
 BODY_CODES = (*JSON_CODES, "url_not_allowed")
@@ -111,14 +111,14 @@ class Webhooks:
     async def list(self, request: Request, caller: Caller) -> Response:
         job = await own_job(self.jobs, caller, request.path_params["job_id"])
         deliveries = await self.outbox.of_job(job.id)
-        return json_response({"object": "list", "data": [_shown(delivery) for delivery in deliveries]})
+        return json_response({"object": "list", "data": [_delivery_object(delivery) for delivery in deliveries]})
 
     async def redeliver(self, request: Request, caller: Caller) -> Response:
         job = await own_job(self.jobs, caller, request.path_params["job_id"])
         delivery = await self.outbox.redeliver(job.id, request.path_params["delivery_id"])
         if delivery is None:
             raise Problem("delivery_not_found", "this job has no such delivery")
-        return json_response(_shown(delivery), 202)
+        return json_response(_delivery_object(delivery), 202)
 
     async def enable(self, request: Request, caller: Caller) -> Response:
         url = _url(json_object(await body_of(request, most=MAX_BODY)))
@@ -138,7 +138,7 @@ class Webhooks:
                     url, body, account=account, environment=caller.environment, webhook_id=message_id
                 )
             except Crowded:
-                raise crowded() from None
+                raise crowding_refusal() from None
         return json_response(
             {
                 "delivered": reply.error is None,
@@ -171,7 +171,7 @@ def _example(caller: Caller) -> Job:
     )
 
 
-def _shown(delivery: Delivery) -> dict[str, Any]:
+def _delivery_object(delivery: Delivery) -> dict[str, Any]:
     return {
         "delivery_id": delivery.id,
         "webhook_id": delivery.webhook_id,

@@ -157,11 +157,11 @@ class JobStore(Protocol):
         """
         ...
 
-    async def answered(self, job_id: str) -> None:
+    async def note_answered(self, job_id: str) -> None:
         """Note that the results of a job whose order keeps none were handed over in full."""
         ...
 
-    async def passing(self, *, limit: int) -> list[Job]:
+    async def to_erase(self, *, limit: int) -> list[Job]:
         """Jobs that have ended, whose order keeps no results, and whose results may be erased now.
 
         They were handed over, or there are none because the job did not complete, and no webhook of it is pending.
@@ -169,14 +169,14 @@ class JobStore(Protocol):
         ...
 
     async def erase_outputs(self, job_id: str) -> str | None:
-        """Erase the results of a job that passing() would name, and record the erasure, in one commit.
+        """Erase the results of a job that to_erase() would name, and record the erasure, in one commit.
 
         Text, words, prompt, artifacts and the events with words go; the record, its metadata and its deliveries stay.
         Returns the blob prefix to delete; None if the job is not, or no longer, to be erased.
         """
         ...
 
-    async def expired(self, *, limit: int) -> list[str]:
+    async def list_expired(self, *, limit: int) -> list[str]:
         """Ids of jobs whose retention is over."""
         ...
 
@@ -186,7 +186,7 @@ class JobStore(Protocol):
 
     async def audio_deleted(self, job_ids: Sequence[str]) -> None: ...
 
-    async def changed(self, seen: Job, *, timeout_s: float) -> Job | None:
+    async def wait_for_change(self, seen: Job, *, timeout_s: float) -> Job | None:
         """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None if it was deleted.
 
         Since the caller passes what it saw, no change is missed between looking and waiting.

@@ -41,7 +41,7 @@ export class Problem extends Error {
   }
 
   /** Whether trying again may help. */
-  get passing() {
+  get to_erase() {
     return this.status >= 500 || ["ingest_busy", "too_many_connections", "rate_limited"].includes(this.code);
   }
 }

@@ -77,7 +77,7 @@ class Deliveries:
                 if reply is not None:
                     await self._record(delivery, reply)
             if reply is not None and reply.handed_over:
-                await self.eraser.answered(delivery.job_id)
+                await self.eraser.note_answered(delivery.job_id)
 
     async def _attempt(self, delivery: Delivery) -> Reply | None:
         """Send the delivery; None if it was not sent. Its seat is free again before the result is recorded."""

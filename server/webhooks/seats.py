@@ -82,7 +82,7 @@ class SendingSeats:
         """A seat while the block lasts, for a message that nobody claimed. Raises Refused too_many_connections."""
         busy = self._accounts[account]
         if self.free <= (KEPT if busy else 0) or busy >= MAX_PER_ACCOUNT or self._hosts[host] >= MAX_PER_HOST:
-            raise crowded()
+            raise crowding_refusal()
         self.take(account, host)
         try:
             yield
@@ -109,7 +109,7 @@ class SendingSeats:
             _decrease(self._account_addresses, (account, place))
 
 
-def crowded() -> Refused:
+def crowding_refusal() -> Refused:
     return Refused("too_many_connections", "too many webhooks are on their way; try again soon", retry_after_s=5)
 
 

@@ -21,7 +21,7 @@ from pipeline.events import (
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.words import Word, written
+from pipeline.words import Word, join_words
 
 QUIET = np.zeros(WINDOW, np.float32)
 NEVER = 10**9
@@ -73,7 +73,7 @@ class Run:
 
     @property
     def text(self) -> str:
-        return written(self.committed)
+        return join_words(self.committed)
 
     def only(self, kind: type) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pipeline.audio import position
 from pipeline.text.options import TextOptions
 from pipeline.text.stage import TextStage
-from pipeline.words import Word, written
+from pipeline.words import Word, join_words
 
 LENGTH, GAP = position(0.3), position(0.05)
 
@@ -31,4 +31,4 @@ def told(words: Sequence[Word], options: TextOptions, *, language: str = "en", p
 
 
 def text_of(text: str, options: TextOptions, *, language: str = "en", patient: bool = False) -> str:
-    return written(told(said(text), options, language=language, patient=patient))
+    return join_words(told(said(text), options, language=language, patient=patient))

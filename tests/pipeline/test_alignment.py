@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import RATE, Samples
 from pipeline.recognition.engines.alignment import ENCODER_FRAME, TextPiece, words_of
-from pipeline.words import Word, written
+from pipeline.words import Word, join_words
 
 
 def sound(*parts: tuple[float, float]) -> Samples:
@@ -98,7 +98,7 @@ def test_spellings(pieces: list[str], words: list[str]) -> None:
 def test_scripts_without_spaces_are_written_without_them() -> None:
     words = heard(["你", "好", "。", " iPhone"], [0.1, 0.3, 0.5, 0.6, 1.0], STEADY, language="zh")
     assert texts(words) == ["你", "好。", "iPhone"]
-    assert written(words) == "你好。 iPhone"
+    assert join_words(words) == "你好。 iPhone"
 
 
 def test_a_word_neither_starts_nor_ends_in_silence() -> None:

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.attribution import SpeakerTimes, by_speaker, numbered
+from pipeline.attribution import SpeakerTimes, by_speaker, number_speakers
 from pipeline.audio import RATE
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import Heading, service_v1, srt, txt, vtt
-from pipeline.documents.stored import restored, stored
+from pipeline.documents.stored import pack_chunk, unpack_chunk
 from pipeline.words import UNNAMED, Chunk, Segment, SpeakerTurn, Word
 
 
@@ -68,10 +68,15 @@ def test_segments_are_cut_where_the_speaker_changes_and_keep_all_words() -> None
 def test_numbers_follow_the_first_words_without_gaps_and_names_stay() -> None:
     a, b, c = f"{UNNAMED}0", f"{UNNAMED}1", f"{UNNAMED}2"
     turns = [turn(c, 0, 0.5), turn(b, 1, 2), turn("Ann", 2, 3), turn(a, 3, 4)]
-    assert [one.speaker for one in numbered(turns, [segment((1, 2), (2, 3), (3, 4))])] == ["S3", "S1", "Ann", "S2"]
+    assert [one.speaker for one in number_speakers(turns, [segment((1, 2), (2, 3), (3, 4))])] == [
+        "S3",
+        "S1",
+        "Ann",
+        "S2",
+    ]
     sides = [turn(a, 0, 1, 1), turn(b, 2, 3, 0)]
     heard = [segment((0, 1), channel=1), segment((2, 3), channel=0)]
-    assert [one.speaker for one in numbered(sides, heard)] == ["S2", "S1"]
+    assert [one.speaker for one in number_speakers(sides, heard)] == ["S2", "S1"]
 
 
 def chunk(turns: tuple[SpeakerTurn, ...] | None) -> Chunk:
@@ -80,7 +85,7 @@ def chunk(turns: tuple[SpeakerTurn, ...] | None) -> Chunk:
 
 def test_documents_say_who_speaks() -> None:
     turns = (turn("S1", 0, 1.2), turn("<Ann & Bob>", 1, 2), turn("S1", 3, 6))
-    kept = restored(stored(chunk(turns)))
+    kept = unpack_chunk(pack_chunk(chunk(turns)))
     assert kept == chunk(turns)
     transcript = assemble([kept], duration=5 * RATE, engine="e", model="m")
     assert transcript.speakers == {"S1": round(3.2 * RATE), "<Ann & Bob>": RATE}
@@ -97,4 +102,4 @@ def test_words_have_no_speaker_where_nobody_was_found() -> None:
     nobody = assemble([chunk(())], duration=5 * RATE, engine="e", model="m")
     assert (nobody.turns, nobody.speakers, [one.speaker for one in nobody.segments]) == ((), {}, [None])
     assert assemble([chunk(None)], duration=5 * RATE, engine="e", model="m").turns is None
-    assert restored(stored(chunk(()))).turns == ()
+    assert unpack_chunk(pack_chunk(chunk(()))).turns == ()

@@ -14,7 +14,7 @@ import soundfile
 from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.documents.assemble import assemble
-from pipeline.documents.stored import stored
+from pipeline.documents.stored import pack_chunk
 from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
@@ -119,7 +119,7 @@ def test_nothing_that_a_voice_sounds_like_is_stored_or_logged(talk: Path, caplog
         made = [chunk async for chunk in batch.transcribe(talk, options)]
         assert "Ann" in {turn.speaker for turn in made[-1].turns or ()}
         for chunk in made:
-            fields = orjson.loads(stored(chunk))
+            fields = orjson.loads(pack_chunk(chunk))
             turns = fields.pop("turns", [])
             assert {type(value) for turn in turns for value in turn} <= {str, int, type(None)}
             for segment in fields.pop("segments"):

@@ -12,7 +12,7 @@ import soundfile
 from pipeline.audio import RATE, Samples
 from pipeline.batch import CHUNK, Batch, BatchOptions
 from pipeline.documents.assemble import BrokenSequence, assemble
-from pipeline.documents.stored import restored, stored
+from pipeline.documents.stored import pack_chunk, unpack_chunk
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
@@ -91,7 +91,7 @@ def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(call: Pa
                 62 * RATE
             )
             for count in range(len(made) + 1):
-                kept = [restored(stored(chunk)) for chunk in made[:count]]
+                kept = [unpack_chunk(pack_chunk(chunk)) for chunk in made[:count]]
                 assert kept == made[:count]
                 assert transcript([*kept, *await chunks_of(batch, call, kept)]) == whole
         scheduler.close()

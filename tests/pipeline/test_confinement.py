@@ -20,7 +20,8 @@ from tests.processes import ROOT, printed
 
 ANY = DecodeLimits()
 
-needs_filter = pytest.mark.skipif(seccomp.missing() is not None, reason=f"no filter here: {seccomp.missing()}")
+MISSING = seccomp.missing_support()
+needs_filter = pytest.mark.skipif(MISSING is not None, reason=f"no filter here: {MISSING}")
 
 ATTEMPT = """
 import ctypes, errno, mmap, os, resource, signal, socket, sys, threading
@@ -135,14 +136,14 @@ def test_a_file_that_is_held_open_does_not_grow_on_any_system(precious: Path) ->
 
 
 def test_where_calls_cannot_be_filtered_nothing_can_be_opened_all_the_same(precious: Path) -> None:
-    program = ATTEMPT.replace("cell._confine", "cell.seccomp.missing = lambda: 'no seccomp'; cell._confine")
+    program = ATTEMPT.replace("cell._confine", "cell.seccomp.missing_support = lambda: 'no seccomp'; cell._confine")
     for attempt in ("open('/etc/hostname')", "socket.socket()", "os.pipe()"):
         assert printed(program, attempt, str(precious), "0", "0") == "EMFILE"
 
 
 def test_the_limits_hold_on_any_system(precious: Path) -> None:
     """Read where there is no filter, which refuses even that."""
-    program = ATTEMPT.replace("cell._confine", "cell.seccomp.missing = lambda: 'no seccomp'; cell._confine")
+    program = ATTEMPT.replace("cell._confine", "cell.seccomp.missing_support = lambda: 'no seccomp'; cell._confine")
     names = ("CORE", "FSIZE", "NOFILE", "NPROC", "CPU", *(["AS"] if sys.platform == "linux" else []))
     attempt = f"print([resource.getrlimit(getattr(resource, 'RLIMIT_' + name)) for name in {names}])"
     limits, done = printed(program, attempt, str(precious), "0", "0").splitlines()
@@ -163,7 +164,7 @@ from pipeline.ingest.crossing import DecodeOrder
 cell._decode = lambda *_: os.unlink(sys.argv[1])  # a decoder that a file has taken over
 inner, _ = socket.socketpair()
 order = {"limits": {}, "live": False, "stall_s": 1.0, "cpu_s": None}
-pid = cell._forked(order, [os.open(sys.argv[1], os.O_RDONLY), os.dup(1)], inner, 1 << 30)["pid"]
+pid = cell._fork(order, [os.open(sys.argv[1], os.O_RDONLY), os.dup(1)], inner, 1 << 30)["pid"]
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 

@@ -20,16 +20,16 @@ from pipeline.ingest.crossing import (
     Message,
     Opened,
     length_of,
-    packed,
-    unpacked,
+    pack,
+    unpack,
 )
 
 
 def crossed(message: Message) -> Message:
-    data = packed(message)
+    data = pack(message)
     kind, length = length_of(data[: HEAD.size])
     assert length == len(data) - HEAD.size
-    return unpacked(kind, data[HEAD.size :])
+    return unpack(kind, data[HEAD.size :])
 
 
 def test_messages_arrive_as_they_were_sent() -> None:
@@ -49,7 +49,7 @@ def test_messages_arrive_as_they_were_sent() -> None:
 @pytest.mark.parametrize("length_s", [-3_600_000.0, -0.001, 0.0, "nan", "-inf", "inf", None])
 def test_a_length_that_no_recording_has_is_not_known(length_s: float | str | None) -> None:
     said = {**asdict(Probe("matroska", "opus", 48000, 2, 12.5, duration_stated=True)), "duration_s": length_s}
-    arrived = unpacked(b"O", orjson.dumps(said))
+    arrived = unpack(b"O", orjson.dumps(said))
     assert isinstance(arrived, Opened)
     assert arrived.probe.duration_s is None
     assert not arrived.probe.duration_stated
@@ -72,7 +72,7 @@ def test_the_length_error_arrives_with_its_numbers() -> None:
 def test_orders_are_read_as_written() -> None:
     for limits in (DecodeLimits(), DecodeLimits(longest_s=1800.5, max_channels=2)):
         order = DecodeOrder(limits=limits, live=True, stall_s=0.5, cpu_s=90)
-        assert DecodeOrder.read(orjson.loads(order.written())["start"]) == order
+        assert DecodeOrder.read(orjson.loads(order.to_line())["start"]) == order
 
 
 @given(head=st.binary(min_size=HEAD.size, max_size=HEAD.size))
@@ -99,7 +99,7 @@ JSON = st.recursive(
 @given(kind=st.sampled_from((b"O", b"S", b"D", b"F")), payload=st.binary(max_size=60) | JSON.map(orjson.dumps))
 def test_whatever_a_broken_decoder_says_is_a_message_or_garbled(kind: bytes, payload: bytes) -> None:
     try:
-        message = unpacked(kind, payload)
+        message = unpack(kind, payload)
     except Garbled:
         return
     assert isinstance(message, Opened | Done | Failed | np.ndarray)

@@ -10,7 +10,7 @@ from benchmarks.tracks import PEOPLE, Track, clips
 from pipeline.recognition.engine import DecodeRequest
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.hints import hint_of
-from pipeline.words import written
+from pipeline.words import join_words
 
 RARE = {"austen_0890": "cold-hearted", "austen_0920": "respectable", "austen_0930": "amiable"}
 OTHERS = ("Kubernetes", "Ljubljana", "metoprolol", "Siobhan")
@@ -34,7 +34,7 @@ def test_rare_words_are_found_in_noise_if_they_are_named_among_others(bundled: P
     engine = load(EngineSettings(model=str(bundled)))
 
     def heard(track: Track, hint: str) -> str:
-        return written(engine.hear([DecodeRequest(samples=track.samples, start=0, hint=hint)])[0].words)
+        return join_words(engine.hear([DecodeRequest(samples=track.samples, start=0, hint=hint)])[0].words)
 
     try:
         found = {"unaided": 0, "named": 0}

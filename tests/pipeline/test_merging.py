@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.merging import find_new_words, merge
-from pipeline.words import Word, written
+from pipeline.words import Word, join_words
 from tests.pipeline.listening import heard, spoken, stream, voice
 from tests.pipeline.respelling import Respelling, dictations, respelled, spelt
 
@@ -19,7 +19,7 @@ def span(start: float, end: float) -> tuple[int, int]:
 
 
 def merged(first, again, start: float, end: float) -> str:
-    return written(merge(spoken(*first), spoken(*again), span(start, end)))
+    return join_words(merge(spoken(*first), spoken(*again), span(start, end)))
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_what_is_decided_counts_silence_and_not_what_is_still_open():
             for _ in range(30):
                 await session.feed(frames(RATE // 10))
                 await asyncio.sleep(0.1)
-            seen.append((session.statistics().counts.words, dict(session.decided())))
+            seen.append((session.statistics().counts.words, dict(session.decided_positions())))
 
         words = committed(await heard(session, feed))
         [(count, decided)] = seen

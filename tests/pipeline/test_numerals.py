@@ -8,7 +8,7 @@ from benchmarks.text import SENTENCES
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import TextOptions, TextSettings
 from pipeline.text.stage import TextStage
-from pipeline.words import written
+from pipeline.words import join_words
 from tests.pipeline.saying import said, text_of, told
 
 NUMERALS = TextOptions(numerals=True)
@@ -117,4 +117,4 @@ def test_the_operators_region_counts_where_an_order_names_none():
     for region, written_there in ((None, "020 7946 0123"), ("US", "0 2 0 7 9 4 6 0 1 2 3")):
         stage = TextStage(TextOptions(numerals=True, phone_region=region), language="en", settings=settings)
         decided = [one for word in said("0 2 0 7 9 4 6 0 1 2 3") for one in stage.add(word, 0)]
-        assert written(word for word, _ in [*decided, *stage.release()]) == written_there
+        assert join_words(word for word, _ in [*decided, *stage.release()]) == written_there

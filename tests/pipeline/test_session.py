@@ -19,7 +19,7 @@ from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import ENOUGH_BUFFERED, MAX_UNREAD, WINDOWS, Session, _Promised
-from pipeline.words import written
+from pipeline.words import join_words
 from tests.pipeline.listening import speeches, talk
 from tests.pipeline.sessions import (
     LENGTH,
@@ -40,7 +40,7 @@ from tests.pipeline.sessions import (
 def test_any_chunking_of_the_same_audio_gives_the_same_words(sizes):
     async def main() -> None:
         session, happened = await streamed(at_once(*sizes), Listener(SPOKEN))
-        assert written(committed(happened)) == written(SPOKEN)
+        assert join_words(committed(happened)) == join_words(SPOKEN)
         assert session.statistics().received == LENGTH
 
     virtually(main())
@@ -76,7 +76,7 @@ def test_the_last_words_come_out_however_the_stream_ends():
     async def main() -> None:
         for length in range(SPOKEN[-1].end, SPOKEN[-1].end + position(0.7), 1111):
             session, happened = await streamed(in_real_time(length), Listener(SPOKEN))
-            assert written(committed(happened)) == written(SPOKEN)
+            assert join_words(committed(happened)) == join_words(SPOKEN)
             assert session.statistics().received == length
             assert committed(happened)[-1].end <= length, "padding is not audio"
 
@@ -93,7 +93,7 @@ def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
 
     async def main() -> None:
         session, happened = await streamed(feed, Listener(SPOKEN))
-        assert written(committed(happened)) == written(SPOKEN)
+        assert join_words(committed(happened)) == join_words(SPOKEN)
         assert session.statistics().received == LENGTH
         assert max(lag for one in happened for lag in one.lags_s) <= 25 + 1.5
 
@@ -144,7 +144,7 @@ def test_no_audio_is_left_behind_where_answers_and_audio_come_at_the_same_instan
 
     async def main() -> None:
         session, happened = await streamed(feed, Listener(SPOKEN, takes=takes, queue_s=queue_s))
-        assert written(committed(happened)) == written(SPOKEN)
+        assert join_words(committed(happened)) == join_words(SPOKEN)
         assert session.statistics().received == LENGTH
 
     virtually(main())
@@ -179,7 +179,7 @@ def test_finalize_takes_effect_where_it_stands_among_the_audio():
         _, happened = await streamed(feed, Listener(SPOKEN))
         closed = [one.event for one in happened if isinstance(one.event, SegmentClosed)]
         assert len(closed[0].segment.words) == 4
-        assert written(committed(happened)) == written(SPOKEN)
+        assert join_words(committed(happened)) == join_words(SPOKEN)
 
     virtually(main())
 
@@ -210,7 +210,7 @@ def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_fina
         _, happened = await streamed(feed, Listener(SPOKEN))
         events = [one.event for one in happened]
         [at] = [number for number, event in enumerate(events) if isinstance(event, Finalized)]
-        assert written(committed(happened[:at])) == written(SPOKEN[:4])
+        assert join_words(committed(happened[:at])) == join_words(SPOKEN[:4])
         assert places == [0, events[at].at, events[at].at, events[at].at]
         assert places[-1] == SPOKEN[3].end // WINDOW * WINDOW + WINDOW
 
@@ -223,7 +223,7 @@ def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
         await streamed(in_real_time(), quick)
         session, happened = await streamed(in_real_time(), slow)
         assert len(slow.requests) <= 6 < len(quick.requests)
-        assert written(committed(happened)) == written(SPOKEN)
+        assert join_words(committed(happened)) == join_words(SPOKEN)
         assert 1.0 <= session.statistics().round_s <= 2.5
 
     virtually(main())
@@ -232,7 +232,7 @@ def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
 def test_a_window_that_waited_for_its_turn_is_heard_with_the_audio_that_came_meanwhile():
     async def mean_lag(listener: Listener) -> float:
         session, happened = await streamed(in_real_time(), listener)
-        assert written(committed(happened)) == written(SPOKEN)
+        assert join_words(committed(happened)) == join_words(SPOKEN)
         counts = session.statistics().counts
         assert counts.partials + counts.finals == len(listener.requests), "what was taken back does not count"
         lags = [lag for one in happened for lag in one.lags_s]
@@ -255,7 +255,7 @@ def test_a_sender_faster_than_the_listener_is_made_to_wait():
     async def main() -> None:
         words = talk(90)
         session, happened = await streamed(feed, Listener(words, takes=[1.0]), words=words)
-        assert written(committed(happened)) == written(words)
+        assert join_words(committed(happened)) == join_words(words)
         assert session.statistics().waiting == 0
 
     virtually(main())
@@ -286,7 +286,7 @@ def test_a_piece_beyond_thirty_seconds_of_backlog_is_refused_and_the_session_goe
 
     async def main() -> None:
         _, happened = await streamed(feed, Listener(SPOKEN))
-        assert written(committed(happened)) == written(SPOKEN)
+        assert join_words(committed(happened)) == join_words(SPOKEN)
 
     virtually(main())
 
@@ -327,7 +327,7 @@ def test_a_failing_engine_is_asked_again_and_nothing_is_lost():
     async def main() -> None:
         listener = Listener(SPOKEN, fails=[True, False, False, True, False])
         session, happened = await streamed(in_real_time(), listener)
-        assert written(committed(happened)) == written(SPOKEN)
+        assert join_words(committed(happened)) == join_words(SPOKEN)
         assert session.statistics().counts.failures >= 3
         assert not [one for one in happened if isinstance(one.event, Warned)]
 
@@ -376,7 +376,7 @@ def test_audio_after_the_end_is_refused_and_ending_twice_is_ending():
                 await session.feed(np.zeros(1, np.float32))
 
         _, happened = await streamed(feed, Listener(SPOKEN))
-        assert written(committed(happened)) == written(SPOKEN)
+        assert join_words(committed(happened)) == join_words(SPOKEN)
 
     virtually(main())
 

@@ -31,7 +31,7 @@ TWO = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.
 
 def test_the_installed_weights_are_the_ones_we_know() -> None:
     assert weights.installed()
-    assert weights.damaged() == []
+    assert weights.damaged_files() == []
 
 
 def test_missing_weights_are_named_with_the_way_to_install_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.documents.stored import DamagedChunk, restored, stored
+from pipeline.documents.stored import DamagedChunk, pack_chunk, unpack_chunk
 from pipeline.words import Chunk, Segment, Word
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -44,11 +44,11 @@ PLAIN = Chunk(
 @settings(max_examples=200)
 @given(CHUNK)
 def test_a_chunk_comes_back_equal(chunk):
-    assert restored(stored(chunk)) == chunk
+    assert unpack_chunk(pack_chunk(chunk)) == chunk
 
 
 def test_the_stored_form_is_readable_and_stable():
-    assert stored(PLAIN) == (
+    assert pack_chunk(PLAIN) == (
         b'{"version":1,"index":1,"jobs_done":3,"start":480000,"end":960000,"language":"es",'
         b'"language_probability":0.9,"notes":["frames_skipped"],"segments":[{"avg_logprob":-0.3,'
         b'"no_speech_prob":0.02,"words":[["Hola.",490000,500000,0.30000000000000004,false]]}]}'
@@ -59,13 +59,13 @@ def test_the_stored_form_is_readable_and_stable():
 @given(st.binary(max_size=200))
 def test_any_other_bytes_are_damaged(data):
     with pytest.raises(DamagedChunk):
-        restored(data)
+        unpack_chunk(data)
 
 
-@given(st.integers(0, len(stored(PLAIN)) - 1))
+@given(st.integers(0, len(pack_chunk(PLAIN)) - 1))
 def test_cut_off_bytes_are_damaged(length):
     with pytest.raises(DamagedChunk):
-        restored(stored(PLAIN)[:length])
+        unpack_chunk(pack_chunk(PLAIN)[:length])
 
 
 @pytest.mark.parametrize("value", [None, True, -1, 1.5, "x", [], {}, [1], {"a": 1}, [[]], [{}]])
@@ -91,22 +91,22 @@ def test_cut_off_bytes_are_damaged(length):
 )
 def test_a_value_of_the_wrong_kind_is_damaged_or_of_the_right_kind(path, value):
     """If the value happens to be valid at its place, it is read back unchanged."""
-    document = [orjson.loads(stored(PLAIN))]
+    document = [orjson.loads(pack_chunk(PLAIN))]
     place, last = document, 0
     for step in path:
         place, last = place[last], step
     place[last] = value
     try:
-        chunk = restored(orjson.dumps(document[0]))
+        chunk = unpack_chunk(orjson.dumps(document[0]))
     except DamagedChunk:
         return
-    assert orjson.loads(stored(chunk)) == document[0]
+    assert orjson.loads(pack_chunk(chunk)) == document[0]
 
 
 def test_a_damage_report_never_quotes_what_was_said():
-    data = stored(PLAIN).replace(b"490000", b'"secret words"')
+    data = pack_chunk(PLAIN).replace(b"490000", b'"secret words"')
     with pytest.raises(DamagedChunk) as caught:
-        restored(data)
+        unpack_chunk(data)
     assert "secret" not in str(caught.value)
 
 
@@ -114,9 +114,9 @@ def test_a_damage_report_never_quotes_what_was_said():
 def test_what_json_cannot_hold_is_refused_before_it_is_lost(number):
     segment = replace(PLAIN.segments[0], avg_logprob=number)
     with pytest.raises(ValueError, match="cannot be stored"):
-        stored(replace(PLAIN, segments=(segment,)))
+        pack_chunk(replace(PLAIN, segments=(segment,)))
 
 
 def test_a_whole_number_for_a_probability_comes_back_equal():
     chunk = replace(PLAIN, language_probability=1)
-    assert restored(stored(chunk)) == chunk
+    assert unpack_chunk(pack_chunk(chunk)) == chunk

@@ -23,7 +23,7 @@ from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.stream import ATTEMPTS, StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.recognition.turns import TurnOptions
-from pipeline.words import Word, written
+from pipeline.words import Word, join_words
 from tests.pipeline.listening import (
     ANY_DELAYS,
     QUIET,
@@ -45,7 +45,7 @@ def test_a_perfect_listener_loses_and_repeats_nothing_however_slow(words, delays
     speech = voice(words, words[-1].end + position(0.3))
     run = stream(speech, perfect(words), delays=delays)
     assert_well_formed(run)
-    assert run.text == written(words)
+    assert run.text == join_words(words)
 
 
 @settings(max_examples=60, derandomize=True)  # one in thousands of examples differs: its window is full meanwhile
@@ -108,7 +108,7 @@ def test_speech_without_a_pause_is_cut_and_the_cut_is_said():
     words = talk(100)
     run = stream(voice(words, position(41)), perfect(words))
     closed = run.only(SegmentClosed)
-    assert run.text == written(words)
+    assert run.text == join_words(words)
     assert [event.forced for event in closed] == [True, True, False]
     assert all(event.segment.end - event.segment.start <= position(15) for event in closed)
 
@@ -134,7 +134,7 @@ def test_words_are_shown_before_they_are_final_and_a_wrong_one_is_taken_back():
     run = stream(voice(words, position(4)), lambda _: heard(next(guesses, words)))
     partials = [event.text for event in run.only(Partial)]
     assert partials[:3] == ["w0", "v0", ""]
-    assert run.text == written(words)
+    assert run.text == join_words(words)
 
 
 def test_the_final_is_asked_for_in_the_pause_and_published_when_the_pause_is_long_enough():
@@ -143,7 +143,7 @@ def test_the_final_is_asked_for_in_the_pause_and_published_when_the_pause_is_lon
     finals = [request for request in run.requests if request.final]
     assert len(finals) == 1
     assert finals[0].start + len(finals[0].samples) == pytest.approx(words[-1].end + position(0.2), abs=2 * WINDOW)
-    assert run.text == written(words)
+    assert run.text == join_words(words)
 
 
 def test_a_final_asked_for_in_a_pause_is_dropped_when_the_speaker_goes_on():
@@ -151,7 +151,7 @@ def test_a_final_asked_for_in_a_pause_is_dropped_when_the_speaker_goes_on():
     run = stream(voice(words, position(5)), perfect(words))
     assert len([request for request in run.requests if request.final]) == 2
     assert len(run.only(SegmentClosed)) == 1
-    assert run.text == written(words)
+    assert run.text == join_words(words)
 
 
 def test_the_last_words_come_out_when_the_stream_ends_in_the_middle_of_a_word():
@@ -191,7 +191,7 @@ def test_words_where_nobody_spoke_are_not_believed():
         return heard((*perfect(words)(request).words, *(word for word in ghosts if word.start < end)))
 
     run = stream(voice(words, position(4)), listen)
-    assert run.text == written(words)
+    assert run.text == join_words(words)
     assert run.core.counts.unvoiced > 0
     assert "you" not in " ".join(event.text for event in run.only(Partial))
 
@@ -215,7 +215,7 @@ def test_a_looping_listener_commits_the_loop_at_most_once_per_pause():
 def test_the_same_word_said_slowly_many_times_is_kept():
     words = spoken(*(("no", 0.5 + 0.4 * n, 0.8 + 0.4 * n) for n in range(9)))
     run = stream(voice(words, position(6)), perfect(words))
-    assert run.text == written(words)
+    assert run.text == join_words(words)
 
 
 def test_case_and_punctuation_do_not_hold_a_word_back_and_the_first_form_stays():
@@ -253,7 +253,7 @@ def test_a_word_said_in_one_language_only_once_is_not_believed_while_the_languag
         return perfect(next(languages, words))(request)
 
     run = stream(voice(words, position(10)), listen)
-    assert run.text == written(words)
+    assert run.text == join_words(words)
 
 
 def test_a_given_language_is_never_detected():
@@ -277,7 +277,7 @@ def test_a_turn_is_heard_with_the_speech_before_it():
     first = talk(5)
     second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(5, start=3.5)))
     run = stream(voice((*first, *second), position(8)), perfect((*first, *second)))
-    assert run.text == written((*first, *second))
+    assert run.text == join_words((*first, *second))
     late = [request for request in run.requests if request.start + len(request.samples) > second[0].start]
     assert all(request.start <= first[0].start for request in late)
 
@@ -302,7 +302,7 @@ def test_a_turn_after_a_long_silence_is_heard_without_the_silence():
     first = talk(5)
     second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(5, start=20.0)))
     run = stream(voice((*first, *second), position(24)), perfect((*first, *second)))
-    assert run.text == written((*first, *second))
+    assert run.text == join_words((*first, *second))
     late = [request for request in run.requests if request.start + len(request.samples) > second[0].start]
     assert all(request.start >= second[0].start - position(0.5) for request in late)
 
@@ -316,7 +316,7 @@ def test_speech_before_a_long_turn_gives_way_before_the_window_is_full(longest, 
     words = (*first, *second)
     run = stream(voice(words, words[-1].end + position(3)), perfect(words), options=options)
     assert_well_formed(run)
-    assert run.text == written(words)
+    assert run.text == join_words(words)
 
 
 def test_a_turn_without_words_is_not_heard_twice_where_nothing_came_before_it():
@@ -352,7 +352,7 @@ def test_a_final_that_stops_before_a_turn_is_heard_again_with_less_before_it(fro
         return perfect(before if deaf else (*before, *last))(request)
 
     run = stream(voice((*before, *last), position(13)), listen)
-    assert run.text == written((*before, *last))
+    assert run.text == join_words((*before, *last))
     finals = [request.start for request in run.requests if request.final][2:]
     assert finals[0] < position(5) < finals[1]
     assert (finals[-1] > position(10.5)) == (len(finals) > 2) == (from_s > 10)
@@ -382,7 +382,7 @@ def test_a_failed_partial_is_asked_again_and_nothing_is_lost():
     words = talk(12)
     failing = cycle([True, False, True])
     run = stream(voice(words, position(6)), lambda r: None if next(failing) and not r.final else perfect(words)(r))
-    assert run.text == written(words)
+    assert run.text == join_words(words)
     assert run.core.counts.failures > 1
     assert not run.only(Warned)
 
@@ -433,7 +433,7 @@ def test_a_pause_of_endpointing_length_ends_the_turn_and_a_shorter_one_does_not(
     words = (*first, *second, *third)
     run = stream(voice(words, third[-1].end + position(endpointing + 0.5)), perfect(words), options=options)
     assert [len(event.segment.words) for event in run.only(SegmentClosed)] == [4, 2]
-    assert run.text == written(words)
+    assert run.text == join_words(words)
 
 
 def test_the_protocol_is_checked():

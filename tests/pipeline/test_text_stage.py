@@ -13,7 +13,7 @@ from pipeline.text.figures import Reader
 from pipeline.text.options import LABELS, OF_FIGURES, REDACTIONS, TextOptions, TextSettings
 from pipeline.text.rewriting import SegmentRewriter, TextRewriter
 from pipeline.text.stage import MAX_HELD, MAX_HELD_WORDS, TextStage
-from pipeline.words import Segment, Word, written
+from pipeline.words import Segment, Word, join_words
 from server.config import ConfigError
 from server.engines import read_swear_words
 from tests.pipeline.saying import said, text_of
@@ -174,7 +174,7 @@ def test_after_a_restart_the_rest_of_a_number_stays_hidden():
     words = said("card four two four two four two four two four two four two four two four two thanks")
     first = TextStage(options, language="en")
     before = [placed[0] for word in words[:13] for placed in first.add(word, 0)]
-    assert written(before) == "card [CARD]"
+    assert join_words(before) == "card [CARD]"
     second = TextStage(options, language="en", said=before)
     assert [word.text for one in words[13:] for word, _ in second.add(one, 0)] == ["thanks"]
 
@@ -188,7 +188,7 @@ def test_a_partial_shows_nothing_that_may_be_hidden_later():
     assert told.text == "my card"
     [committed] = rewriter.receive([WordsCommitted(tuple(words[:4]), 0, 0)], decided=words[3].end)
     assert isinstance(committed, WordsCommitted)
-    assert written(committed.words) == "my card is"
+    assert join_words(committed.words) == "my card is"
     assert rewriter.receive([Partial(tuple(words[4:]), 0)], decided=words[3].end) == []
     numbered = TextRewriter(TextStage(TextOptions(numerals=True), language="en"))
     [told] = numbered.receive([Partial(tuple(said("twenty five people")), 0)], decided=0)
@@ -203,7 +203,7 @@ def test_a_writer_who_wants_everything_decided_gets_it_and_other_events_pass():
     assert [type(event) for event in told] == [SpeechStarted, WordsCommitted]
     told = rewriter.receive([Finalized(30_000)], decided=words[-1].end)
     assert [type(event) for event in told] == [WordsCommitted, Finalized]
-    assert written(told[0].words) == "[CARD]"  # type: ignore[union-attr]  # any label: it may have gone on
+    assert join_words(told[0].words) == "[CARD]"  # type: ignore[union-attr]  # any label: it may have gone on
 
 
 def test_segments_of_a_file_pass_as_those_of_a_stream_do():
@@ -223,7 +223,7 @@ def test_an_operators_swear_words_take_the_place_of_those_that_are_known(tmp_pat
         TextOptions(profanity_filter=True), language="de", settings=TextSettings(swearing=read_swear_words(path))
     )
     told = [word for one in said("Oh heck, damn DARN") for word, _ in stage.add(one, 0)]
-    assert written(told) == "Oh h***, damn D***"
+    assert join_words(told) == "Oh h***, damn D***"
     assert read_swear_words(None) is None
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="PROFANITY_FILE must be a text file in UTF-8"):

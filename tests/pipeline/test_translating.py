@@ -12,7 +12,7 @@ from pipeline.errors import EngineFailed
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, Heard
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.gates import failed_gate
-from pipeline.words import written
+from pipeline.words import join_words
 from tests.pipeline.noting import Noting
 from tests.pipeline.sounds import SPEECH, read
 
@@ -31,7 +31,7 @@ def engine() -> Iterator[WhisperEngine]:
 
 
 def texts(heard: list[Heard]) -> list[str]:
-    return [written(answer.words) for answer in heard]
+    return [join_words(answer.words) for answer in heard]
 
 
 def test_both_tasks_share_a_call_and_neither_disturbs_the_other(engine: WhisperEngine) -> None:

@@ -22,7 +22,7 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.windows import FULL, KNOWN_FITS, Fit
-from pipeline.words import Word, written
+from pipeline.words import Word, join_words
 from tests.pipeline.sounds import CLIPS, SPEECH, read
 
 bootstrap.prepare()
@@ -91,7 +91,7 @@ def test_words_of_short_clips_are_heard_almost_without_error(alone: dict[str, li
     errors = words = 0
     for row in KNOWN:
         said = spoken(row["text"])
-        errors += word_errors(said, spoken(written(clip_words(alone[row["file"]]))))
+        errors += word_errors(said, spoken(join_words(clip_words(alone[row["file"]]))))
         words += len(said)
     assert errors / words <= 0.06
 
@@ -171,21 +171,21 @@ def test_silence_noise_and_music_say_nothing(engine: WhisperEngine, row: dict[st
 def test_a_partial_is_heard_at_once_and_almost_as_well(engine: WhisperEngine) -> None:
     row = next(row for row in KNOWN if row["file"] == "espeak/en_07.flac")
     (heard,) = engine.hear([request(clip(row["file"]), final=False)])
-    assert word_errors(spoken(row["text"]), spoken(written(heard.words))) <= 2
+    assert word_errors(spoken(row["text"]), spoken(join_words(heard.words))) <= 2
     assert heard.rejected is None
 
 
 def test_a_window_that_stops_inside_a_sentence_says_what_was_said_so_far(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
     (heard,) = engine.hear([request(samples[: position(1.1)], final=False)])
-    assert spoken(written(heard.words))[:3] == ["two", "simple", "ocean"]
+    assert spoken(join_words(heard.words))[:3] == ["two", "simple", "ocean"]
     assert len(heard.words) <= 4
 
 
 def test_an_answer_begins_with_what_is_decided_and_goes_on_from_there(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
     (heard,) = engine.hear([request(samples, final=False, said="Two sample ocean")])
-    assert spoken(written(heard.words)) == ["two", "sample", "ocean", "in", "our", "yellow", "computer"]
+    assert spoken(join_words(heard.words)) == ["two", "sample", "ocean", "in", "our", "yellow", "computer"]
     assert heard.words[2].end < heard.words[-1].end
 
 
@@ -231,7 +231,7 @@ def test_a_doubtful_final_is_heard_anew(engine: WhisperEngine) -> None:
     """If it is cut at this sample, the first word is wrong; the second look, a moment later, gets it right."""
     rest = clip("espeak/es_11.flac")[round(6.721 * RATE) : round(8.14 * RATE)]
     (heard,) = engine.hear([request(rest, language="es")])
-    assert written(heard.words) == "¿Es frío esta noche?"
+    assert join_words(heard.words) == "¿Es frío esta noche?"
     truth = [(0.11, 0.294), (0.294, 0.573), (0.573, 0.845), (0.845, 1.259)]
     for word, (start, end) in zip(heard.words, truth, strict=True):
         assert abs(word.start / RATE - start) < 0.25
@@ -242,7 +242,7 @@ def test_a_hint_leaves_words_and_times_in_order(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_02.flac")  # One simple engine across my black orange.
     asked = request(samples, hint="engine, orange")
     (heard,) = engine.hear([asked])
-    assert word_errors(spoken("One simple engine across my black orange."), spoken(written(heard.words))) <= 2
+    assert word_errors(spoken("One simple engine across my black orange."), spoken(join_words(heard.words))) <= 2
     assert all(0 <= word.start < word.end <= len(samples) for word in heard.words)
 
 

@@ -47,9 +47,9 @@ def test_samples_and_voice_between_two_positions_are_whole_frames():
         window.append(frame(number), speech=speech)
     assert window.samples(WINDOW + 5, 3 * WINDOW - 5)[0] == WINDOW
     assert len(window.samples(WINDOW + 5, 3 * WINDOW - 5)) == 2 * WINDOW
-    assert window.voiced(0, 5 * WINDOW, 0.5) == ((WINDOW, 3 * WINDOW), (4 * WINDOW, 5 * WINDOW))
+    assert window.voiced_spans(0, 5 * WINDOW, 0.5) == ((WINDOW, 3 * WINDOW), (4 * WINDOW, 5 * WINDOW))
     window.cut(2 * WINDOW)
-    assert window.voiced(0, 5 * WINDOW, 0.5) == ((2 * WINDOW, 3 * WINDOW), (4 * WINDOW, 5 * WINDOW))
+    assert window.voiced_spans(0, 5 * WINDOW, 0.5) == ((2 * WINDOW, 3 * WINDOW), (4 * WINDOW, 5 * WINDOW))
     assert window.voiced(2 * WINDOW, -WINDOW, 0.5) == ()
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import orjson
 
 from pipeline.audio import RATE
-from pipeline.documents.stored import stored as stored_chunk
+from pipeline.documents.stored import pack_chunk as stored_chunk
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
@@ -92,4 +92,4 @@ async def over(storage: Storage, job_id: str) -> State:
             assert job is not None
             if job.terminal:
                 return job.state
-            await storage.jobs.changed(job, timeout_s=1)
+            await storage.jobs.wait_for_change(job, timeout_s=1)

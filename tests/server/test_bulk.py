@@ -10,8 +10,8 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from server.transport.bulk import LEAST_BYTES, MOST_BYTES, TOGETHER_BYTES, BulkReads
+from tests.server.sockets import HANDSHAKE, serving
 from tests.server.storing import in_a_loop
-from tests.server.test_patient_websocket import HANDSHAKE, serving
 
 MIB = 1024 * 1024
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"

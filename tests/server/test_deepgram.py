@@ -401,12 +401,12 @@ def test_an_utterance_ends_when_no_word_came_for_long_enough():
     word = {"type": "word", "word": "Hello.", "start": 0.1, "end": 0.5, "probability": 0.9}
     assert results.hear(word) == []
     results.hear({"type": "segment", "forced": False, "end": 0.5})
-    assert results.passed(1.4) == []
-    assert results.passed(1.5) == [{"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": 0.5}]
-    assert results.passed(9) == []
+    assert results.advance(1.4) == []
+    assert results.advance(1.5) == [{"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": 0.5}]
+    assert results.advance(9) == []
     results.hear({"type": "segment", "forced": False, "end": 9.5})
     results.hear({"type": "speech.started", "at": 10.0})
-    assert results.passed(20) == []
+    assert results.advance(20) == []
 
 
 def test_words_are_plain_unless_punctuation_is_asked_for():

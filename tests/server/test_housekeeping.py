@@ -57,7 +57,7 @@ async def test_more_than_one_page_of_expired_jobs_goes_in_one_sweep(tmp_path):
                 await storage.jobs.finish(await _claimed(storage), completed())
             clock.advance(ms=HOUR + 1)
             await sweeper_of(storage).sweep()
-            assert await storage.jobs.expired(limit=10) == []
+            assert await storage.jobs.list_expired(limit=10) == []
 
 
 async def _claimed(storage):

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.server.sockets import HANDSHAKE, serving
 from tests.server.storing import in_a_loop
-from tests.server.test_patient_websocket import HANDSHAKE, serving
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import RATE, position
-from pipeline.documents.stored import stored
+from pipeline.documents.stored import pack_chunk
 from pipeline.events import (
     LanguageDetected,
     Partial,
@@ -125,7 +125,7 @@ def kept(batches: Sequence[Sequence[Happened]], origin: Origin, before: Past) ->
             start = chunks[-1].end if chunks else 0
             end = said.segments[-1].end
             chunks.append(Chunk(len(chunks), 0, start, end, tuple(said.segments), "en", 0.9))
-    return [stored(chunk) for chunk in chunks], log
+    return [pack_chunk(chunk) for chunk in chunks], log
 
 
 def words_of(before: Past) -> list[Word]:
@@ -148,8 +148,8 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     closed = [one for batch in first for one in batch if isinstance(one.event, SegmentClosed)]
     assert before.origin.segments == len(closed) + bool(before.open)
     end = said[-1].end if said else 0
-    assert abs(before.settled() - end) <= RATE / 1000  # the log is in milliseconds
-    assert before.origin.position == max(0, before.settled() - LEAD)
+    assert abs(before.settled_position() - end) <= RATE / 1000  # the log is in milliseconds
+    assert before.origin.position == max(0, before.settled_position() - LEAD)
     tail = said[len(said) - len(open_words(before)) :]
     assert all(abs(a.end - b.end) <= RATE / 1000 for a, b in zip(open_words(before), tail, strict=True))
 
@@ -161,7 +161,7 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
         assert segment.avg_logprob <= 0
         before = Past((*before.chunks, chunk))
     behind = replace(
-        before.origin, positions={None: before.settled()}
+        before.origin, positions={None: before.settled_position()}
     )  # a session that continues reports no word before that
     chunks, more = kept(second, behind, before)
     again = read_past(chunks, [*log, *more])

@@ -6,7 +6,7 @@ import orjson
 
 from pipeline.audio import RATE
 from pipeline.documents.formats import word_object
-from pipeline.documents.stored import stored as stored_chunk
+from pipeline.documents.stored import pack_chunk as stored_chunk
 from pipeline.words import Chunk, Segment, Word
 from server.live.resuming import LEAD
 from server.model.events import NewEvent

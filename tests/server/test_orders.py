@@ -230,9 +230,9 @@ def test_the_doors_of_openai_hear_several_languages_too(member):
         Wish().read(received, english)
     assert faults(refusal.value) == {"language": "unknown_value"}
     session = {"audio": {"input": {"transcription": {member.removesuffix("[]"): "multi"}}}}
-    assert Transcribing().updated(session, OFFER).order().multilingual
+    assert Transcribing().with_changes(session, OFFER).order().multilingual
     with pytest.raises(Refused):
-        Transcribing().updated(session, english)
+        Transcribing().with_changes(session, english)
 
 
 def test_numerals_are_refused_at_openais_door_where_the_language_has_none():

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pipeline.documents import formats
-from pipeline.documents.stored import stored as stored_chunk
+from pipeline.documents.stored import pack_chunk as stored_chunk
 from pipeline.words import Segment, Word
 from server.http.operation import json_response
 from server.http.schemas import SCHEMAS

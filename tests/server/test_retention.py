@@ -318,12 +318,12 @@ async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         job_id = await ended(storage, completed())
-        assert await storage.jobs.passing(limit=9) == []
+        assert await storage.jobs.to_erase(limit=9) == []
         assert await storage.jobs.erase_outputs(job_id) is None
-        await storage.jobs.answered(job_id)
+        await storage.jobs.note_answered(job_id)
         clock.advance(s=1)
-        await storage.jobs.answered(job_id)
-        [job] = await storage.jobs.passing(limit=9)
+        await storage.jobs.note_answered(job_id)
+        [job] = await storage.jobs.to_erase(limit=9)
         assert (job.id, job.text, job.answered_at, job.erased_at) == (job_id, "hello", NOON, None)
         assert await storage.jobs.erase_outputs(job_id) == job_id
         job = await storage.jobs.get(job_id)
@@ -333,7 +333,7 @@ async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
         assert await storage.jobs.artifact(job_id, "json") is None
         assert "word" not in await types_of(storage, job_id)
         assert (await types_of(storage, job_id))[-1] == "job.completed"
-        assert await storage.jobs.passing(limit=9) == []
+        assert await storage.jobs.to_erase(limit=9) == []
         assert await storage.jobs.erase_outputs(job_id) is None
         told = Erasure(job_id=job_id, at=clock.now, what=What.OUTPUTS, why=Why.NOT_KEPT)
         assert await storage.upkeep.erasures(limit=9) == [told]
@@ -343,19 +343,19 @@ async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
 async def test_a_pending_webhook_keeps_results_until_it_is_over(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         job_id = await ended(storage, completed(), webhook_url=HOOK, webhook_events=("job.completed",))
-        await storage.jobs.answered(job_id)
+        await storage.jobs.note_answered(job_id)
         assert await storage.jobs.erase_outputs(job_id) is None
         [row] = await storage.outbox.of_job(job_id)
         tried = Attempt(n=1, at=NOON, status_code=500, duration_ms=1, error="no", next_attempt_at=None)
         await storage.outbox.record(row.id, tried, state="failed")
-        assert [job.id for job in await storage.jobs.passing(limit=9)] == [job_id]
+        assert [job.id for job in await storage.jobs.to_erase(limit=9)] == [job_id]
 
 
 @in_a_loop
 async def test_a_job_that_did_not_complete_has_nothing_to_hand_over(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         job_id = await ended(storage, failed())
-        assert [job.id for job in await storage.jobs.passing(limit=9)] == [job_id]
+        assert [job.id for job in await storage.jobs.to_erase(limit=9)] == [job_id]
         await storage.jobs.erase_outputs(job_id)
         assert "word" not in await types_of(storage, job_id)
 
@@ -364,10 +364,10 @@ async def test_a_job_that_did_not_complete_has_nothing_to_hand_over(backend, tmp
 async def test_results_that_are_kept_are_never_erased_so(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
-        await storage.jobs.answered(job_id)
+        await storage.jobs.note_answered(job_id)
         await storage.jobs.finish(await claim(storage), completed())
-        await storage.jobs.answered(job_id)
-        assert await storage.jobs.passing(limit=9) == []
+        await storage.jobs.note_answered(job_id)
+        assert await storage.jobs.to_erase(limit=9) == []
         assert await storage.jobs.erase_outputs(job_id) is None
         job = await storage.jobs.get(job_id)
         assert job is not None
@@ -380,7 +380,7 @@ async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path)
     async with stored(tmp_path, clock) as storage:
         eraser, job_id = Eraser(storage, Metrics()), await ended(storage, completed())
         with eraser.holding(job_id):
-            await eraser.answered(job_id)
+            await eraser.note_answered(job_id)
             await eraser.tidy()
             job = await storage.jobs.get(job_id)
             assert job is not None

@@ -24,9 +24,9 @@ from server.http.operation import json_response
 from server.http.streamed import Streamed
 from tests.processes import printed
 from tests.server.running import running
+from tests.server.sockets import started
 from tests.server.storing import in_a_loop
 from tests.server.test_operation import THING, enveloped
-from tests.server.test_patient_websocket import started
 
 BUSY = """
 import asyncio, os, signal, threading, time

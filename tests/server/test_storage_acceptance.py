@@ -61,7 +61,7 @@ async def test_ten_parallel_submits_on_a_limit_of_five_are_exactly_five_jobs(bac
         assert len(refused) == 5
         assert {(error.limit, error.used, error.resets_at) for error in refused} == {(5, 5, RESET)}
         assert await storage.jobs.counts() == {"queued": 5, "processing": 0}
-        assert await storage.counters.used("acct_1", TRANSCRIPTIONS) == [5]
+        assert await storage.counters.amounts_used("acct_1", TRANSCRIPTIONS) == [5]
 
 
 @in_a_loop
@@ -80,7 +80,7 @@ async def test_a_job_refused_by_its_second_quota_takes_nothing_of_the_first(back
     async with backend.stored(tmp_path) as storage:
         with pytest.raises(QuotaExceeded, match="audio_seconds"):
             await submit(storage, quotas=(quota(), quota("audio_seconds", limit=9, amount=10)))
-        assert await storage.counters.used("acct_1", TRANSCRIPTIONS) == [0]
+        assert await storage.counters.amounts_used("acct_1", TRANSCRIPTIONS) == [0]
 
 
 @in_a_loop
@@ -100,7 +100,7 @@ async def test_what_submit_would_refuse_is_known_before_and_takes_nothing(backen
             await check(limit=3, max_active=2)
         for _ in range(9):
             await check(limit=3, max_active=3)
-        assert await storage.counters.used("acct_1", TRANSCRIPTIONS) == [2]
+        assert await storage.counters.amounts_used("acct_1", TRANSCRIPTIONS) == [2]
         await submit(storage, account="acct_2")
         with pytest.raises(QueueFull):
             await check("acct_3")
@@ -138,7 +138,7 @@ async def test_a_full_queue_refuses_batch_jobs_and_counts_nothing(backend, tmp_p
         with pytest.raises(QueueFull):
             await submit(storage, quotas=(quota(),))
         await submit(storage, live=True)
-        assert await storage.counters.used("acct_1", TRANSCRIPTIONS) == [0]
+        assert await storage.counters.amounts_used("acct_1", TRANSCRIPTIONS) == [0]
 
 
 @in_a_loop
@@ -198,7 +198,7 @@ async def test_a_repeated_request_is_the_same_job_and_is_counted_once(backend, t
         again = await storage.jobs.submit(new_job("job_2", quotas=(quota(),)), idempotency=KEY)
         assert (again.replayed, again.job) == (True, first.job)
         assert await storage.jobs.get("job_2") is None
-        assert await storage.counters.used("acct_1", TRANSCRIPTIONS) == [1]
+        assert await storage.counters.amounts_used("acct_1", TRANSCRIPTIONS) == [1]
 
 
 @in_a_loop

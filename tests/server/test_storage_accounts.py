@@ -187,8 +187,8 @@ async def test_windows_names_and_subjects_are_counted_apart(backend, tmp_path):
         await storage.counters.take("a", replace(quota("x"), window="2026-12"))
         await storage.counters.take("b", quota("x", amount=3))
         windows = [("x", "2026-11"), ("x", "2026-12"), ("y", "2026-11")]
-        assert await storage.counters.used("a", windows) == [1, 1, 0]
-        assert await storage.counters.used("b", windows) == [3, 0, 0]
+        assert await storage.counters.amounts_used("a", windows) == [1, 1, 0]
+        assert await storage.counters.amounts_used("b", windows) == [3, 0, 0]
 
 
 @in_a_loop
@@ -198,7 +198,7 @@ async def test_old_windows_are_forgotten(backend, tmp_path):
         await storage.counters.take("a", quota())
         clock.now = RESET + 62 * 24 * HOUR + 1
         await storage.upkeep.forget_passed()
-        assert await storage.counters.used("a", [("transcriptions", "2026-11")]) == [0]
+        assert await storage.counters.amounts_used("a", [("transcriptions", "2026-11")]) == [0]
 
 
 def at_once(asked: Coroutine[Any, Any, T]) -> T:
@@ -237,7 +237,7 @@ async def test_what_is_used_is_remembered_until_any_process_counts(backend, tmp_
     async with backend.stored(tmp_path) as storage, backend.stored(tmp_path) as other:
         windows = [("transcriptions", quota().window)]
         for expected in range(3):
-            assert await storage.counters.used("acct_1", windows) == [expected]
+            assert await storage.counters.amounts_used("acct_1", windows) == [expected]
             if backend.remembers:
-                assert at_once(storage.counters.used("acct_1", windows)) == [expected]
+                assert at_once(storage.counters.amounts_used("acct_1", windows)) == [expected]
             await other.counters.take("acct_1", quota())

@@ -27,8 +27,8 @@ async def test_a_name_is_given_once_in_each_environment(backend, tmp_path):
         other = replace(STAGE, id="chn_3", environment="sandbox")
         assert await storage.channels.add(other) == other
         assert await storage.channels.all("acct_1", "production") == [STAGE]
-        assert await storage.channels.named("acct_1", "sandbox", "stage") == other
-        assert await storage.channels.named("acct_2", "production", "stage") is None
+        assert await storage.channels.find_named("acct_1", "sandbox", "stage") == other
+        assert await storage.channels.find_named("acct_2", "production", "stage") is None
         assert await storage.channels.get("chn_1") == STAGE
         assert await storage.channels.get("chn_9") is None
 

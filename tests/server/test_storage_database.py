@@ -241,7 +241,7 @@ async def test_jobs_of_the_first_schema_keep_their_turns(tmp_path, monkeypatch):
         leases = [await claim(storage) for _ in range(2)]
         assert [lease.job.id for lease in leases] == ["at work", "queued"]
         assert [await storage.jobs.finish(lease, completed()) for lease in leases] == [True, True]
-        used = [await storage.counters.used(lease.job.id, [("audio_seconds", "w")]) for lease in leases]
+        used = [await storage.counters.amounts_used(lease.job.id, [("audio_seconds", "w")]) for lease in leases]
         assert used == [[0], [0]]  # 9.2 s less than the 60 that had been taken; and nothing was taken for the other
 
 
@@ -338,7 +338,7 @@ async def test_the_commits_of_another_connection_wake_every_kind_of_waiter(tmp_p
             return [event.type async for event in theirs.events.tail(job_id, after=0)]
 
         following = tasks.create_task(follow())
-        watching = tasks.create_task(theirs.jobs.changed(lease.job, timeout_s=60.0))
+        watching = tasks.create_task(theirs.jobs.wait_for_change(lease.job, timeout_s=60.0))
         await asyncio.sleep(0.01)
         await ours.jobs.finish(lease, completed())
         assert await following == ["job.status", "job.status", "job.completed"]
@@ -353,7 +353,7 @@ async def test_a_waiter_that_comes_after_a_long_silence_misses_nothing(tmp_path)
             job_id = await submit(theirs)
             lease = await claim(ours)
             assert lease.job.id == job_id
-            changed = asyncio.create_task(ours.jobs.changed(lease.job, timeout_s=60.0))
+            changed = asyncio.create_task(ours.jobs.wait_for_change(lease.job, timeout_s=60.0))
             await asyncio.sleep(0)
             await theirs.jobs.cancel(job_id)
             job = await changed

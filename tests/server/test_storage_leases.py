@@ -122,7 +122,7 @@ async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(ba
         assert await storage.jobs.artifact(job_id, "srt") == made
         assert await storage.jobs.artifact(job_id, "vtt") is None
         windows = [("transcriptions", "2026-11"), ("audio_seconds", "2026-11")]
-        assert await storage.counters.used("acct_1", windows) == [1, 10]  # 9.2 s, rounded up
+        assert await storage.counters.amounts_used("acct_1", windows) == [1, 10]  # 9.2 s, rounded up
         assert [row.event for row in await storage.outbox.of_job(job_id)] == ["job.completed"]
         events = await storage.events.read(job_id, after=0, limit=10)
         assert [(event.seq, event.type) for event in events] == [
@@ -143,7 +143,7 @@ async def test_audio_that_was_heard_twice_counts_twice(backend, tmp_path):
         job = await storage.jobs.get(job_id)
         assert job is not None
         assert job.duration_s == 9.2
-        assert await storage.counters.used("acct_1", [("audio_seconds", "2026-11")]) == [19]  # 18.4 s, rounded up
+        assert await storage.counters.amounts_used("acct_1", [("audio_seconds", "2026-11")]) == [19]  # 18.4 s
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ async def test_a_job_that_ends_badly_counts_unless_it_was_not_the_clients_doing(
     async with backend.stored(tmp_path) as storage:
         await submit(storage, quotas=(quota(),))
         assert await storage.jobs.finish(await claim(storage), outcome)
-        assert await storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [used]
+        assert await storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [used]
 
 
 @pytest.mark.parametrize("end", ["engine error", "canceled in the queue", "deleted at work", "attempts used up"])
@@ -186,7 +186,7 @@ async def test_the_allowance_goes_back_only_where_no_word_was_told(backend, tmp_
                 clock.advance(s=LEASE_S)
                 await storage.jobs.reap(limit=10)
                 await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S)
-        used = await storage.counters.used("acct_1", [("transcriptions", "2026-11")])
+        used = await storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")])
         assert used == [0 if told == "nothing" else 1]
 
 
@@ -269,7 +269,7 @@ async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(bac
         assert job.error is not None
         assert (job.state, job.attempt, job.error.code) == (State.FAILED, 4, "engine_error")
         assert "out of memory" in job.error.message
-        assert await storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [0]
+        assert await storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [0]
         assert [row.event for row in await storage.outbox.of_job(job_id)] == ["job.failed"]
         other = await submit(storage)
         assert (await claim(storage)).job.id == other
@@ -325,7 +325,7 @@ async def test_a_job_that_waited_for_a_day_fails(backend, tmp_path):
         assert job is not None
         assert job.error is not None
         assert (job.state, job.error.code) == (State.FAILED, "queue_timeout")
-        assert await storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [0]
+        assert await storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [0]
 
 
 @in_a_loop

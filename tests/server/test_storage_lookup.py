@@ -112,16 +112,16 @@ async def test_a_watcher_sees_every_change_after_what_it_saw(backend, tmp_path):
         seen = await storage.jobs.get(job_id)
         assert seen is not None
         lease = await claim(storage)  # between looking and waiting
-        processing = await storage.jobs.changed(seen, timeout_s=60)
+        processing = await storage.jobs.wait_for_change(seen, timeout_s=60)
         assert processing == lease.job
         async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(storage.jobs.changed(processing, timeout_s=60))
+            waiting = tasks.create_task(storage.jobs.wait_for_change(processing, timeout_s=60))
             await asyncio.sleep(0)
             await checkpoint(storage, lease, progress=0.25)
             changed = await waiting
             assert changed is not None
             assert changed.progress == 0.25
-        assert await storage.jobs.changed(changed, timeout_s=0.01) == changed
+        assert await storage.jobs.wait_for_change(changed, timeout_s=0.01) == changed
 
 
 @in_a_loop
@@ -131,7 +131,7 @@ async def test_a_watcher_of_a_deleted_job_is_told_so(backend, tmp_path):
         seen = await storage.jobs.get(job_id)
         assert seen is not None
         async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(storage.jobs.changed(seen, timeout_s=60))
+            waiting = tasks.create_task(storage.jobs.wait_for_change(seen, timeout_s=60))
             await asyncio.sleep(0)
             await storage.jobs.delete(job_id)
             assert await waiting is None
@@ -145,7 +145,7 @@ async def test_a_queued_job_is_canceled_at_once_and_its_quota_returned(backend, 
             job = await storage.jobs.cancel(job_id)
             assert job is not None
             assert job.state is State.CANCELED
-        assert await storage.counters.used("acct_1", WINDOW) == [0]
+        assert await storage.counters.amounts_used("acct_1", WINDOW) == [0]
         assert await types_of(storage, job_id) == ["job.status", "job.canceled"]
         assert await storage.outbox.of_job(job_id) == []  # a canceled job sends nothing
         assert await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S) is None
@@ -163,7 +163,7 @@ async def test_a_processing_job_is_canceled_by_its_worker(backend, tmp_path):
         assert await storage.jobs.renew(lease, lease_s=LEASE_S) == "cancel requested"
         assert await storage.jobs.finish(lease, replace(completed(), state=State.CANCELED, text=None))
         assert await storage.jobs.chunks(job_id) == []  # partial output is dropped
-        assert await storage.counters.used("acct_1", WINDOW) == [1]
+        assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
 
 
 @pytest.mark.parametrize("dies", [True, False])
@@ -202,7 +202,7 @@ async def test_a_live_session_cannot_get_its_quota_back_by_hanging_up_first(back
         assert lease is not None
         await storage.jobs.release(lease, delay_s=0, error=None, count=True)
         await storage.jobs.cancel(job_id)
-        assert await storage.counters.used("acct_1", WINDOW) == [1]
+        assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
 
 
 @in_a_loop
@@ -218,7 +218,7 @@ async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(ba
         assert await storage.jobs.chunks(job_id) == []
         assert await storage.events.last(job_id) == 0
         assert await storage.outbox.backlog() == 0
-        assert await storage.counters.used("acct_1", WINDOW) == [1]
+        assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
 
 
 @in_a_loop
@@ -234,7 +234,7 @@ async def test_deleting_an_active_job_takes_it_from_its_worker(backend, tmp_path
 async def test_deleting_a_queued_job_returns_its_quota(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         await storage.jobs.delete(await submit(storage, quotas=(quota(),)))
-        assert await storage.counters.used("acct_1", WINDOW) == [0]
+        assert await storage.counters.amounts_used("acct_1", WINDOW) == [0]
 
 
 @in_a_loop
@@ -259,9 +259,9 @@ async def test_a_job_expires_when_its_retention_is_over(backend, tmp_path):
         await submit(storage)  # unfinished jobs never expire
         await storage.jobs.finish(await claim(storage), completed())
         clock.advance(ms=HOUR - 1)
-        assert await storage.jobs.expired(limit=10) == []
+        assert await storage.jobs.list_expired(limit=10) == []
         clock.advance(ms=1)
-        assert await storage.jobs.expired(limit=10) == [job_id]
+        assert await storage.jobs.list_expired(limit=10) == [job_id]
 
 
 @in_a_loop

@@ -286,7 +286,7 @@ class StoreAndModel(RuleBasedStateMachine):
             assert [seq for seq, _ in events] == list(range(1, len(events) + 1))
             ends = [kind for _, kind in events if kind == f"job.{job.state}"]
             assert ends == ([events[-1][1]] if job.terminal else [])
-        (used,) = await self.store.counters.used("acct_1", [("transcriptions", "2026-11")])
+        (used,) = await self.store.counters.amounts_used("acct_1", [("transcriptions", "2026-11")])
         assert used == self.deleted_charges + sum(job.charged for job in self.expected.values())
 
     def teardown(self) -> None:

@@ -69,7 +69,7 @@ async def test_a_job_is_accepted_once_when_the_connection_breaks_during_its_comm
             assert between.cuts == 1
             assert accepted.job.id == "job_a"
             assert not accepted.replayed
-            assert await storage.counters.used("acct_1", WINDOW) == [1]
+            assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
             assert await types_of(storage, "job_a") == ["job.status"]
 
 
@@ -268,7 +268,7 @@ async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, u
         assert seen is not None
         tail = two.events.tail(job_id, after=2)
         following = asyncio.ensure_future(anext(aiter(tail)))
-        waiting = asyncio.create_task(two.jobs.changed(seen, timeout_s=20))
+        waiting = asyncio.create_task(two.jobs.wait_for_change(seen, timeout_s=20))
         await asyncio.sleep(0.2)
         await one.jobs.log(lease, [WORD])
         assert (await following).type == "word"
@@ -276,7 +276,7 @@ async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, u
         changed = await waiting
         assert changed is not None
         while changed.state is not State.COMPLETED:
-            changed = await two.jobs.changed(changed, timeout_s=20)
+            changed = await two.jobs.wait_for_change(changed, timeout_s=20)
         assert time.monotonic() - began < 10
 
 

@@ -207,7 +207,7 @@ async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(backen
             assert await types_of(storage, job_id) == ["job.status"]
         queued = (await storage.jobs.counts())["queued"]
         assert queued >= len(acknowledged)
-        assert await storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [queued]
+        assert await storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [queued]
 
 
 @pytest.mark.usefixtures("clock")

@@ -69,8 +69,8 @@ async def test_players_that_ask_together_share_one_rendering(tmp_path, monkeypat
         rendered.append(shape)
         return render(bodies, shape, log)
 
-    render = module._rendered  # what is counted is how often it is called
-    monkeypatch.setattr(module, "_rendered", count)
+    render = module._render_chunks  # what is counted is how often it is called
+    monkeypatch.setattr(module, "_render_chunks", count)
     monkeypatch.setattr(module, "SHARED_S", 0.5)
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
@@ -102,8 +102,8 @@ async def test_shapes_that_take_long_to_make_wait_no_more_than_others(tmp_path, 
         time.sleep(0.2)
         return render(bodies, shape, log)
 
-    render = module._rendered
-    monkeypatch.setattr(module, "_rendered", take_long)
+    render = module._render_chunks
+    monkeypatch.setattr(module, "_render_chunks", take_long)
     monkeypatch.setattr(module, "SHARED_S", 0.01)
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))

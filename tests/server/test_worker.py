@@ -200,7 +200,7 @@ async def test_a_cancel_is_seen_without_waiting_for_chunk_or_renewal(tmp_path):
             assert (await it.over(job_id)).state is State.CANCELED
         assert gate.left.is_set()
         assert [kind for kind, _ in await it.events(job_id)][-1] == "job.canceled"
-        assert await it.storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [1]
+        assert await it.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [1]
 
 
 @in_a_loop
@@ -278,7 +278,7 @@ async def test_after_the_last_attempt_the_job_fails_with_its_error_and_returns_i
             await it.audio_gone(job_id)
         assert job.error is not None
         assert (job.attempt, job.error.code, job.error.message) == (4, "engine_error", "the process died")
-        assert await it.storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [0]
+        assert await it.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [0]
         assert it.metric("scribewire_jobs_ended_total", state="failed", error="engine_error") == 1
 
 
@@ -291,7 +291,7 @@ async def test_a_file_that_no_attempt_could_read_fails_at_once(tmp_path):
             job = await it.over(job_id)
         assert job.error is not None
         assert (job.attempt, job.error.code, job.error.retryable) == (1, "unsupported_audio_format", False)
-        assert await it.storage.counters.used("acct_1", [("transcriptions", "2026-11")]) == [1]
+        assert await it.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [1]
 
 
 @in_a_loop

@@ -11,7 +11,7 @@ from server.__main__ import main
 from server.commands import serve
 from server.domain import LIVE_RULES
 
-make_engine = engines._served
+make_engine = engines._serve
 
 
 def served(stack: Any, loaded: Loaded, voices: Any, *arguments: Any, **options: Any) -> engines.ServedEngine:
@@ -19,6 +19,6 @@ def served(stack: Any, loaded: Loaded, voices: Any, *arguments: Any, **options: 
 
 
 if __name__ == "__main__":
-    engines._served = served
+    engines._serve = served
     serve.build = partial(app.build, live_rules=replace(LIVE_RULES, lease_s=3.0, renew_s=1.0))
     sys.exit(main())

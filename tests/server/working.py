@@ -101,7 +101,7 @@ class Shop:
         async with asyncio.timeout(MOST_S):
             job = await self.storage.jobs.get(job_id)
             while job is not None and not holds(job):
-                job = await self.storage.jobs.changed(job, timeout_s=MOST_S)
+                job = await self.storage.jobs.wait_for_change(job, timeout_s=MOST_S)
         assert job is not None
         return job
 

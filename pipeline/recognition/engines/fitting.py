@@ -82,7 +82,7 @@ def measure_fit(hear: Hear, clips: Sequence[Clip]) -> Fit:
     """
     clips = [*clips, *map(_noisy, clips)]
     parts = [part for clip in clips for part in _parts(clip)]
-    short = list(_joined(parts, round(_SHORT_S * RATE)))
+    short = list(_join_parts(parts, round(_SHORT_S * RATE)))
     known = _known_voices(hear, short)
     alone = [part for part in short if part.voice in known]
     most = _errors(hear, FULL, alone) + TOLERATED * sum(len(part.said) for part in alone)
@@ -92,7 +92,7 @@ def measure_fit(hear: Hear, clips: Sequence[Clip]) -> Fit:
     )
     # Even shorter jobs would be recognised in the same window.
     lengths = [Fit(window_s, window_s, job_s) for job_s in JOBS_S if job_s + PAD_S >= min(window_s, JOBS_S[-1])]
-    jobs = {fit: list(_joined([part for part in parts if part.voice in known], fit.longest_job)) for fit in lengths}
+    jobs = {fit: list(_join_parts([part for part in parts if part.voice in known], fit.longest_job)) for fit in lengths}
     most = _errors(hear, lengths[-1], jobs[lengths[-1]]) + TOLERATED * sum(len(job.said) for job in jobs[lengths[-1]])
     return next((fit for fit in lengths[:-1] if known and _errors(hear, fit, jobs[fit]) <= most), lengths[-1])
 
@@ -136,7 +136,7 @@ def _parts(clip: Clip) -> Iterator[Excerpt]:
         yield Excerpt(clip.voice, clip.language, samples, tuple(word[0] for word in clip.words[first:last]))
 
 
-def _joined(parts: Sequence[Excerpt], longest: int) -> Iterator[Excerpt]:
+def _join_parts(parts: Sequence[Excerpt], longest: int) -> Iterator[Excerpt]:
     """Yield the parts of each voice joined to excerpts that are as long as possible, but not above *longest*."""
     run: list[Excerpt] = []
     for part in parts:

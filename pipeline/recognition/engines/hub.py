@@ -96,7 +96,7 @@ class ModelDownload:
         log.info("downloading Whisper model", extra={"model": self.model, "repository": self.repository})
         deadline = time.monotonic() + self.wait_s
         cache = cache_folder(self.cache_dir)
-        pin = self.pin if self.pin.revision is not None else _recorded(cache).get(self.repository, self.pin)
+        pin = self.pin if self.pin.revision is not None else _read_pins(cache).get(self.repository, self.pin)
         with _start(self.repository, str(cache), pin.revision or "") as child:
             try:
                 folder = self._follow(child, deadline)
@@ -166,7 +166,7 @@ def digest_of(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _recorded(cache: Path) -> dict[str, Pin]:
+def _read_pins(cache: Path) -> dict[str, Pin]:
     """Return the pins of models that were downloaded before, by repository."""
     try:
         said = orjson.loads((cache / _RECORD).read_bytes())
@@ -178,7 +178,7 @@ def _recorded(cache: Path) -> dict[str, Pin]:
 
 
 def _record(cache: Path, repository: str, pin: Pin) -> None:
-    pins = {name: asdict(one) for name, one in (_recorded(cache) | {repository: pin}).items()}
+    pins = {name: asdict(one) for name, one in (_read_pins(cache) | {repository: pin}).items()}
     half_written = cache / f"{_RECORD}.new"
     half_written.write_bytes(orjson.dumps(pins, option=orjson.OPT_INDENT_2))
     half_written.rename(cache / _RECORD)

@@ -93,7 +93,7 @@ def choose(settings: EngineSettings) -> Loaded:
             raise ValueError(f"engine must be auto, whisper or scripted, not {unknown!r}")
 
 
-def preferred(settings: EngineSettings) -> str:
+def preferred_model(settings: EngineSettings) -> str:
     """Return the name of the Whisper model that choose() tries first. Raises ModelUnavailable if there is none."""
     return _names(settings)[0][0]
 

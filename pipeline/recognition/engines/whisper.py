@@ -236,7 +236,7 @@ class WhisperEngine:
         prompts = [
             [
                 *self._prompt(self._prefix(request)[: shape.prefix], language, self._task(request, language)),
-                *self._said(request)[: shape.said],
+                *self._prefix_tokens(request)[: shape.said],
             ]
             for request, (language, _) in zip(requests, languages, strict=True)
         ]
@@ -382,9 +382,9 @@ class WhisperEngine:
 
     def _shape(self, request: DecodeRequest, fit: Fit) -> Shape:
         window_s = fit.window_s(len(request.samples), final=request.final)
-        return Shape(window_s, len(self._prefix(request)), request.final, len(self._said(request)))
+        return Shape(window_s, len(self._prefix(request)), request.final, len(self._prefix_tokens(request)))
 
-    def _said(self, request: DecodeRequest) -> tuple[int, ...]:
+    def _prefix_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
         """Return the tokens that the answer begins with. None in calls of several, which may differ."""
         return self._tokens_of(request.said) if self.max_batch == 1 else ()
 

@@ -13,7 +13,7 @@ from pipeline.attribution import SpeakerTimesByChannel, by_speaker
 from pipeline.documents.formats import word_object
 from pipeline.documents.paragraphs import paragraphs_of
 from pipeline.documents.search import search_objects
-from pipeline.documents.stored import restored
+from pipeline.documents.stored import unpack_chunk
 from pipeline.text.options import LABELS
 from pipeline.words import Segment, Word
 from server.model.instants import iso
@@ -100,7 +100,7 @@ def alternative(
 
 def file_answer(job: Job, bodies: Sequence[bytes], shape: DeepgramShape) -> Message:
     """The answer about a finished file, made of the job's stored chunks."""
-    chunks = [restored(body) for body in bodies]
+    chunks = [unpack_chunk(body) for body in bodies]
     spoken: dict[int, list[Segment]] = {chunk.channel or 0: [] for chunk in chunks}
     for chunk in chunks:
         spoken[chunk.channel or 0] += chunk.segments

@@ -27,7 +27,7 @@ from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.offers import Offer
 from server.model.orders import Order
-from server.routes.requests import warned
+from server.routes.requests import warning_header
 from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.job_store import JobStore
 
@@ -85,7 +85,7 @@ class ListenToFiles:
         listening = file_listening(request.query_params, self.offers[caller.environment])
         shape = listening.shape
 
-        def asked(received: Received) -> Asked:
+        def parse(received: Received) -> Asked:
             nonlocal shape
             if received.file is not None and received.file.bytes == 0:
                 raise Problem("empty_file", "the body has no bytes")
@@ -93,10 +93,10 @@ class ListenToFiles:
             url = url_of(received.fields) if received.file is None else None
             return Asked(_with_callback(listening, shape), url, None, listening.warnings)
 
-        _, submitted = await self.transcriptions.accept(request, caller, asked, raw=True)
+        _, submitted = await self.transcriptions.accept(request, caller, parse, raw=True)
         job = submitted.job
         if listening.callback is not None:
-            return json_response({"request_id": job.id}, headers={REQUEST_ID: job.id, **warned(job)})
+            return json_response({"request_id": job.id}, headers={REQUEST_ID: job.id, **warning_header(job)})
         return await answer_finished(
             request, job, lambda over: self._result(over, shape), waiter=self.waiter, eraser=self.eraser
         )

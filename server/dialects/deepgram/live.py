@@ -103,7 +103,7 @@ class _Conversation:
             raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
         self._sha256.update(data)
         await self.line.take(data)
-        await self._tell(self.results.passed(self.line.heard_s))
+        await self._tell(self.results.advance(self.line.heard_s))
 
     async def _do(self, text: str) -> None:
         said = message_of(text)
@@ -132,7 +132,7 @@ class _Conversation:
 
     async def _pass(self, frames: Sequence[Frame]) -> None:
         messages = [message for frame in frames for message in self.results.hear(frame)]
-        await self._tell(messages + self.results.passed(self.line.heard_s))
+        await self._tell(messages + self.results.advance(self.line.heard_s))
 
     async def _tell(self, messages: Sequence[Message]) -> None:
         async with self._sending:

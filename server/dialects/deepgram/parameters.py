@@ -162,7 +162,7 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
     """The order. Every model is the one that is here, because the names that clients must give are Deepgram's."""
     multi = members.has("language") and members.fields["language"][0] == MULTI
     language = None if multi else members.take("language", language_among(offer), None)
-    hints = members.take("keyterm", _terms, ()) + members.take("keywords", _boosted, ())
+    hints = members.take("keyterm", _terms, ()) + members.take("keywords", _without_boosts, ())
     text = replace(
         text_options(members, language=language, names=hints, redact=_redactions), paragraphs=False
     )  # of the answer
@@ -277,7 +277,7 @@ def _terms(values: Sequence[object]) -> tuple[str, ...]:
     return keywords([list(values)])
 
 
-def _boosted(values: Sequence[object]) -> tuple[str, ...]:
+def _without_boosts(values: Sequence[object]) -> tuple[str, ...]:
     """Keywords with a weight behind a colon, which has no effect."""
     return keywords([[str(value).partition(":")[0] for value in values]])
 

@@ -46,7 +46,7 @@ class ChannelResults:
                 self._last_word_end = None if frame["forced"] else frame["end"]
                 return self._final(frame["end"], speech_final=ends)
             case "finalized":
-                return self._finalized(frame["at"])
+                return self._on_finalized(frame["at"])
         return []
 
     def finalize(self, at: float) -> list[Message]:
@@ -54,7 +54,7 @@ class ChannelResults:
         self._asked.append(at)
         return self._answer()
 
-    def passed(self, heard_s: float) -> list[Message]:
+    def advance(self, heard_s: float) -> list[Message]:
         """Tell the end of the utterance if there was no word for long enough in *heard_s* seconds of audio."""
         end, wait_ms = self._last_word_end, self.listening.utterance_end_ms
         if end is None or wait_ms is None or heard_s < end + wait_ms / 1000:
@@ -62,11 +62,11 @@ class ChannelResults:
         self._last_word_end = None
         return [{"type": "UtteranceEnd", "channel": [*self.channel], "last_word_end": end}]
 
-    def _finalized(self, at: float) -> list[Message]:
+    def _on_finalized(self, at: float) -> list[Message]:
         self._decided = at
         if self._asked:
             return self._answer()
-        return [self._told([], at, speech_final=self.listening.ends_speech)]
+        return [self._final_message([], at, speech_final=self.listening.ends_speech)]
 
     def _answer(self) -> list[Message]:
         """The answers to each Finalize that is decided. The last words before one are its answer, else it is empty."""
@@ -74,18 +74,18 @@ class ChannelResults:
         while self._asked and self._asked[0] <= self._decided:
             at = self._asked.popleft()
             held, self._held = self._held, None
-            answers.append({**(held or self._told([], at, speech_final=True)), "from_finalize": True})
+            answers.append({**(held or self._final_message([], at, speech_final=True)), "from_finalize": True})
         return answers
 
     def _final(self, end: float, *, speech_final: bool) -> list[Message]:
         words, self._words = self._words, []
-        told = self._told(words, end, speech_final=speech_final)
+        told = self._final_message(words, end, speech_final=speech_final)
         if not self._asked:
             return [told]
         before, self._held = self._held, told
         return [before] if before is not None else []
 
-    def _told(self, words: Sequence[Frame], end: float, *, speech_final: bool) -> Message:
+    def _final_message(self, words: Sequence[Frame], end: float, *, speech_final: bool) -> Message:
         """A final message. The next one begins where it ends."""
         told = self._results(words, end, is_final=True, speech_final=speech_final)
         self._reached = max(self._reached, end)
@@ -148,6 +148,6 @@ class Results:
         """See ChannelResults.finalize(). Every channel answers."""
         return [message for results in self._each.values() for message in results.finalize(at)]
 
-    def passed(self, heard_s: float) -> list[Message]:
-        """See ChannelResults.passed()."""
-        return [message for results in self._each.values() for message in results.passed(heard_s)]
+    def advance(self, heard_s: float) -> list[Message]:
+        """See ChannelResults.advance()."""
+        return [message for results in self._each.values() for message in results.advance(heard_s)]

@@ -8,7 +8,7 @@ import orjson
 
 from pipeline.attribution import by_speaker
 from pipeline.documents.formats import segment_object, word_object
-from pipeline.documents.stored import restored
+from pipeline.documents.stored import unpack_chunk
 from pipeline.recognition.engine import TRANSLATE
 from pipeline.words import Segment, words_in_time
 from server.http.sse import event
@@ -83,7 +83,7 @@ def segment_name(number: int) -> str:
 
 def _in_time(chunks: Iterable[bytes]) -> Sequence[Segment]:
     """Return the segments of stored chunks in the order of the transcript."""
-    found = [restored(body) for body in chunks]
+    found = [unpack_chunk(body) for body in chunks]
     segments = [segment for chunk in found for segment in chunk.segments]
     turns = next((chunk.turns for chunk in reversed(found) if chunk.turns is not None), None)
     if turns is not None:

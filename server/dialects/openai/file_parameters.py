@@ -80,7 +80,7 @@ class Wish:
         _check_model(fields.get("model", []), offer)
         formats = RESPONSE_FORMATS if self.translating else (*RESPONSE_FORMATS, DIARIZED)
         self.response_format = _choice(fields, "response_format", formats, "json")
-        given = _listed(fields, "timestamp_granularities")
+        given = _values_of(fields, "timestamp_granularities")
         for value in given:
             if value not in GRANULARITIES:
                 raise _wrong("timestamp_granularities", f"must be of {', '.join(GRANULARITIES)}")
@@ -117,9 +117,9 @@ def _wants_speakers(model: list[object], offer: Offer) -> bool:
 
 
 def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
-    spoken = Members({"language": fields.get("language") or _listed(fields, "languages")})
+    spoken = Members({"language": fields.get("language") or _values_of(fields, "languages")})
     language = spoken.take("language", language_among(offer), None)
-    named = {name: values for name in COMMON_NAMES if (values := _listed(fields, name))}
+    named = {name: values for name in COMMON_NAMES if (values := _values_of(fields, name))}
     members = Members({**named, "language": [language]}, errors=spoken.errors)
     order = common_order(members, offer=offer, word_timestamps=True)
     separate = members.take("channels", one_of(CHANNEL_MODES), "mixed") == "separate"
@@ -127,7 +127,7 @@ def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
     return replace(order, separate=separate)
 
 
-def _listed(fields: Mapping[str, list[object]], name: str) -> list[object]:
+def _values_of(fields: Mapping[str, list[object]], name: str) -> list[object]:
     """Every value of a member that clients write with [] or without."""
     return [*fields.get(f"{name}[]", ()), *fields.get(name, ())]
 

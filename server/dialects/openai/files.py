@@ -38,7 +38,7 @@ from server.jobs.waiter import JobWaiter
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.model.offers import Offer
-from server.routes.requests import warned
+from server.routes.requests import warning_header
 from server.routes.transcriptions import FILE_CODES, Transcriptions
 from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore
@@ -90,8 +90,8 @@ class AudioFiles:
             request, caller, lambda received: wish.read(received, self.offers[caller.environment])
         )
         if wish.stream:
-            headers = {**STREAM_HEADERS, **warned(submitted.job)}
-            return StreamingResponse(self._streamed(submitted.job, wish), headers=headers)
+            headers = {**STREAM_HEADERS, **warning_header(submitted.job)}
+            return StreamingResponse(self._stream(submitted.job, wish), headers=headers)
         return await answer_finished(
             request, submitted.job, lambda job: self._whole(job, wish), waiter=self.waiter, eraser=self.eraser
         )
@@ -115,7 +115,7 @@ class AudioFiles:
         data = b"".join([piece async for piece in self.blobs.read(artifact.blob)])
         return Response(data, media_type=OUTPUT_FORMATS[name].media_type)
 
-    async def _streamed(self, job: Job, wish: Wish) -> AsyncIterator[bytes]:
+    async def _stream(self, job: Job, wish: Wish) -> AsyncIterator[bytes]:
         """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
         async with self.eraser.sending(job.id):
             with self.eraser.holding(job.id):

@@ -147,7 +147,7 @@ class Items:
         middle = (word["start"] + word["end"]) / 2
         events: list[ServerEvent] = []
         while self._items and self._is_behind(self._items[0], middle):
-            events += self._completed(self._items.popleft())
+            events += self._completion_events(self._items.popleft())
         if not self._items:
             events += self._begin(self._reached if self._manual else word["start"])
         item = self._items[0]
@@ -168,10 +168,10 @@ class Items:
         """Complete the oldest items for as long as this *holds*. One that goes on is never completed."""
         events: list[ServerEvent] = []
         while self._items and self._items[0].end is not None and holds(self._items[0]):
-            events += self._completed(self._items.popleft())
+            events += self._completion_events(self._items.popleft())
         return events
 
-    def _completed(self, item: Item) -> list[ServerEvent]:
+    def _completion_events(self, item: Item) -> list[ServerEvent]:
         if item.dropped:
             return []
         length_s = round((item.end or item.start) - item.start, 3)

@@ -183,7 +183,7 @@ class _Conversation:
 
     async def talk(self) -> None:
         """Converse until the client leaves. Raises what ends the conversation otherwise."""
-        await self._tell([{"type": "session.created", "session": self._shown()}])
+        await self._tell([{"type": "session.created", "session": self._session_object()}])
         await until_first(self._read(), self._listen())
 
     # --- what is heard -----------------------------------------------------------------------------------------------
@@ -207,8 +207,8 @@ class _Conversation:
             bodies = [orjson.dumps({"event_id": f"event_{next(self._events)}", **event}) for event in events]
             await self.socket.send(*bodies)
 
-    def _shown(self) -> Mapping[str, Any]:
-        return self.wanted.shown(self._id, expires_s=now_ms() // 1000 + round(IDLE_S))
+    def _session_object(self) -> Mapping[str, Any]:
+        return self.wanted.session_object(self._id, expires_s=now_ms() // 1000 + round(IDLE_S))
 
     # --- what the client says ----------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class _Conversation:
                 return
             event_id: str | None = None
             try:
-                said = _parsed(message.get("text"))
+                said = _parse_message(message.get("text"))
                 event_id = said.get("event_id") if isinstance(said.get("event_id"), str) else None
                 await self._do(said)
             except _Misunderstood as wrong:
@@ -252,7 +252,7 @@ class _Conversation:
         if not isinstance(session, dict):
             raise _Misunderstood("invalid_parameter", "session must be an object")
         try:
-            wanted = self.wanted.updated(session, self.offer)
+            wanted = self.wanted.with_changes(session, self.offer)
         except Refused as error:
             raise _Misunderstood(error.code, error.detail) from None
         if self._call is not None and wanted.order() != self.wanted.order():
@@ -261,7 +261,7 @@ class _Conversation:
             at = 0.0 if wanted.manual else self._call.line.finalize()
             await self._tell(self._call.items.switch(at, manual=wanted.manual))
         self.wanted = wanted
-        await self._tell([{"type": "session.updated", "session": self._shown()}])
+        await self._tell([{"type": "session.updated", "session": self._session_object()}])
 
     async def _append(self, data: bytes) -> None:
         self._uncommitted += len(data)
@@ -320,7 +320,7 @@ class _Misunderstood(Exception):
         self.problem = Problem(code, detail)
 
 
-def _parsed(text: str | None) -> Mapping[str, Any]:
+def _parse_message(text: str | None) -> Mapping[str, Any]:
     said = message_of(text)
     if said is None:
         raise _Misunderstood("invalid_json", "messages are JSON objects")

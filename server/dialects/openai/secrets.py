@@ -62,7 +62,7 @@ class ClientSecrets:
     async def create(self, request: Request, caller: Caller) -> Response:
         body = json_object(await body_of(request, most=MAX_BODY))
         session = _object(body, "session")
-        wanted = Transcribing().updated(session, self.offers[caller.environment])
+        wanted = Transcribing().with_changes(session, self.offers[caller.environment])
         members = members_of(_object(body, "expires_after"))
         ttl_s = members.take("seconds", whole_in(TTL_S), USUAL_TTL_S)
         members.check()
@@ -70,14 +70,14 @@ class ClientSecrets:
         _, key, _ = caller.require_account()
         expires_s = now_ms() // 1000 + ttl_s
         secret = make_client_secret(self.keys, key_hash=key.hash, said=said, expires_s=expires_s)
-        shown = wanted.shown(fresh_id(Prefix.SESSION), expires_s=expires_s)
+        shown = wanted.session_object(fresh_id(Prefix.SESSION), expires_s=expires_s)
         return json_response({"value": secret, "expires_at": expires_s, "session": shown})
 
     async def identify(self, connection: HTTPConnection, secret: str) -> tuple[Caller, Transcribing]:
         """Whose *secret* it is, and the session that it was made for. Raises RequestError."""
         key_hash, said = read_client_secret(self.keys, secret, now_s=now_ms() / 1000)
         caller = await self.door.identify_hash(connection, key_hash)
-        return caller, Transcribing().updated(orjson.loads(said), self.offers[caller.environment])
+        return caller, Transcribing().with_changes(orjson.loads(said), self.offers[caller.environment])
 
 
 def _sealable(session: Mapping[str, Any]) -> str:

@@ -66,7 +66,7 @@ class Transcribing:
         encoding, rate = FORMATS[self.format]
         return 2 * rate if encoding == "pcm_s16le" else rate
 
-    def updated(self, session: Mapping[str, Any], offer: Offer) -> "Transcribing":
+    def with_changes(self, session: Mapping[str, Any], offer: Offer) -> "Transcribing":
         """The configuration after *session*, in which a member left out stays and null clears.
 
         Raises Refused model_not_found, invalid_parameter.
@@ -83,7 +83,7 @@ class Transcribing:
         if "turn_detection" in given:
             made = replace(made, turn_detection=_turn_detection(given["turn_detection"]))
         if given.get("transcription") is not None:
-            made = _asked(made, _inner(given, "transcription"), offer)
+            made = _with_transcription(made, _inner(given, "transcription"), offer)
         _check_size(made)
         return made
 
@@ -108,7 +108,7 @@ class Transcribing:
             live=live,
         )
 
-    def shown(self, session_id: str, *, expires_s: int) -> Mapping[str, Any]:
+    def session_object(self, session_id: str, *, expires_s: int) -> Mapping[str, Any]:
         """The session object that clients are told."""
         shape = {"type": self.format, "rate": FORMATS[self.format][1]} if self.format == "audio/pcm" else None
         return {
@@ -128,7 +128,7 @@ class Transcribing:
         }
 
 
-def _asked(before: Transcribing, given: Mapping[str, Any], offer: Offer) -> Transcribing:
+def _with_transcription(before: Transcribing, given: Mapping[str, Any], offer: Offer) -> Transcribing:
     asked = {**before.transcription, **given}
     members = Members({name: [value] for name, value in asked.items()})
     name = members.take("model", string, offer.model)

@@ -93,7 +93,7 @@ def translating() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise translated(error) from error
+        raise translate_error(error) from error
 
 
 def is_lost(error: BaseException) -> bool:
@@ -114,7 +114,7 @@ def is_worth_a_retry(error: BaseException) -> bool:
     return is_lost(error) or is_outdated(error) or isinstance(error, in_the_way)
 
 
-def translated(error: BaseException) -> BaseException:
+def translate_error(error: BaseException) -> BaseException:
     """The error as the server knows it; anything that is not PostgreSQL's stays as it is."""
     if not isinstance(error, psycopg.Error):
         return error

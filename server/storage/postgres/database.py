@@ -20,7 +20,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from server.model.errors import OutcomeUnknown, StorageAway, StorageError
 from server.storage.postgres import connecting
 from server.storage.postgres.committing import CHANNEL, commit, new_mark, payload, was_committed
-from server.storage.postgres.connecting import Connection, is_lost, is_outdated, is_worth_a_retry, translated
+from server.storage.postgres.connecting import Connection, is_lost, is_outdated, is_worth_a_retry, translate_error
 from server.storage.postgres.listening import NotificationListener
 from server.storage.postgres.transaction import NOW, PostgresTransaction
 from server.storage.vital import start_vital
@@ -54,7 +54,7 @@ class _Write(Generic[T]):
         self.future.set_result(self._result)
 
     def fail(self, error: BaseException) -> None:
-        self.future.set_exception(translated(error))
+        self.future.set_exception(translate_error(error))
 
 
 class PostgresDatabase:
@@ -102,19 +102,19 @@ class PostgresDatabase:
         self._check()
         write = _Write(function)
         self._writers.submit(self._commit_alone, write)
-        return await _answered(write.future, OutcomeUnknown)
+        return await _wait_for_answer(write.future, OutcomeUnknown)
 
     async def write_together(self, function: Callable[[PostgresTransaction], T]) -> T:
         """Run *function* as write() does. It locks no rows but those of one job, so many may share one commit."""
         self._check()
         write = _Write(function)
         self._gathered.put(write)
-        return await _answered(write.future, OutcomeUnknown)
+        return await _wait_for_answer(write.future, OutcomeUnknown)
 
     async def read(self, function: Callable[[PostgresTransaction], T]) -> T:
         """Run *function*, whose every statement sees what is committed when it begins. It cannot write."""
         self._check()
-        return await _answered(self._readers.submit(self._read, function), StorageAway)
+        return await _wait_for_answer(self._readers.submit(self._read, function), StorageAway)
 
     def version(self, topic: str) -> int | None:  # noqa: ARG002  the same for all
         """Never known: a commit of another node is heard of a moment later, and an ended key must end at once."""
@@ -164,7 +164,7 @@ class PostgresDatabase:
             except psycopg.Error as error:
                 self._notice(error)
                 if not left or not is_worth_a_retry(error):
-                    raise translated(error) from error
+                    raise translate_error(error) from error
         raise AssertionError
 
     def _commit_together(self) -> None:
@@ -199,7 +199,7 @@ class PostgresDatabase:
         try:
             self._commit_surely(batch)
         except Exception as error:  # noqa: BLE001  the callers' to judge; the thread has to go on
-            if len(batch) == 1 or isinstance(translated(error), StorageAway):
+            if len(batch) == 1 or isinstance(translate_error(error), StorageAway):
                 for write in batch:
                     write.fail(error)
                 return
@@ -284,7 +284,7 @@ class PostgresDatabase:
             self._pool.check()
 
 
-async def _answered(future: "Future[T]", silent: type[StorageAway]) -> T:
+async def _wait_for_answer(future: "Future[T]", silent: type[StorageAway]) -> T:
     """The result of *future*. Raises *silent* if there is none in time."""
     try:
         async with asyncio.timeout(ANSWER_S):

@@ -72,7 +72,7 @@ class NotificationListener:
             try:
                 self._listen()
             except (psycopg.Error, OSError) as error:  # OSError: also where no more files can be opened
-                self._lost(error)
+                self._reconnect(error)
         with suppress(psycopg.Error):  # if the database is away, the row grows old by itself
             self._connection.execute("DELETE FROM nodes WHERE boot = %s", (self._boot,))
         self._connection.close()
@@ -137,7 +137,7 @@ class NotificationListener:
             (row,) = self._connection.execute("SELECT pg_try_advisory_lock(%s) AS got", (LEADER_LOCK,))
             self._leads = bool(row["got"])
 
-    def _lost(self, error: Exception) -> None:
+    def _reconnect(self, error: Exception) -> None:
         """Connect anew. Until that succeeds the database counts as away, and everybody who waits is told to look."""
         log.warning("the database does not answer", extra={"error": type(error).__name__})
         self._connection.close()

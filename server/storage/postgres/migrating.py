@@ -6,7 +6,7 @@ import psycopg
 from psycopg import errors
 
 from server.model.errors import StorageError
-from server.storage.postgres.connecting import Connection, translated
+from server.storage.postgres.connecting import Connection, translate_error
 from server.storage.postgres.schema import MIGRATIONS, Migration
 
 LOCK = (
@@ -39,7 +39,7 @@ def migrate(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS
         message = "the tables are not those of this version: run `scribewire migrate` as a user who may change them"
         raise StorageError(message) from error
     except psycopg.Error as error:
-        raise translated(error) from error
+        raise translate_error(error) from error
 
 
 def _is_current(connection: Connection, migrations: Sequence[Migration]) -> bool:

@@ -36,12 +36,12 @@ def _hit(tx: Transaction, *, subject: str, limit: int) -> WindowUse:
     allowed = used < limit
     if allowed:
         used += 1
-        seconds = _counted(seconds, second)
+        seconds = _count_in(seconds, second)
         tx.run("UPDATE rates SET seconds = ? WHERE subject = ?", (orjson.dumps(seconds).decode(), subject))
     return WindowUse("minute", limit, used, MINUTE_S, _free_at(seconds, used - limit, second), allowed)
 
 
-def _counted(seconds: list[tuple[int, int]], second: int) -> list[tuple[int, int]]:
+def _count_in(seconds: list[tuple[int, int]], second: int) -> list[tuple[int, int]]:
     """*seconds* with one more request in *second*, or in a later one that another clock has counted."""
     if seconds and seconds[-1][0] >= second:
         last, n = seconds[-1]

@@ -52,10 +52,10 @@ class PostgresTransaction:
 
     def one(self, sql: str, parameters: Parameters = ()) -> SqlRow | None:
         """The first row, if any."""
-        return self._asked(sql, parameters).fetchone()
+        return self._execute(sql, parameters).fetchone()
 
     def all(self, sql: str, parameters: Parameters = ()) -> list[DictRow]:
-        return self._asked(sql, parameters).fetchall()
+        return self._execute(sql, parameters).fetchall()
 
     def announce(self, topic: str) -> None:
         """Wake everything that watches *topic*, in any process, once this is committed."""
@@ -67,7 +67,7 @@ class PostgresTransaction:
         self.run("DELETE FROM nodes WHERE seen_at < ?", (self.now - NODES_KEPT_MS,))
         self.run("DELETE FROM rates WHERE at < ?", (self.now - RATES_KEPT_MS,))
 
-    def _asked(self, sql: str, parameters: Parameters) -> Cursor[DictRow]:
+    def _execute(self, sql: str, parameters: Parameters) -> Cursor[DictRow]:
         self.wrote = self.wrote or not sql.lstrip().startswith(("SELECT", "WITH"))
         return self._cursor.execute(_in_postgres(sql), parameters)
 

@@ -30,8 +30,8 @@ class SqlChannels:
 
         return await self._database.read(find)
 
-    async def named(self, account: str, environment: str, name: str) -> Channel | None:
-        return await self._database.read(lambda tx: _named(tx, account, environment, name))
+    async def find_named(self, account: str, environment: str, name: str) -> Channel | None:
+        return await self._database.read(lambda tx: _find_by_name(tx, account, environment, name))
 
     async def show(self, channel_id: str, job_id: str) -> None:
         await self._database.write(
@@ -55,7 +55,7 @@ class SqlChannels:
 
 def _add(tx: Transaction, channel: Channel) -> Channel:
     tx.one("SELECT id FROM accounts WHERE id = ? FOR UPDATE", (channel.account,))  # one channel after the other
-    there = _named(tx, channel.account, channel.environment, channel.name)
+    there = _find_by_name(tx, channel.account, channel.environment, channel.name)
     if there is not None:
         return there
     (row,) = tx.all(
@@ -71,7 +71,7 @@ def _add(tx: Transaction, channel: Channel) -> Channel:
     return channel
 
 
-def _named(tx: Transaction, account: str, environment: str, name: str) -> Channel | None:
+def _find_by_name(tx: Transaction, account: str, environment: str, name: str) -> Channel | None:
     row = tx.one(
         "SELECT * FROM channels WHERE account = ? AND environment = ? AND name = ?", (account, environment, name)
     )

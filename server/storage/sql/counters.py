@@ -31,7 +31,7 @@ def take(tx: Transaction, subject: str, quota: Quota) -> Count:
 
 def look(tx: Transaction, subject: str, quota: Quota) -> Count:
     """Whether take() would take quota.amount now, and how much is used before it does."""
-    used = _used(tx, subject, quota.name, quota.window)
+    used = _read_used(tx, subject, quota.name, quota.window)
     allowed = quota.limit is None or used + quota.amount <= quota.limit
     return Count(allowed, used, quota.limit, quota.resets_at)
 
@@ -60,7 +60,7 @@ def _most(quota: Quota) -> int:
     return UNBOUNDED if quota.limit is None else quota.limit - quota.amount
 
 
-def _used(tx: Transaction, subject: str, name: str, window: str) -> int:
+def _read_used(tx: Transaction, subject: str, name: str, window: str) -> int:
     row = tx.one('SELECT used FROM counters WHERE subject = ? AND name = ? AND "window" = ?', (subject, name, window))
     return 0 if row is None else int(row["used"])
 
@@ -80,9 +80,9 @@ class SqlCounter:
     async def give_back(self, subject: str, quota: Quota) -> None:
         await self._database.write(lambda tx: change(tx, subject, quota, -quota.amount))
 
-    async def used(self, subject: str, windows: Sequence[tuple[str, str]]) -> list[int]:
-        def used(tx: Transaction) -> list[int]:
-            return [_used(tx, subject, name, window) for name, window in windows]
+    async def amounts_used(self, subject: str, windows: Sequence[tuple[str, str]]) -> list[int]:
+        def read(tx: Transaction) -> list[int]:
+            return [_read_used(tx, subject, name, window) for name, window in windows]
 
         key = (subject, *windows)
-        return await self._used.get(key, _topic(subject), lambda: self._database.read(used), keep=lambda _: True)
+        return await self._used.get(key, _topic(subject), lambda: self._database.read(read), keep=lambda _: True)

@@ -20,7 +20,7 @@ def counted_s(audio_s: float | None) -> float:
 
 def enter(tx: Transaction, account: str, cost: float) -> float:
     """The virtual time of the account's next job, which costs *cost* (seconds / weight)."""
-    virtual_time = _reached(tx, account) + cost
+    virtual_time = _next_virtual_time(tx, account) + cost
     _advance(tx, account, virtual_time)
     return virtual_time
 
@@ -49,11 +49,11 @@ def charge_end(tx: Transaction, row: SqlRow, state: State, duration_s: float | N
 def _charge(tx: Transaction, row: SqlRow, more_s: float) -> float:
     cost: float = more_s / row["weight"]
     if cost > 0:
-        _advance(tx, row["account"], _reached(tx, row["account"]) + cost)
+        _advance(tx, row["account"], _next_virtual_time(tx, row["account"]) + cost)
     return cost
 
 
-def _reached(tx: Transaction, account: str) -> float:
+def _next_virtual_time(tx: Transaction, account: str) -> float:
     """Where the account's next job would stand if it cost nothing."""
     (row,) = tx.all(
         "SELECT coalesce(max(virtual_time), 0) AS reached FROM fairness WHERE account IN (?, ?)",

@@ -15,7 +15,7 @@ PASSING = """
 """
 
 
-def answered(tx: Transaction, job_id: str) -> None:
+def note_answered(tx: Transaction, job_id: str) -> None:
     noted = tx.run(
         "UPDATE jobs SET answered_at = ? WHERE id = ? AND kept = 0 AND finished_at IS NOT NULL AND answered_at IS NULL",
         (tx.now, job_id),
@@ -24,7 +24,7 @@ def answered(tx: Transaction, job_id: str) -> None:
         tx.announce(job_id)
 
 
-def passing(tx: Transaction, *, limit: int) -> list[Job]:
+def to_erase(tx: Transaction, *, limit: int) -> list[Job]:
     return [job_of(row) for row in tx.all(f"{PASSING} LIMIT ?", (limit,))]
 
 

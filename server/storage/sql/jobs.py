@@ -39,7 +39,7 @@ def _spent(tx: Transaction, *, limit: int) -> list[str]:
     return [row["id"] for row in rows]
 
 
-def _expired(tx: Transaction, *, limit: int) -> list[str]:
+def _find_expired(tx: Transaction, *, limit: int) -> list[str]:
     rows = tx.all("SELECT id FROM jobs WHERE expires_at <= ? ORDER BY expires_at LIMIT ?", (tx.now, limit))
     return [row["id"] for row in rows]
 
@@ -164,8 +164,8 @@ class SqlJobs:
     chunks = read_method(leases.chunks)
     artifact = read_method(_artifact)
     spent = read_method(_spent)
-    expired = read_method(_expired)
-    passing = read_method(handover.passing)
+    list_expired = read_method(_find_expired)
+    to_erase = read_method(handover.to_erase)
     counts = read_method(_counts)
 
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
@@ -175,7 +175,7 @@ class SqlJobs:
         async with turn, self._searching:
             return await self.database.read(lambda tx: listing.find(tx, which, limit))
 
-    async def changed(self, seen: Job, *, timeout_s: float) -> Job | None:
+    async def wait_for_change(self, seen: Job, *, timeout_s: float) -> Job | None:
         ends = time.monotonic() + timeout_s
         with self.database.watch(seen.id) as watch:
             while True:
@@ -189,7 +189,7 @@ class SqlJobs:
 
     audio_deleted = write_method(_audio_deleted)
     cancel = write_method(leases.request_cancel)
-    answered = write_method(handover.answered)
+    note_answered = write_method(handover.note_answered)
     erase_outputs = write_method(handover.erase_outputs)
 
     async def delete(self, job_id: str, *, why: Why = Why.REQUESTED) -> str | None:

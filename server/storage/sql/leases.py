@@ -80,7 +80,7 @@ def checkpoint(
     progress: float,
     lease_s: float,
 ) -> bool:
-    row = _held(tx, lease)
+    row = _find_lease(tx, lease)
     if row is None:
         return False
     reached = max(row["progress"], min(progress, 1.0))
@@ -93,7 +93,7 @@ def checkpoint(
 
 
 def log(tx: Transaction, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
-    if _held(tx, lease) is None:
+    if _find_lease(tx, lease) is None:
         return None
     return append(tx, lease.job.id, events)
 
@@ -107,7 +107,7 @@ def note(
     duration_s: float | None = None,
     blob: str | None = None,
 ) -> bool:
-    if _held(tx, lease) is None:
+    if _find_lease(tx, lease) is None:
         return False
     tx.run(
         "UPDATE jobs SET stage = coalesce(?, stage), source = coalesce(?, source),"
@@ -119,7 +119,7 @@ def note(
 
 
 def renew(tx: Transaction, lease: Lease, *, lease_s: float) -> Renewal:
-    row = _held(tx, lease)
+    row = _find_lease(tx, lease)
     if row is None:
         return Renewal.LOST
     _extend(tx, lease, lease_s)
@@ -127,7 +127,7 @@ def renew(tx: Transaction, lease: Lease, *, lease_s: float) -> Renewal:
 
 
 def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> bool:
-    row = _held(tx, lease)
+    row = _find_lease(tx, lease)
     if row is None:
         return False
     end(tx, row, CAUSES[outcome.state], outcome)
@@ -135,7 +135,7 @@ def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> bool:
 
 
 def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
-    row = _held(tx, lease)
+    row = _find_lease(tx, lease)
     if row is None:
         return False
     used_up = count and row["class"] == BATCH and row["attempt"] >= MAX_ATTEMPTS
@@ -236,7 +236,7 @@ def chunks(tx: Transaction, job_id: str) -> list[bytes]:
     return [row["body"] for row in tx.all("SELECT body FROM chunks WHERE job = ? ORDER BY idx", (job_id,))]
 
 
-def _held(tx: Transaction, lease: Lease) -> SqlRow | None:
+def _find_lease(tx: Transaction, lease: Lease) -> SqlRow | None:
     return tx.one(FENCE, {"id": lease.job.id, "lease_id": lease.lease_id, "now": tx.now})
 
 

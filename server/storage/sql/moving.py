@@ -73,7 +73,7 @@ async def copy_table(source: Database, target: Database, table: Table) -> None:
     while page := await source.read(_page_after(table, after)):
         columns = list(page[0])
         for part in _in_parts(page):
-            await target.write(_storing(table, columns, part))
+            await target.write(_storing_step(table, columns, part))
         after = [page[-1][name] for name in table.key]
 
 
@@ -83,7 +83,7 @@ async def content_of(database: Database, table: Table, columns: Sequence[str]) -
     after: Sequence[object] | None = None
     while page := await database.read(_page_after(table, after, columns)):
         rows += len(page)
-        digest += sum(_hashed(row, columns) for row in page)
+        digest += sum(_hash_rows(row, columns) for row in page)
         after = [page[-1][name] for name in table.key]
     return Content(rows, digest % 2**256)
 
@@ -118,7 +118,7 @@ def _in_parts(page: Sequence[dict[str, Any]]) -> Iterator[list[list[Any]]]:
         yield part
 
 
-def _storing(table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Callable[[Transaction], None]:
+def _storing_step(table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Callable[[Transaction], None]:
     named = ", ".join(f'"{name}"' for name in columns)
     # "number" of the table `erasures` is otherwise given by the database.
     sql = (
@@ -128,6 +128,6 @@ def _storing(table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     return lambda tx: tx.run_many(sql, rows)
 
 
-def _hashed(row: dict[str, Any], columns: Sequence[str]) -> int:
+def _hash_rows(row: dict[str, Any], columns: Sequence[str]) -> int:
     values = repr([row[name] for name in columns]).encode()
     return int.from_bytes(hashlib.sha256(values).digest(), "big")

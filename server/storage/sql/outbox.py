@@ -79,14 +79,14 @@ def enqueue(tx: Transaction, job: Job) -> None:
 
 def _full(tx: Transaction, account: str, url: str) -> str | None:
     """Why no further delivery may wait for this address; None if one may."""
-    if _pending(tx, "account = ? AND url = ?", account, url) >= deliveries.MAX_PENDING_PER_URL:
+    if _count_pending(tx, "account = ? AND url = ?", account, url) >= deliveries.MAX_PENDING_PER_URL:
         return f"{deliveries.MAX_PENDING_PER_URL} deliveries to this address are waiting"
-    if _pending(tx, "account = ?", account) >= deliveries.MAX_PENDING_PER_ACCOUNT:
+    if _count_pending(tx, "account = ?", account) >= deliveries.MAX_PENDING_PER_ACCOUNT:
         return f"{deliveries.MAX_PENDING_PER_ACCOUNT} deliveries of this account are waiting"
     return None
 
 
-def _pending(tx: Transaction, condition: str, *values: str) -> int:
+def _count_pending(tx: Transaction, condition: str, *values: str) -> int:
     (row,) = tx.all(
         f"SELECT count(*) AS n FROM deliveries WHERE state = 'pending' AND {condition}",  # noqa: S608  constants above
         values,
@@ -108,7 +108,7 @@ class SqlOutbox:
         ends = time.monotonic() + wait_s
         with self._database.watch(TOPIC) as watch:
             while True:
-                room = _seen(crowding)
+                room = _snapshot(crowding)
                 due, next_in_s = await self._database.write(partial(_claim_due, room=room, limit=limit, busy_s=busy_s))
                 left = ends - time.monotonic()
                 if due or left <= 0:
@@ -182,7 +182,7 @@ class SqlOutbox:
         return await self._database.read(backlog)
 
 
-def _seen(crowding: Crowding | None) -> Crowding:
+def _snapshot(crowding: Crowding | None) -> Crowding:
     """The numbers of *crowding* as they are now. Called in the event loop, where they change."""
     if crowding is None:
         return Crowding(per_host=UNBOUNDED, per_account=UNBOUNDED)

@@ -62,7 +62,7 @@ def job_of(row: SqlRow) -> Job:
     return Job(
         state=State(row["state"]),
         order=order_of(row["options"]),
-        source=_made(Source, orjson.loads(row["source"])),
+        source=_make(Source, orjson.loads(row["source"])),
         error=error_of(row["error"]),
         warnings=tuple(orjson.loads(row["warnings"])),
         speakers=None if row["speakers"] is None else orjson.loads(row["speakers"]),
@@ -73,13 +73,13 @@ def job_of(row: SqlRow) -> Job:
 def order_of(text: str) -> Order:
     members: dict[str, Any] = orjson.loads(text)
     live, callback = members["live"], members.get("callback")
-    return _made(
+    return _make(
         Order,
         {
             **_with_tuples(members),
-            "live": None if live is None else _made(LiveOptions, live),
-            "subtitles": _made(SubtitleShape, members.get("subtitles", {})),
-            "text": _made(TextOptions, _with_tuples(members.get("text", {}))),
+            "live": None if live is None else _make(LiveOptions, live),
+            "subtitles": _make(SubtitleShape, members.get("subtitles", {})),
+            "text": _make(TextOptions, _with_tuples(members.get("text", {}))),
             "callback": None if callback is None else {"dialect": FIRST_DIALECT, **callback},
         },
     )
@@ -98,7 +98,7 @@ def quotas_of(text: str) -> list[Quota]:
     return [Quota(**members) for members in orjson.loads(text)]
 
 
-def _made(kind: type[T], members: Mapping[str, Any]) -> T:
+def _make(kind: type[T], members: Mapping[str, Any]) -> T:
     """A dataclass of its stored members. While nodes are updated one by one, a newer one may have stored some more."""
     return kind(**{name: value for name, value in members.items() if name in MEMBERS[kind]})
 

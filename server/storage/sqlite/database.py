@@ -114,7 +114,7 @@ class _Write(Generic[T]):
         if self._failure is None:
             self.future.set_result(self._result)
         else:
-            self.future.set_exception(_translated(self._failure))
+            self.future.set_exception(_translate(self._failure))
 
 
 class _Chore:
@@ -132,7 +132,7 @@ class _Chore:
         try:
             self.future.set_result(self._function())
         except Exception as error:  # noqa: BLE001  the caller's to judge; this thread has to go on
-            self.future.set_exception(_translated(error))
+            self.future.set_exception(_translate(error))
 
 
 class SqliteDatabase:
@@ -157,7 +157,7 @@ class SqliteDatabase:
                 newest = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes")
                 (self._seen_revision,) = newest.fetchone()
             except sqlite3.Error as error:
-                raise _translated(error, f"{path}") from error
+                raise _translate(error, f"{path}") from error
             stack.pop_all()
         self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
         self._seen_version = -1
@@ -214,9 +214,9 @@ class SqliteDatabase:
             self._newest = newest
             self._versions.clear()
         self._glanced = True
-        asyncio.get_running_loop().call_soon(self._turned)
+        asyncio.get_running_loop().call_soon(self._end_turn)
 
-    def _turned(self) -> None:
+    def _end_turn(self) -> None:
         self._glanced = False
 
     def _look(self, sql: str, *parameters: str) -> int:
@@ -284,7 +284,7 @@ class SqliteDatabase:
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as error:
-            raise _translated(error) from error
+            raise _translate(error) from error
 
     # --- the writing thread ---
 
@@ -324,7 +324,7 @@ class SqliteDatabase:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             for write in batch:
-                write.future.set_exception(_translated(error))
+                write.future.set_exception(_translate(error))
             return
         try:
             for write in batch:
@@ -346,7 +346,7 @@ class SqliteDatabase:
     def _commit_failed(self, batch: Sequence[_Write[Any]], error: Exception) -> None:
         """Try each write alone: perhaps only the largest of them did not fit."""
         if len(batch) == 1:
-            batch[0].future.set_exception(_translated(error))
+            batch[0].future.set_exception(_translate(error))
         else:
             for write in batch:
                 self._commit([write])
@@ -410,7 +410,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             raise
 
 
-def _translated(error: Exception, place: str = "database") -> Exception:
+def _translate(error: Exception, place: str = "database") -> Exception:
     if not isinstance(error, sqlite3.Error):
         return error
     code = getattr(error, "sqlite_errorcode", 0)  # extended: the low byte is the kind
