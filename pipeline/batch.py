@@ -51,10 +51,10 @@ BATCHES_AHEAD = 2  # jobs for each call of the engine that one file may have wai
 
 
 def packing_options(engine: Engine, *, multilingual: bool = False) -> PackingOptions:
-    """How speech is cut into jobs for an engine: at the first pause in the last second that a job may have, or before.
+    """Return how speech is cut into jobs: at the first pause in the last second of the longest job, or before.
 
-    Fuller jobs cost less for each second of audio, and what follows is heard with what came before. Where people change
-    the language, a job ends at the first pause after TURN.
+    Fuller jobs cost less for each second of audio, and give the model more context. Where people change the language, a
+    job ends at the first pause after TURN.
     """
     if multilingual:
         return PackingOptions(target=TURN, longest=engine.longest_job)
@@ -123,8 +123,8 @@ class Batch:
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks after *done*, in order and at least one. The last ends with the audio and has notes.
 
-        If channels are heard separately, this holds for the chunks of each. If voices are told apart, the last chunk
-        has the turns of all speakers, and each comes a chunk later. Close the generator to stop early. Raises
+        With separate channels each channel has such a sequence. With speakers told apart by their voices, each chunk
+        comes one chunk later, and the last has the turns of all speakers. Close the generator to stop early. Raises
         PipelineError if the audio or the engine fails, SpeakersUnavailable if voices cannot be told apart here.
         """
         if options.speakers is not None and self._voices is None and self._engine.name != SCRIPTED:

@@ -181,8 +181,8 @@ class Session:
     def finalize(self) -> int:
         """Decide all words fed so far, up to the last whole window, as if the speaker had stopped there.
 
-        Returns that position. A Finalized event tells when it is reached. Calling it again without new audio does
-        nothing: the event of the first call is that of the others too. There is none for position 0 and after end().
+        Returns that position. The event Finalized has it too. One event answers all calls at the same position. There
+        is none for position 0 and after end().
         """
         reached = self._received - self._received % WINDOW
         if reached > self._finalized and not self._ended:

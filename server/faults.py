@@ -19,10 +19,10 @@ AGAIN_S = 2.0  # before a loop that a fault ended begins anew
 
 @contextmanager
 def contain(what: str, metrics: Metrics, **about: object) -> Iterator[None]:
-    """Run the block; a fault in it is logged and counted, and the caller goes on behind the block.
+    """Run the block. A fault in it is logged and counted, and the caller continues after the block.
 
-    *what* names the work for readers of the log, and is the label of the metric, so there are few of them. *about*
-    becomes fields of the log line.
+    *what* names the work in the log and is the label of the metric, so there should be few names. *about* becomes
+    fields of the log line.
     """
     try:
         yield

@@ -134,8 +134,8 @@ def known(head: bytes) -> bool:
 def mp3_states_length(head: bytes, size: int | None) -> bool:
     """Return whether an MP3 of *size* bytes (None: unknown) that begins with *head* states its length.
 
-    It does not if it is larger by a sixteenth than it says: others were joined to its end. FFmpeg guesses then, as it
-    does without a mark (mp3_parse_info_tag in libavformat/mp3dec.c).
+    A file that is a sixteenth larger than it states was made of several, so its statement counts for nothing. FFmpeg
+    then guesses, as it does without one (mp3_parse_info_tag in libavformat/mp3dec.c).
     """
     found = _XING.search(head)
     if found is None:

@@ -106,10 +106,10 @@ def levels_db(windows: Windows) -> list[float]:
 
 
 def raise_level(samples: Samples, spans: Sequence[tuple[int, int]] = ()) -> Samples:
-    """Return the samples of one request without an offset and everywhere loud enough; the same object if they are.
+    """Return the samples of one request without an offset and with quiet speech raised; the same object if unchanged.
 
-    *spans* are those with speech, as indices; none: all of it. Speech is raised by what the loudest speech within
-    _AROUND needs, so a far voice is raised where a near one is not.
+    *spans* are those with speech, as indices; none: all of it. The gain at each place is the one that the loudest
+    speech within _AROUND needs, so a distant voice is raised where a close one is not.
     """
     offset = float(np.mean(samples)) if len(samples) else 0.0
     if abs(offset) > _OFFSET:

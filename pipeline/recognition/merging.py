@@ -66,9 +66,9 @@ def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int
 def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tuple[list[Word], int]:
     """Return the words of *heard* that come after those that are final, and how many whole words come before them.
 
-    *said* are the last final words; nothing before *end* will be final any more. Every place between two units of
-    *heard* is scored by how much of the last final words comes before it, in order. Each second between the place
-    and *end* costs as much as two words. A word that is said in part is cut there.
+    *said* are the last final words. Nothing before *end* becomes final any more. Every place between two units of
+    *heard* is scored by how many of the last final words come before it, in order. Each second between the place and
+    *end* costs as much as two words. A word across the place is cut there.
     """
     tail, units = units_of(said[-TAIL:]), units_of(heard)
     repeated = _repeated_counts(tail, units)

@@ -139,11 +139,10 @@ class Scheduler:
         urgency: Urgency | None = None,
         newer: Callable[[], DecodeRequest | None] | None = None,
     ) -> Heard:
-        """Return what is recognised in *request*. Without *urgency* it is a live window. Can be cancelled while it
-        waits.
+        """Return what is recognised in *request*. Without *urgency* it is a live window. May be cancelled.
 
-        *newer* is called when the turn has come. A request that it returns is recognised instead, because an older
-        window of the same stream is then useless. Raises EngineFailed, EngineTimeout.
+        *newer* is called when the request is about to be served. If it returns a request, that one is served instead,
+        because an older window of the same stream is then useless. Raises EngineFailed, EngineTimeout.
         """
         if urgency is None:
             urgency = _urgency(request)

@@ -107,10 +107,9 @@ class StreamCore:
 
     @property
     def steady(self) -> int:
-        """The position before which no window can end with an event or a request, whatever is heard until there.
+        """The position up to which windows can be fed together, because none of them can cause an event or a request.
 
-        So the windows before it may be given together. An answer changes it. Those that came before the answer have to
-        be given before it.
+        It changes with an answer. Windows that came before the answer must be fed before it.
         """
         turn, last = self._turns.first, self._answered
         steady = min(self._turns.steady, self._checks.next_look(self._turns.last))
@@ -418,10 +417,10 @@ class StreamCore:
         )
 
     def _misses_speech(self, ask: WindowRequest, heard: Heard) -> bool:
-        """Return whether *heard* began before the first turn, and has no words for speech in that turn.
+        """Return whether *heard* begins before the first turn and has no words for speech in that turn.
 
-        In finals the engine looks for such speech itself, unless it is short. So there it is a turn that has no words
-        at all now, and had some in the last partial.
+        A final counts only if it has no words at all where the last partial had some: the engine itself looks for other
+        speech that a final lacks, unless it is short.
         """
         turn = self._turns.first
         assert turn is not None

@@ -63,10 +63,10 @@ class LiveSpeakers:
         told: Sequence[ToldWord] = (),
         excerpts: Excerpts | None = None,
     ) -> None:
-        """*origins* has, by channel, the position at which its samples begin; *told* what was told before that.
+        """*origins* has, by channel, the position at which its samples begin; *told* the speakers told before that.
 
-        *excerpts* are those that were kept before that. Without *models* two speakers take turns by sentences.
-        Listening to excerpts takes 0.1 s of CPU for each voice.
+        *excerpts* of the voices were kept before that; listening to each takes 0.1 s of CPU. Without *models* two
+        speakers take turns by sentences.
         """
         self._models = models
         self._excerpts = excerpts or {}

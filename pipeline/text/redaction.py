@@ -72,8 +72,8 @@ class Redactor:
     def spans(self, words: Sequence[Word], before: Sequence[str], *, least: int | None = None) -> list[Span]:
         """Return what is to be redacted in *words*, in order and without overlaps.
 
-        *before* has the last words before them. With *least* words may be held no longer: what is open at their end is
-        redacted if it has so many figures.
+        *before* has the words directly before them. With *least* the words can be held back no longer: a number that
+        may go on after them is redacted if it has at least so many figures.
         """
         found: list[Span] = []
         if "email" in self.kinds:

@@ -21,7 +21,7 @@ _WITH_PORT = re.compile(r"\[([^\]]*)\](?::[0-9]*)?|([0-9.]+):[0-9]*")
 
 
 def client_address(peer: str | None, forwarded_for: Iterable[str], trusted: Sequence[Network]) -> Address | None:
-    """The address that the request comes from, as far as it can be trusted; None when the peer has none.
+    """The most trustworthy address that the request comes from; None when the peer has none.
 
     That is the socket's peer. If the peer is one of the operator's own proxies (*trusted*), it is the nearest hop in
     the X-Forwarded-For headers that is not a proxy. Each hop was written by the one to its right, so a false hop sent

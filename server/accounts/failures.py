@@ -14,9 +14,8 @@ MAX_REFUSED = 10_000  # clients at their limit that are remembered; beyond it al
 class Failures:
     """Counts the failures called *what*, in memory or, where *shared* is given, for all nodes together.
 
-    The count of all nodes costs a write for each failure. Whether a client is at its limit is known without asking the
-    database: this node remembers those that its own counting found there. So each further node lets one failure more
-    through than the limit says, and a flood costs the database nothing.
+    The shared count costs a write for each failure. Whether a client is at its limit costs nothing: each node remembers
+    the clients that its own writes found there. So each further node lets one failure more through than the limit says.
     """
 
     what: str

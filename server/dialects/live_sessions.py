@@ -66,7 +66,7 @@ class Switchboard:
         """Make the job of a line.
 
         These clients close a socket and open the next one at once, and some give up for good when that is refused. So
-        an account that has all the sessions that it may have gets another as soon as one that is ending has ended.
+        an account at its limit of sessions waits for one that is ending, and is not refused.
         """
         asked = Asked(order, None, None, tuple(warnings))
         try:

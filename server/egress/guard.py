@@ -50,7 +50,7 @@ class Egress:
         await self._names.close()
 
     async def check(self, url: str, *, asker: str, known: bool = False) -> None:
-        """Return if *url* may be called for the account *asker*, as far as is known now.
+        """Return if *url* may be called for the account *asker*. Its address may change until it is called.
 
         A name without an address is accepted, since it may have one later, unless it must be *known*. Raises
         TargetNotAllowed, with one text for a name without an address and for one inside a private network.

@@ -221,7 +221,7 @@ class Envelope:
 
 
 class _Exchange:
-    """One request and its answer. Adds the common headers and lets a client that is still sending read a refusal.
+    """One request and its answer. Adds the common headers, and lets a client that still sends read a refusal.
 
     If a server answers and closes while the client is still writing, the client's system throws the answer away (RST).
     So after a refusal the rest of the body is read and dropped, within bounds, before the connection ends.

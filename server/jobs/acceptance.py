@@ -139,7 +139,7 @@ class Acceptance:
         upload: ReceivedAudio | None = None,
         key: IdempotencyKey | None = None,
     ) -> Submitted:
-        """Make the job that is *asked* for, or find the one that *key* has made before. No *upload*: it is live.
+        """Make the job that is *asked* for, or find the one that *key* has made before. Live without *upload*.
 
         Raises Refused (invalid_parameter, url_not_allowed), what Prober.probe() raises, and what JobStore.submit()
         raises: QuotaExceeded, ConcurrencyLimited and others.

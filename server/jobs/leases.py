@@ -115,11 +115,11 @@ class HeldLease:
         return await patiently(ask, check=self.check)
 
     async def _write(self, write: Callable[[Lease], Awaitable[T | None]], *, timely: bool = False) -> T:
-        """What *write* answers for the lease. Raises LeaseLost where it answers None or False: the lease is lost.
+        """Return what *write* answers for the lease. Raises LeaseLost where it answers None or False.
 
-        It is asked again while the database is away, and once more under a lease that could be regained. Whether a
-        write happened that the database did not confirm is for the next holder of the lease to see. *timely*: nothing
-        is written once the lease may have ended by our own clock.
+        It is asked again while the database is away, and once more if the lease could be regained. A write that the
+        database did not confirm may have happened; the next holder of the lease sees it. With *timely* nothing is
+        written once the lease may have ended by our own clock.
         """
         for attempt in ("first", "regained"):
             try:

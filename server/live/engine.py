@@ -92,7 +92,7 @@ class LiveEngine:
     def session(self, order: Order, *, tenant: str, past: Past) -> Hearing:
         """Make a session for *order* that continues where *past* says, which must have no open words.
 
-        The session counts from its own first sample, or that of each channel; the engine is asked in positions of the
+        The session counts positions from its own first sample (or each channel's), the engine from the start of the
         stream. Words that were settled before are not reported again.
         """
         each = [self._session(order, tenant, past, channel) for channel in past.channels]

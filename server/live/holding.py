@@ -12,8 +12,8 @@ AWAY_S = 30.0  # how long a session waits for the database; what is said meanwhi
 class SessionLease(HeldLease):
     """A HeldLease that is taken again if it ran out and nobody else has had the job since.
 
-    The store still refuses every write under a lease that is not the job's newest, so a session that was taken over by
-    another process ends.
+    The store refuses every write under an older lease than the job's newest, so a session ends that another process
+    took.
     """
 
     def __init__(self, lease: Lease, jobs: JobStore, *, worker: str, lease_s: float, asked: float) -> None:

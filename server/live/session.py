@@ -134,8 +134,8 @@ class LiveSession:
     def finalize(self) -> float:
         """Decide what was sent so far as if the speaker had stopped.
 
-        Returns where that is, in seconds on the stream's clock: the `at` of the event `finalized` that tells when it
-        is done. If has_finalized() is true of it, no event will come.
+        Returns the end of that audio in seconds of the stream, which is the `at` of the event `finalized` that follows.
+        No event follows if has_finalized() is true for it already.
         """
         self.keep_alive()
         if self.ending:

@@ -46,10 +46,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowding:
-    """How many deliveries may be on their way to one host and of one account, and how many are at present.
+    """How many deliveries may be under way to one host and for one account, and how many are.
 
-    *turns* orders accounts with equally many on their way: the one with the lowest number is served first. *kept* of
-    the places that a claim asks for go only to accounts that have none on their way.
+    Among accounts with equally many, the one with the lowest number in *turns* is served first. *kept* of the places
+    that a claim asks for go only to accounts that have none under way.
     """
 
     per_host: int

@@ -55,8 +55,8 @@ class Records:
     async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S, asked_at: int = 0) -> dict[str, Any]:
         """The record, to be written as JSON, with the words that its order asked for.
 
-        Its links are valid for *ttl_s* seconds. Results that are erased once they were handed over are inside, since
-        links would not last, if *asked_at*, when the client asked for them (ms since 1970 UTC), was before that.
+        Its links are valid for *ttl_s* seconds. With retention "none" it has the results themselves, provided that
+        *asked_at*, when the client asked (ms since 1970 UTC), was before they were delivered.
         """
         found: Mapping[str, Any] = {}
         visible, order = job.shows_results(asked_at), job.order

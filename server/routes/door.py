@@ -37,11 +37,9 @@ FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
 class Door:
     """Checks requests and finds their caller. Requests and refused keys are counted per minute, in memory.
 
-    Where several nodes answer requests, they are counted for all nodes together, but for requests of Auth.FREE: those
-    cost the node that answers them, and counting them elsewhere would cost more than the answer.
-
-    A flood of wrong keys is refused before the database is read. Keys that were good lately are still looked up then,
-    because their owners may share the address with the flood.
+    Where several nodes answer requests, they are counted for all nodes together. Requests of Auth.FREE are not:
+    counting them elsewhere would cost more than the answer. A flood of wrong keys is refused before the database is
+    read. Keys that worked lately are still looked up then, because their owners may share the address with the flood.
     """
 
     accounts: AccountStore

@@ -50,8 +50,8 @@ class _Kept:
 class JobAnswers:
     """The records of ended jobs, as the last client got them.
 
-    A store that keeps such a job in memory gives the same object for as long as nobody has changed the job, in any
-    process. An answer is kept for that object and goes with it, so it needs no further bound and no further news.
+    The store returns the same Job object until the job changes, in whatever process. The cached response lives exactly
+    as long as that object.
     """
 
     def __init__(self) -> None:

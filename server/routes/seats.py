@@ -47,8 +47,7 @@ class Seats:
     def conversing(self, caller: Caller) -> AbstractContextManager[None]:
         """A seat for a socket on which *caller* may hold live sessions, now or later.
 
-        There are twice as many as it may have sessions, and as many as it may have streams. Raises Problem
-        too_many_connections.
+        The limit is the streams of the account plus twice its live sessions. Raises Problem too_many_connections.
         """
         account, _, plan = caller.require_account()
         if plan.live_sessions is None:

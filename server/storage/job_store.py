@@ -25,9 +25,9 @@ class JobStore(Protocol):
     async def begin(self, key: IdempotencyKey) -> str | None:
         """Reserve *key* while its request arrives. The fingerprint is not compared yet.
 
-        None: the key is new, and reserved until submit() or abandon(). A job id: an earlier request made this job;
-        submit() with the fingerprint tells whether this is its repetition. A reservation ends with the process that
-        made it. Raises IdempotencyInProgress.
+        Returns None if the key is new: it is reserved until submit() or abandon(). Returns a job's id if an earlier
+        request made this job; submit() compares the fingerprints then. A reservation ends with the process that made
+        it. Raises IdempotencyInProgress.
         """
         ...
 

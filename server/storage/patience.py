@@ -22,10 +22,10 @@ async def patiently(
     despite: tuple[type[Exception], ...] = (StorageBusy,),
     repeatable: bool = False,
 ) -> T:
-    """What *ask* answers, asked again while the database is away, or locked for longer than a statement waits.
+    """Return what *ask* answers. Ask again while the database is away, or locked for longer than a statement waits.
 
-    *check* raises what ends the waiting. *despite*: the errors after which it is asked again. *repeatable*: it may be
-    asked again although what it writes may be written already; otherwise OutcomeUnknown is raised then.
+    *check* raises what ends the waiting. *despite* has the errors after which it is asked again. A write whose outcome
+    is unknown raises OutcomeUnknown, unless it is *repeatable*.
     """
     while True:
         try:

@@ -213,10 +213,10 @@ class Upkeep(Protocol):
         ...
 
     async def forget_old(self) -> int:
-        """Delete what has passed the spans of model/erasures.py, and fairness that says nothing any more.
+        """Delete what is older than model/erasures.py allows, and return the number of rows.
 
-        That is: usage of ended jobs, the health of webhook addresses, keys that have ended, accounts without use, and
-        old erasures. Returns how many rows.
+        That is: usage of ended jobs, the health of webhook addresses, keys that have ended, accounts without use, old
+        erasures, and the virtual times of accounts that no longer matter.
         """
         ...
 

@@ -23,8 +23,8 @@ class _Kept(Generic[V]):
 class Remembered(Generic[V]):
     """Answers by key. *version* gives the newest version of a topic, or None if it is not known just now.
 
-    At most *max_kept* answers are kept, each for at most *kept_s* seconds. That must be far less than the time after
-    which the versions of a topic may be forgotten.
+    At most *max_kept* answers are kept, each for at most *kept_s* seconds, which must be far shorter than versions are
+    kept.
     """
 
     def __init__(self, version: Callable[[str], int | None], *, max_kept: int, kept_s: float) -> None:

@@ -56,10 +56,10 @@ class ChannelFollowing:
         return channel
 
     async def follow(self, channel_id: str, position: ChannelPosition) -> AsyncGenerator[ChannelBatch | None]:
-        """Yield what a reader at *position* is sent, and None about once a LOOK_S while there is nothing.
+        """Yield what a reader at *position* is sent, and None about every LOOK_S seconds while there is nothing.
 
-        A session that was over before the reader came is not shown to it, but for the rest of the reader's own. Ends
-        when the channel is deleted and when the server stops.
+        A session that ended before the reader came is not shown, unless the reader was following it. Ends when the
+        channel is deleted and when the server stops.
         """
         position = await self._start_position(channel_id, position)
         while not self.closing.is_set() and (channel := await self.look(channel_id)) is not None:

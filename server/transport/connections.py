@@ -76,7 +76,7 @@ class Connections:
         return TrackedConnection(self, counted)
 
     def make_room(self) -> None:
-        """Close connections for which nobody waits.
+        """Close connections that nobody will miss.
 
         These are the oldest that never sent a request; if there are none, the one that rests longest; and if none
         rests, the oldest silent readers of the account with the most connections.
@@ -132,7 +132,7 @@ def _count_down(counter: Counter[str], name: str) -> None:
 
 
 class TrackedConnection:
-    """One connection among all. Its protocol says what the connection does, and this ends it if that is nothing.
+    """One connection among all. Its protocol reports what the connection does; this ends idle ones.
 
     A connection is at work while a request is answered or a WebSocket is open. Otherwise it waits for the head of a
     request, which must come in time, or rests between two requests.

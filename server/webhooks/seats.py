@@ -91,10 +91,10 @@ class SendingSeats:
 
     @contextmanager
     def at(self, account: str, address: Address) -> Iterator[None]:
-        """A place at the network *address* while the block lasts. Raises Crowded.
+        """A place for a delivery to the network *address* while the block lasts. Raises Crowded.
 
-        An account may have MAX_PER_ACCOUNT_AND_ADDRESS places there, under however many names. When all places are
-        taken, an account that has none there still gets one: customers may share a receiver that one keeps busy.
+        An account may have MAX_PER_ACCOUNT_AND_ADDRESS places there, under any number of names. When all places are
+        taken, an account without one still gets one: customers may share a receiver that one of them keeps busy.
         """
         place = address_key(address)
         mine = self._account_addresses[account, place]

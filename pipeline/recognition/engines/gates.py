@@ -58,12 +58,11 @@ def failed_gate(
 
 
 def without_echo(words: Sequence[str], *, voiced_s: float, audio_s: float) -> int:
-    """Return how many of *words* to keep so that a phrase repeated at the end is there only once.
+    """Return how many of *words*, which are without case and marks, to keep so that their end is not repeated.
 
     After a short utterance Whisper may repeat the last sentence until its window is full. All words are kept if nothing
-    is repeated, or if *voiced_s* seconds of speech are enough for all of them. People do repeat a single word, and the
-    voice detector misses some of it, so *audio_s* seconds of audio are enough for that. *words* are
-    without case and marks.
+    is repeated, or if *voiced_s* seconds of speech are enough for all of them. For a single repeated word *audio_s*
+    seconds of audio are enough: people do repeat words, and the voice detector misses some of it.
     """
     letters = sum(map(_letters, words))
     if letters <= HURRIED * voiced_s:

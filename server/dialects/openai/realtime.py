@@ -109,10 +109,10 @@ class Realtime:
                 await conversation.talk()
 
     async def _check_staying(self) -> None:
-        """Raises Problem, but not at once, if the server is stopping.
+        """Raise Problem after a moment if the server is stopping.
 
-        Clients come back at once when their socket is closed. LiveKit gives up for good when the handshake is refused,
-        and Pipecat when three sockets in a row are closed soon after they opened.
+        The moment is needed because clients come back at once when their socket is closed. LiveKit gives up for good
+        when the handshake is refused, and Pipecat when three sockets in a row are closed soon after they opened.
         """
         if self.switchboard.closing:
             await asyncio.sleep(STOPPING_S)

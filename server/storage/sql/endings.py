@@ -18,8 +18,8 @@ QUEUE_TOPIC = "queue"
 def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
     """End the job of *row*: state, artifacts, usage, quotas, last event and webhook, all in this transaction.
 
-    An allowance that the outcome returns is kept all the same once a word was told. Raises ImpossibleStep unless
-    *cause* leads from the row's state to the outcome's.
+    The allowance is not returned, whatever the outcome says, once somebody may have read a word. Raises ImpossibleStep
+    unless *cause* leads from the row's state to the outcome's.
     """
     state = step(State(row["state"]), cause)
     if state is not outcome.state:

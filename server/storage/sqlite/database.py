@@ -188,13 +188,11 @@ class SqliteDatabase:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, function)
 
     def version(self, topic: str) -> int | None:
-        """A number that is another one after each commit, of any process, that announces *topic*.
+        """A revision that changes with every commit, of any process, that announces *topic*; None if it is busy.
 
-        It takes microseconds: no thread, no waiting, and only pages that are always in memory. Only for the thread of
-        the event loop. None if the database does not answer at once.
-
-        One look answers everything that waits for the event loop at that moment. A request among it came before the
-        look, so what was committed after the look was committed while the request was under way.
+        It takes microseconds: no thread, no waiting, and only pages that are always in memory. Only the thread of the
+        event loop may call it. One lookup per turn of the event loop serves all requests queued in it: what is
+        committed after the lookup was committed while they were under way.
         """
         if self._closing:
             return None

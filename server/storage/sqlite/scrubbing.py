@@ -22,10 +22,10 @@ class Connection(Protocol):
 
 
 class Scrubber:
-    """Scrubs one database file. Its methods block; those that write are called by the database's writing thread.
+    """Scrubs one database file. Its methods block. The writing thread of the database calls those that write.
 
-    *connect* opens a connection that waits only for a moment for others. Each use has one of its own, whose cache ends
-    with it.
+    *connect* opens a connection that waits only briefly for others. Each use opens its own, so that its cache goes with
+    it.
     """
 
     def __init__(self, path: Path, connect: Callable[[], Connection]) -> None:
