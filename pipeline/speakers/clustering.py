@@ -2,16 +2,19 @@
 
 Turns of at least some length are merged, the most alike pair first, until no two groups are alike enough (average
 linkage). Two local voices of one window are never the same person, so their distance is set larger than any that a
-sound can have.
+sound can have; turns of one local voice, and of those that speak at the same time in two windows, are drawn together a
+little. What is left is a voice only if it speaks long enough.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.speakers.frames import SIZE, VOICES, Window, average, unit
+from pipeline.audio import RATE
+from pipeline.speakers.frames import FRAMES, SIZE, STEP, VOICES, LocalTurn, Window, average, unit
+from pipeline.speakers.windows import SPEAKS
 
 Array = NDArray[np.float32]
 
@@ -24,10 +27,21 @@ SAME_WINDOW = 2.0
 MOST_TURNS = 2000
 """Turns that are compared with each other: of more, evenly chosen ones. Their distances take 16 MB."""
 
+SAME_VOICE = 0.1
+"""How much nearer two turns of one local voice are than they sound: the first model took them for one person's."""
+
 LONG_TURN_S = 2.0
 """Turns that are compared are this long, or in short recordings at least SHORT_TURN_S."""
 
 SHORT_TURN_S = 0.8
+
+FOUNDING_S = 2.0
+"""A voice speaks for this long in the recording, each second counted once. Less of one person, a cut-off word or a
+shout, often sounds so unlike the rest that no distance could tell it from a second person."""
+
+_SPREAD = 2 * RATE // STEP  # frames, 2 s: windows of a live stream lie closer together
+_COMMON_FRAMES = RATE // STEP  # 1 s, in which local voices of two windows both speak if they are one voice,
+_COMMON_SHARE = 0.7  # and this share of the speech of the one that speaks less
 _TURN_SHARE = 0.02  # of all speech, as the windows hear it: where this is less than LONG_TURN_S
 _GROUP_SHARE = 0.02  # of all speech: a person who speaks less is joined to the person most alike
 _LEAST_TURNS_S = (0.5, 0.0)  # what suffices where no turn is long enough
@@ -39,13 +53,15 @@ class _Point:
     voice: int
     seconds: float
     embedding: Array
+    spans: tuple[tuple[int, int], ...]  # from and to which frames of the recording
 
 
 def find_voices(windows: Sequence[Window], most: int) -> Array:
     """Return what each of at most *most* voices sounds like, one a row; no row where nobody speaks.
 
-    Those who speak most come first.
+    Those who speak most come first. Windows that overlap nearly all are passed over.
     """
+    windows = _spread(windows)
     spoken_s = sum(turn.seconds for window in windows for turn in window.turns)
     long_s = min(LONG_TURN_S, max(SHORT_TURN_S, spoken_s * _TURN_SHARE))
     points: list[_Point] = []
@@ -56,11 +72,27 @@ def find_voices(windows: Sequence[Window], most: int) -> Array:
     points = points[:: -(-len(points) // MOST_TURNS)]
     embeddings = np.array([point.embedding for point in points])
     seconds = np.array([point.seconds for point in points], np.float32)
-    groups = cut(average_linkage(_distances(points, embeddings)), len(points), APART, most)
+    groups = cut(average_linkage(_distances(points, embeddings, windows)), len(points), APART, most)
     spoken = np.bincount(groups, weights=seconds)
-    kept = np.flatnonzero(spoken >= min(spoken.max(), max(long_s, spoken.sum() * _GROUP_SHARE)))
+    spans: list[list[tuple[int, int]]] = [[] for _ in spoken]
+    for point, group in zip(points, groups, strict=True):
+        spans[group] += point.spans
+    lasting = np.array([_lasting_s(own) for own in spans])
+    kept = np.flatnonzero(
+        (spoken >= min(spoken.max(), max(long_s, spoken.sum() * _GROUP_SHARE)))
+        & (lasting >= min(lasting.max(), FOUNDING_S))
+    )
     sums = [(embeddings * seconds[:, None])[groups == group].sum(axis=0) for group in kept]
     return unit(np.array(sums))[np.argsort(-spoken[kept], kind="stable")]
+
+
+def _spread(windows: Sequence[Window]) -> list[Window]:
+    """Return windows that begin at least _SPREAD apart, and the last."""
+    chosen = list(windows[:1])
+    for window in windows[1:]:
+        if window.start - chosen[-1].start >= _SPREAD or window is windows[-1]:
+            chosen.append(window)
+    return chosen
 
 
 def _points(windows: Sequence[Window], least_s: float) -> list[_Point]:
@@ -70,20 +102,62 @@ def _points(windows: Sequence[Window], least_s: float) -> list[_Point]:
         for voice in range(VOICES):
             turns = window.of_voice(voice)
             long = [turn for turn in turns if turn.seconds >= least_s]
-            points += [_Point(index, voice, turn.seconds, turn.embedding) for turn in long]
-            seconds = sum(turn.seconds for turn in turns)
-            if turns and not long and seconds >= least_s:
-                points.append(_Point(index, voice, seconds, average(turns)))
+            points += [_point(index, window, [turn], turn.embedding) for turn in long]
+            if turns and not long and sum(turn.seconds for turn in turns) >= least_s:
+                points.append(_point(index, window, turns, average(turns)))
     return points
 
 
-def _distances(points: Sequence[_Point], embeddings: Array) -> Array:
+def _point(index: int, window: Window, turns: Sequence[LocalTurn], embedding: Array) -> _Point:
+    spans = tuple((window.start + turn.first, window.start + turn.after) for turn in turns)
+    return _Point(index, turns[0].voice, sum(turn.seconds for turn in turns), embedding, spans)
+
+
+def _lasting_s(spans: Iterable[tuple[int, int]]) -> float:
+    """Return for how long the spans last together. Windows overlap, so many have the same seconds."""
+    frames, reached = 0, 0
+    for start, after in sorted(spans):
+        frames += max(0, after - max(start, reached))
+        reached = max(reached, after)
+    return frames * STEP / RATE
+
+
+def _distances(points: Sequence[_Point], embeddings: Array, windows: Sequence[Window]) -> Array:
     distances: Array = 1 - embeddings @ embeddings.T
-    window = np.array([point.window for point in points])
-    voice = np.array([point.voice for point in points])
-    same_window = window[:, None] == window
-    distances[same_window & (voice[:, None] != voice)] = SAME_WINDOW
+    window, voice = np.array([(point.window, point.voice) for point in points]).T
+    of_local: dict[tuple[int, int], list[int]] = {}
+    for index, point in enumerate(points):
+        of_local.setdefault((point.window, point.voice), []).append(index)
+    for one, another in _same_voices({index: windows[index] for index in np.unique(window).tolist()}):
+        pairs = np.ix_(of_local.get(one, []), of_local.get(another, []))
+        distances[pairs] -= SAME_VOICE
+        if one != another:
+            distances.T[pairs] -= SAME_VOICE
+    distances[(window[:, None] == window) & (voice[:, None] != voice)] = SAME_WINDOW
     return distances
+
+
+def _same_voices(windows: Mapping[int, Window]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Yield pairs of (window, local voice) that the first model takes for one voice. The windows are in order.
+
+    A local voice is one, and so are two of windows that overlap by half or more where both speak at the same time.
+    """
+    speaking = {index: (window.speech > SPEAKS).astype(np.float32) for index, window in windows.items()}
+    order = list(windows)
+    for position, index in enumerate(order):
+        yield from (((index, voice), (index, voice)) for voice in range(VOICES))
+        for other in order[position + 1 :]:
+            by = windows[other].start - windows[index].start
+            if by > FRAMES // 2:
+                break
+            length = max(0, min(len(speaking[index]) - by, len(speaking[other])))
+            one, another = speaking[index][by : by + length], speaking[other][:length]
+            both = one.T @ another
+            least = np.maximum(
+                _COMMON_FRAMES, _COMMON_SHARE * np.minimum(one.sum(axis=0)[:, None], another.sum(axis=0))
+            )
+            for voice, match in np.argwhere(both >= least).tolist():
+                yield (index, voice), (other, match)
 
 
 def average_linkage(distances: Array) -> list[tuple[float, int, int]]:

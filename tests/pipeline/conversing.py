@@ -26,9 +26,16 @@ def models() -> SpeakerModels:
 
 
 @cache
+def recording(name: str) -> Samples:
+    """Return a clip as it is."""
+    samples: Samples = soundfile.read(SPEECH / name, dtype="float32")[0]
+    return samples
+
+
+@cache
 def clip(name: str) -> Samples:
     """Return a clip, as loud as the others."""
-    samples = soundfile.read(SPEECH / name, dtype="float32")[0]
+    samples = recording(name)
     return np.asarray(samples * 0.06 / np.sqrt((samples**2).mean()), np.float32)
 
 

@@ -12,7 +12,7 @@ from pipeline.speakers.known import known_voices
 from pipeline.speakers.live import LiveSpeakers, ToldWord
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.words import Word
-from tests.pipeline.conversing import clip, conversation, error_rate, hear, models
+from tests.pipeline.conversing import clip, conversation, error_rate, hear, models, recording
 
 TALK = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac", "flite/rms_0.flac")
 
@@ -58,6 +58,22 @@ def test_labels_are_soon_right_and_at_the_end_as_good_as_those_of_a_file(talk: S
     agreeing = sum(told[number] == label for number, label in final.items())
     assert agreeing > 0.8 * len(final)
     assert set(final.values()) == {turn.speaker for turn in turns}
+
+
+def one_person(name: str) -> Samples:
+    """Return speech of one person with words that sound unlike the rest: shouted, or cut off."""
+    if name == "shouted":
+        return recording("human/jfk.flac")
+    once = recording("espeak/en_05.flac")
+    return np.concatenate([once[-2 * RATE :], np.zeros(2 * RATE, np.float32), once[: round(3.9 * RATE)]])
+
+
+@pytest.mark.parametrize("name", ["shouted", "cut off"])
+def test_one_person_is_one_however_unlike_some_words_sound(name: str) -> None:
+    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
+    stream(speakers, {None: one_person(name)})
+    assert {turn.speaker for turn in speakers.finish()[0]} == {"S1"}
+    assert len({turn.speaker for turn in hear(one_person(name))}) == 1
 
 
 def test_a_stream_that_began_earlier_keeps_its_labels_and_goes_on_with_higher_ones(talk: Samples) -> None:
