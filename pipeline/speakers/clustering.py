@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE
-from pipeline.speakers.frames import FRAMES, SIZE, STEP, VOICES, LocalTurn, Window, average, unit
-from pipeline.speakers.windows import SPEAKS
+from pipeline.speakers.frames import FRAMES, HEARD, SIZE, STEP, VOICES, LocalTurn, Window, average, unit
 
 Array = NDArray[np.float32]
 
@@ -142,7 +141,7 @@ def _same_voices(windows: Mapping[int, Window]) -> Iterator[tuple[tuple[int, int
 
     A local voice is one, and so are two of windows that overlap by half or more where both speak at the same time.
     """
-    speaking = {index: (window.speech > SPEAKS).astype(np.float32) for index, window in windows.items()}
+    speaking = {index: (window.speech > HEARD).astype(np.float32) for index, window in windows.items()}
     order = list(windows)
     for position, index in enumerate(order):
         yield from (((index, voice), (index, voice)) for voice in range(VOICES))

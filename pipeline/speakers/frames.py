@@ -25,6 +25,9 @@ OFFSET = 360
 VOICES = 3
 """Voices that a window can have."""
 
+HEARD = 0.5
+"""The probability from which a local voice counts as speaking in a window."""
+
 SIZE = 256
 """Numbers in an embedding."""
 

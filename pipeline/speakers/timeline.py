@@ -12,8 +12,11 @@ from pipeline.speakers.frames import OFFSET, STEP, VOICES, Window, average
 
 Array = NDArray[np.float32]
 
-SPEAKS = 0.4
-"""The mean probability, over all windows that hear a frame, from which a voice speaks in it."""
+SPEAKS = 0.35
+"""How many voices speak in a frame, in the mean of all windows that hear it, from which there is one."""
+
+TWO_SPEAK = 1.1
+"""The same for two. The first model hears few of the stretches in which two speak, and seldom one that is none."""
 
 ALIKE_BY = 0.04
 """A turn is another voice's than its local voice where it sounds so much more like that one."""
@@ -22,8 +25,9 @@ SOUNDS_S = 0.6
 """Turns shorter than this do not decide by themselves whose they are."""
 
 _MARGIN = 6  # frames around a turn that are its voice's too
-_LEAST = 0.05  # the probability below which nobody is taken for a second voice
-_PAUSE = RATE // 5  # shorter pauses are no end of a turn
+_LEAST = 0.02  # the probability below which nobody is taken for a second voice
+_PAUSE = RATE * 35 // 100  # shorter pauses are no end of a turn
+_EDGE = RATE // 20  # speech begins and ends about so much before and after it is heard for sure
 _SHORTEST = RATE // 10  # shorter turns are left out
 
 
@@ -96,7 +100,7 @@ def _owners(window: Window, voices: Array) -> dict[int, NDArray[np.intp]]:
 
 def _speakers_of_frames(speech: Array, people: Array) -> NDArray[np.bool_]:
     """Return who speaks in each frame: as many voices as people, those with the highest probabilities."""
-    count = np.floor(people + 1 - SPEAKS)[:, None]
+    count = ((people >= SPEAKS).astype(int) + (people >= TWO_SPEAK))[:, None]
     rank = np.argsort(np.argsort(-speech, axis=1, kind="stable"), axis=1, kind="stable")
     speaking: NDArray[np.bool_] = (rank < count) & (speech > _LEAST)
     return speaking
@@ -109,6 +113,10 @@ def _turns(speaking: NDArray[np.bool_], duration: int) -> list[VoiceTurn]:
         spans: list[tuple[int, int]] = []
         for start, end in changes.reshape(-1, 2).tolist():
             joined = spans.pop()[0] if spans and start - spans[-1][1] <= _PAUSE else start
-            spans.append((0 if joined == OFFSET else joined, min(end, duration)))
-        turns += [VoiceTurn(voice, start, end) for start, end in spans if end - start >= _SHORTEST]
+            spans.append((joined, end))
+        turns += [
+            VoiceTurn(voice, max(0, start - _EDGE), min(end + _EDGE, duration))
+            for start, end in spans
+            if end - start >= _SHORTEST
+        ]
     return sorted(turns, key=lambda turn: (turn.start, turn.voice))

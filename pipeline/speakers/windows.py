@@ -5,11 +5,8 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.embedding import HOP, VoiceEncoder, mel_frames
-from pipeline.speakers.frames import OFFSET, STEP, VOICES, LocalTurn, Window
+from pipeline.speakers.frames import HEARD, OFFSET, STEP, VOICES, LocalTurn, Window
 from pipeline.speakers.segmentation import SegmentationModel
-
-SPEAKS = 0.5
-"""The probability from which a voice counts as speaking when turns are cut out."""
 
 PAUSE = 12
 """Frames, 0.2 s: a longer pause ends a turn."""
@@ -31,7 +28,7 @@ class SpeakerModels:
         speech = self._segmenter(samples)
         speech = speech[: max(1, -(-(len(samples) - OFFSET) // STEP))]
         mels = mel_frames(samples)
-        alone = speech > SPEAKS
+        alone = speech > HEARD
         alone &= alone.sum(axis=1, keepdims=True) == 1
         found = [
             (voice, run, spoken)
