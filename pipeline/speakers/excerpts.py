@@ -4,6 +4,7 @@ What is kept is sound, as the audio of a file is: what a voice sounds like is co
 """
 
 import base64
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -41,6 +42,20 @@ class Stretch:
         return self.start + len(self.samples)
 
 
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Where something was said that nobody is to hear: starts and ends, in positions of the channel.
+
+    After *known_to* it is not known yet.
+    """
+
+    spans: Sequence[tuple[int, int]]
+    known_to: int
+
+
+NOTHING_HIDDEN = Hidden((), sys.maxsize)
+
+
 class SpeechOfVoices:
     """The stretches that are kept of one channel."""
 
@@ -58,14 +73,23 @@ class SpeechOfVoices:
                 self._stretches.append(Stretch(start, samples[start - base : end - base].copy()))
                 self._reached = end
 
-    def by_label(self, label_of: Callable[[Stretch], str | None], recent: int) -> dict[str, Samples]:
+    def by_label(
+        self, label_of: Callable[[Stretch], str | None], recent: int, hidden: Hidden = NOTHING_HIDDEN
+    ) -> dict[str, Samples]:
         """Return up to MOST samples of each label, the longest stretches first, and forget all others.
 
-        What comes after position *recent* is not forgotten: it may turn out to be another voice's.
+        What comes after position *recent* is not forgotten: it may turn out to be another voice's. What is hidden is,
+        and nothing is returned of which that is not known.
         """
         kept: dict[str, list[Stretch]] = {}
-        others: list[Stretch] = []
-        for stretch in sorted(self._stretches, key=lambda one: -len(one.samples)):
+        others = [stretch for stretch in self._stretches if stretch.end > hidden.known_to]
+        audible = [
+            part
+            for stretch in self._stretches
+            if stretch.end <= hidden.known_to
+            for part in _audible(stretch, hidden.spans)
+        ]
+        for stretch in sorted(audible, key=lambda one: -len(one.samples)):
             label = label_of(stretch)
             if label is not None and _length(own := kept.setdefault(label, [])) < MOST:
                 own.append(stretch)
@@ -73,6 +97,21 @@ class SpeechOfVoices:
                 others.append(stretch)
         self._stretches = [*others, *(stretch for own in kept.values() for stretch in own)]
         return {label: np.concatenate([one.samples for one in own])[:MOST] for label, own in kept.items()}
+
+
+def _audible(stretch: Stretch, spans: Sequence[tuple[int, int]]) -> list[Stretch]:
+    """Return the parts of a stretch outside of *spans* that are long enough to be kept."""
+    parts, at = [], stretch.start
+    for start, end in sorted(spans):
+        if start < stretch.end and end > at:
+            parts.append((at, start))
+            at = end
+    parts.append((at, stretch.end))
+    return [
+        Stretch(first, stretch.samples[first - stretch.start : last - stretch.start])
+        for first, last in parts
+        if last - first >= SHORTEST
+    ]
 
 
 def _length(stretches: Sequence[Stretch]) -> int:

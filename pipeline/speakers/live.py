@@ -23,7 +23,7 @@ from pipeline.attribution import SpeakerRun, SpeakerTimes, SpeakerTimesByChannel
 from pipeline.audio import Samples
 from pipeline.speakers.clustering import find_voices
 from pipeline.speakers.diarizer import FILE_STEP, find_all_voices, name_voices
-from pipeline.speakers.excerpts import Excerpts, SpeechOfVoices, Stretch
+from pipeline.speakers.excerpts import NOTHING_HIDDEN, Excerpts, Hidden, SpeechOfVoices, Stretch
 from pipeline.speakers.frames import LENGTH, STEP, Window
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.timeline import voice_turns
@@ -113,12 +113,15 @@ class LiveSpeakers:
         """Whether a label was told that new_excerpts() has not been asked for: perhaps after the last samples came."""
         return self._models is not None and self._numbers.next > self._asked
 
-    def new_excerpts(self) -> Excerpts | None:
-        """Return the excerpts to keep from now on, if a label is new or has twice the speech of those kept so far."""
+    def new_excerpts(self, hidden: Hidden = NOTHING_HIDDEN) -> Excerpts | None:
+        """Return the excerpts to keep from now on, if a label is new or has twice the speech of those kept so far.
+
+        Nothing that is *hidden* on any channel is in them.
+        """
         self._asked = self._numbers.next
         excerpts: dict[int | None, dict[str, Samples]] = {}
         for name, channel in self._channels.items():
-            before, now = self._excerpts.get(name, {}), channel.excerpts()
+            before, now = self._excerpts.get(name, {}), channel.excerpts(hidden)
             longest = {
                 label: max((before, now), key=lambda one: len(one.get(label, ()))) for label in {**before, **now}
             }
@@ -232,7 +235,7 @@ class _Channel:
         """Let a voice have this label, unless it has one."""
         self._names.setdefault(voice, label)
 
-    def excerpts(self) -> dict[str, Samples]:
+    def excerpts(self, hidden: Hidden) -> dict[str, Samples]:
         """Return the speech of each label that is to be kept."""
         times, names = self._known
 
@@ -241,7 +244,7 @@ class _Channel:
             voice = times.speaker_of(Word("", start, start + len(stretch.samples), 1.0))
             return None if voice is None else names.get(int(voice), f"{UNNAMED}{voice}")
 
-        speech = self._speech.by_label(label_of, self._heard - RECENT * LIVE_STEP * STEP)
+        speech = self._speech.by_label(label_of, self._heard - RECENT * LIVE_STEP * STEP, hidden)
         return {label: own for label, own in speech.items() if not label.startswith(UNNAMED)}
 
     def named_turns(self) -> list[SpeakerTurn]:

@@ -28,6 +28,7 @@ class Vocabulary:
     joins: frozenset[str] = frozenset(("dash", "hyphen", "underscore"))  # within an address
     codes: tuple[tuple[str, ...], ...] = ()  # what is said before the security code or the last month of a card
     phone_figures: int = 10  # the least figures of a telephone number
+    calls: frozenset[str] = NO_WORDS  # said before a telephone number, of which some figures may not be heard
 
 
 GLUE_SIGNS = frozenset(("-", "–", "—", ".", ",", "/", "+"))  # noqa: RUF001  a recogniser may write them as words
@@ -55,6 +56,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         dots=frozenset(("dot",)),
         joins=frozenset(("dash", "hyphen", "minus", "underscore", "plus")),
         codes=(("security", "code"), ("cvv",), ("cvc",), ("expires",), ("expiry",), ("expiration",), ("verification",)),
+        calls=frozenset(("call", "phone", "telephone", "mobile", "cell", "cellphone", "fax", "dial", "reach", "ring")),
     ),
     "fr": Vocabulary(
         spelled=True,
@@ -67,6 +69,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         dots=frozenset(("point", "dot")),
         joins=frozenset(("tiret", "underscore", "souligné")),
         codes=(("sécurité",), ("cryptogramme",), ("cvv",), ("expire",), ("expiration",)),
+        calls=frozenset(("téléphone", "appelez", "appeler", "appelle", "portable", "mobile", "joindre", "fax")),
     ),
     "es": Vocabulary(
         spelled=True,
@@ -81,6 +84,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         joins=frozenset(("guion", "guión", "bajo", "raya")),
         codes=(("seguridad",), ("cvv",), ("vence",), ("caduca",), ("vencimiento",), ("caducidad",)),
         phone_figures=9,
+        calls=frozenset(("teléfono", "llame", "llámame", "llamar", "móvil", "celular", "fax")),
     ),
     "de": Vocabulary(
         spelled=True,
@@ -96,6 +100,21 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         joins=frozenset(("strich", "bindestrich", "minus", "unterstrich")),
         codes=(("prüfnummer",), ("sicherheitscode",), ("cvv",), ("gültig", "bis"), ("ablaufdatum",)),
         phone_figures=9,
+        calls=frozenset(
+            (
+                "telefon",
+                "telefonnummer",
+                "handy",
+                "handynummer",
+                "mobil",
+                "mobilnummer",
+                "rufnummer",
+                "rufen",
+                "anrufen",
+                "erreichen",
+                "fax",
+            )
+        ),
     ),
     "it": Vocabulary(
         spelled=True,
@@ -109,6 +128,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         joins=frozenset(("trattino", "underscore", "basso")),
         codes=(("sicurezza",), ("cvv",), ("scade",), ("scadenza",)),
         phone_figures=9,
+        calls=frozenset(("telefono", "cellulare", "chiami", "chiamami", "chiamare", "fax")),
     ),
     "pt": Vocabulary(
         spelled=True,
@@ -124,6 +144,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         joins=frozenset(("traço", "hífen", "underline", "underscore")),
         codes=(("segurança",), ("cvv",), ("vence",), ("validade",), ("expira",)),
         phone_figures=9,
+        calls=frozenset(("telefone", "celular", "telemóvel", "ligue", "ligar", "fax")),
     ),
     "nl": Vocabulary(
         spelled=True,
@@ -138,6 +159,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         joins=frozenset(("streepje", "min", "underscore")),
         codes=(("beveiligingscode",), ("cvv",), ("verloopt",), ("vervaldatum",)),
         phone_figures=9,
+        calls=frozenset(("telefoon", "telefoonnummer", "bel", "bellen", "mobiel", "fax")),
     ),
     "da": Vocabulary(
         spelled=True,
@@ -148,6 +170,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("snabel", "at")),
         dots=frozenset(("punktum", "dot")),
         phone_figures=8,
+        calls=frozenset(("telefon", "telefonnummer", "mobil", "ring", "ringe", "fax")),
     ),
 }
 

@@ -14,6 +14,7 @@ from pipeline.words import Word
 
 CARD_FIGURES, SSN_FIGURES = 12, 9
 US_PHONE = re.compile(r"\d{10}|1\d{10}")
+CALLED_FIGURES = 6  # of a telephone number after a word such as "call": some may not have been heard
 CODE_FIGURES = range(3, 9)  # of a security code or a date, after a card
 BEGUN_SIGNS = 4  # of an account that goes on longer than words may be held
 NEAR = 4  # words between a card, or the words "security code", and the figures that belong to it
@@ -107,7 +108,7 @@ class Redactor:
             return "pci"
         if count == SSN_FIGURES and "ssn" in self.kinds:
             return "ssn"
-        if "phone" in self.kinds and self._is_phone(figures):
+        if "phone" in self.kinds and self._is_phone(figures, before):
             return "phone"
         for kind, shortest in (("iban", CARD_FIGURES), ("ssn", SSN_FIGURES)):
             if kind in self.kinds and count >= shortest:
@@ -130,7 +131,9 @@ class Redactor:
         zeros = self.reader.words.zeros
         return not _is_pronoun(words, self.reader.figures(words)) and not all(bare(one.text) in zeros for one in words)
 
-    def _is_phone(self, figures: str) -> bool:
+    def _is_phone(self, figures: str, before: Sequence[str]) -> bool:
+        if len(figures) >= CALLED_FIGURES and not self.reader.words.calls.isdisjoint(before):
+            return True
         if US_PHONE.fullmatch(figures) or len(figures) >= self.reader.words.phone_figures:
             return True
         return self.phone_region is not None and may_be_phone(figures, self.phone_region)

@@ -13,6 +13,7 @@ from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import MemoryPart
+from pipeline.speakers.excerpts import NOTHING_HIDDEN, Hidden
 from pipeline.speakers.live import LiveSpeakers
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
@@ -24,7 +25,7 @@ from server.live.journal import Journal
 from server.live.resuming import Past, resumed_at
 from server.live.rules import LiveRules
 from server.live.speakers import SpeakerListener
-from server.live.taping import Tape, recording_key
+from server.live.taping import MARGIN, Tape, recording_key, silent_spans
 from server.live.writers import Seat, Writers
 from server.logs import log
 from server.metrics import Metrics
@@ -77,7 +78,7 @@ class LiveSession:
         if speakers is not None:
             assert excerpts is not None
             self._speakers = SpeakerListener(
-                speakers, held.job, revise=journal.revise, keep=excerpts.write, metrics=metrics
+                speakers, held.job, revise=journal.revise, keep=excerpts.write, hidden=self._hidden, metrics=metrics
             )
         self._endings = endings
         self._plan = plan
@@ -297,6 +298,12 @@ class LiveSession:
             if self._speakers is not None:
                 await self._speakers.feed(samples)
             await self._session.feed(samples)
+
+    def _hidden(self) -> Hidden:
+        """Where something is redacted, which may not be in what is kept of the voices."""
+        if not self.job.order.text.redact:
+            return NOTHING_HIDDEN
+        return Hidden(silent_spans(self._session.redacted_spans()), self._session.redaction_position() - MARGIN)
 
     async def _end(self, broken: PipelineError | None) -> None:
         """End the job with what was heard, or as failed if nothing could be heard."""

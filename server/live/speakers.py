@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.excerpts import Excerpts
+from pipeline.speakers.excerpts import Excerpts, Hidden
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.waking import Changes
 from pipeline.words import SpeakerTurn
@@ -34,12 +34,14 @@ class SpeakerListener:
         *,
         revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]],
         keep: Callable[[Excerpts], Awaitable[None]],
+        hidden: Callable[[], Hidden],
         metrics: Metrics,
     ) -> None:
         self._speakers = speakers
         self._job = job
         self._revise = revise
         self._keep = keep
+        self._hidden = hidden
         self._metrics = metrics
         self._waiting: list[Samples] = []
         self._changes = Changes()
@@ -90,7 +92,7 @@ class SpeakerListener:
     async def _keep_excerpts(self) -> None:
         excerpts: Excerpts | None = None
         with contain("speakers", self._metrics, job=self._job.id):
-            excerpts = await asyncio.to_thread(self._time, self._speakers.new_excerpts)
+            excerpts = await asyncio.to_thread(self._time, self._speakers.new_excerpts, self._hidden())
         if excerpts is not None:
             await self._keep(excerpts)
 

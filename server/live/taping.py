@@ -24,6 +24,11 @@ def recording_key(job_id: str, *, epoch: int) -> str:
     return f"{job_id}/{epoch}.{EXTENSION}"
 
 
+def silent_spans(redacted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return where nobody is to hear anything, if this is *redacted*: starts and ends, in positions."""
+    return [(max(0, start - MARGIN), end + MARGIN) for start, end in redacted]
+
+
 class Tape:
     """add() only keeps samples; flush() writes them to a file in *folder*, outside the event loop."""
 
@@ -55,8 +60,7 @@ class Tape:
                 return None
             try:
                 if redacted:
-                    spans = [(max(0, start - MARGIN), end + MARGIN) for start, end in redacted]
-                    await asyncio.to_thread(self._recording.silence, spans)
+                    await asyncio.to_thread(self._recording.silence, silent_spans(redacted))
                 return await self._store_file(self._recording, key, blobs)
             except (OSError, DiskFull) as error:
                 self._tear(error)

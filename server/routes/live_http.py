@@ -34,6 +34,7 @@ from server.routes.requests import (
     IDEMPOTENCY_KEY,
     JOB,
     JOB_ID,
+    check_query,
     handing_over,
     idempotency_key_of,
     live_job,
@@ -171,6 +172,7 @@ class LiveRequests:
     # --- making one --------------------------------------------------------------------------------------------------
 
     async def create(self, request: Request, caller: Caller) -> Response:
+        check_query(request)
         self.desk.admit(caller.environment)
         _, _, plan = caller.require_account()
         members = json_object(await body_without_file(request, most=MAX_BODY))

@@ -75,6 +75,12 @@ def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | Non
     return IdempotencyKey(account=caller.account_id, path=f"{caller.environment} {path}", key=idempotency_key(header))
 
 
+def check_query(request: Request) -> None:
+    """Raises Refused if redaction is asked for in the query of an operation that reads members from its body."""
+    if request.scope["query_string"] and "redact" in request.query_params:
+        raise invalid([FieldError("redact", "misplaced", "belongs into the body; the query redacts nothing")])
+
+
 # --- warnings ----------------------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,7 @@ from server.routes.requests import (
     IDEMPOTENCY_KEY,
     JOB,
     JOB_POLL_S,
+    check_query,
     handing_over,
     idempotency_key_of,
     query_seconds,
@@ -141,6 +142,8 @@ class Transcriptions:
         """
         if self.closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
+        if not raw:
+            check_query(request)
         customer, key = caller.customer, idempotency_key_of(request, caller)
         async with self.acceptance.open_upload(customer, key):
             body = self.uploads.receive(

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.excerpts import read_excerpts, stored_excerpts
+from pipeline.speakers.excerpts import Hidden, read_excerpts, stored_excerpts
 from pipeline.speakers.known import known_voices
 from pipeline.speakers.live import LiveSpeakers, ToldWord
 from pipeline.speakers.options import SpeakerOptions
@@ -108,6 +108,21 @@ def test_after_a_restart_voices_that_were_heard_before_keep_their_labels(talk: S
     assert [number for run in runs for number in range(run.first, run.last + 1)] == list(
         range(len(before) + len(words(talk[cut:])))
     )
+
+
+def test_excerpts_have_nothing_of_what_is_hidden_or_may_turn_out_to_be(talk: Samples) -> None:
+    secret = np.float32(0.987654)
+    marked = talk[: 10 * RATE].copy()
+    marked[2 * RATE : 3 * RATE : 100] = marked[8 * RATE :: 100] = secret
+    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 5 * RATE})
+    stream(speakers, {None: marked}, origin=5 * RATE)
+    spans = [(7 * RATE, 7 * RATE), (2 * RATE, 3 * RATE)]
+    kept = speakers.new_excerpts(Hidden(spans, known_to=8 * RATE))
+    assert kept is not None
+    assert sum(map(len, kept[None].values())) > 3 * RATE
+    assert not any(secret in samples for samples in kept[None].values())
+    later = speakers.new_excerpts(Hidden([*spans, (8 * RATE, 10 * RATE)], known_to=12 * RATE))
+    assert later is None or not any(secret in samples for samples in later[None].values())
 
 
 def test_channels_share_their_numbers_and_their_limit(talk: Samples) -> None:

@@ -159,3 +159,16 @@ def test_a_label_is_one_word_with_the_times_of_what_it_hides():
     card = told(words, CARDS)[1]
     assert (card.text, card.redacted, card.heard) == ("[CARD],", True, None)
     assert (card.start, card.end) == (words[1].start, words[4].end)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "shown"),
+    [
+        ("en", "You can call me at 25550173, yes.", "You can call me at [PHONE], yes."),
+        ("en", "The phone number is two one two five five five.", "The phone number is [PHONE]."),
+        ("en", "They call it 2001, and my order is 25550173.", "They call it 2001, and my order is 25550173."),
+        ("de", "Meine Handynummer ist 0170 123.", "Meine Handynummer ist [PHONE]."),
+    ],
+)
+def test_a_telephone_number_some_figures_of_which_were_not_heard_is_hidden(language, text, shown):
+    assert text_of(text, TextOptions(redact=("phone",)), language=language) == shown

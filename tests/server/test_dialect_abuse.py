@@ -11,7 +11,7 @@ import httpx
 import pytest
 from starlette.datastructures import QueryParams
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server.dialects.deepgram.parameters import live_listening
 from server.model.offers import Offer
@@ -111,12 +111,25 @@ def test_a_session_that_is_nested_too_deeply_gets_no_client_secret(live_server):
 
 
 @pytest.mark.parametrize(
-    "session", [{"redact": "pci"}, {"audio": {"input": {"transcription": {"redact": ["pci", "ssn"]}}}}]
+    "session",
+    [
+        {"redact": "pci"},
+        {"audio": {"input": {"transcription": {"redact": ["pci", "ssn"]}}}},
+        {"include": [{"more": {"redact": True}}]},
+    ],
 )
 def test_a_realtime_session_that_is_to_redact_is_refused(live_server, session):
     with live_server.client(live_server.key()) as client:
         refused = client.post("/v1/realtime/client_secrets", json={"session": session})
     assert (refused.status_code, refused.json()["error"]["param"]) == (422, "session.redact")
+
+
+@in_a_loop
+async def test_a_realtime_session_is_refused_redaction_in_its_query_too(live_server):
+    address = f"{live_server.base.replace('http', 'ws', 1)}/v1/realtime?intent=transcription&redact=pci"
+    with pytest.raises(InvalidStatus) as refused:
+        await connect(address, additional_headers={"Authorization": f"Bearer {live_server.key()}"}, proxy=None)
+    assert (refused.value.response.status_code, b"redact nothing" in refused.value.response.body) == (422, True)
 
 
 def test_a_switch_or_a_number_that_is_nested_deeply_is_refused(live_server):

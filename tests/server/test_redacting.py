@@ -169,6 +169,16 @@ def test_what_is_not_there_is_refused_by_name(server, order, param, says):
     assert says in fault["message"]
 
 
+def test_redaction_in_a_query_that_nobody_reads_is_refused(server):
+    with server.client(server.key()) as client:
+        answers = [
+            client.post("/v1/transcribe?redact=pci", files={"file": wav()}),
+            client.post("/v1/audio/transcriptions?redact=pci", files={"file": wav()}, data={"model": "whisper-1"}),
+            client.post("/v1/live?redact=pci", json={}),
+        ]
+    assert [(answer.status_code, "belongs into the body" in answer.text) for answer in answers] == [(422, True)] * 3
+
+
 def test_paragraphs_and_terms_are_in_the_record_and_the_files(server):
     with server.client(server.key(environment="sandbox"), sandbox=True) as client:
         form = {"paragraphs": "true", "search": '["25 dogs", "wolf"]', "output_formats": "json,txt"}

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pipeline.audio import RATE
-from pipeline.speakers.excerpts import Excerpts
+from pipeline.speakers.excerpts import Excerpts, Hidden
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.words import Word
@@ -26,7 +26,8 @@ async def test_excerpts_of_a_voice_are_kept_even_if_its_words_come_after_the_las
     speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
     kept: asyncio.Queue[Excerpts] = asyncio.Queue()
     job: Any = SimpleNamespace(id="job_1", order=Order())
-    listener = SpeakerListener(speakers, job, revise=unrevised, keep=kept.put, metrics=Metrics())
+    hidden = Hidden([], 99 * RATE)
+    listener = SpeakerListener(speakers, job, revise=unrevised, keep=kept.put, hidden=lambda: hidden, metrics=Metrics())
     async with asyncio.timeout(30):
         running = asyncio.create_task(listener.run())
         for start in range(0, len(talk), RATE):

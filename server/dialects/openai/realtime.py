@@ -25,7 +25,7 @@ from server.dialects.live_sessions import Frame, Line, Switchboard
 from server.dialects.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
 from server.dialects.openai.items import ItemNames, Items, ServerEvent
 from server.dialects.openai.secrets import ClientSecrets
-from server.dialects.openai.transcribing import Transcribing
+from server.dialects.openai.transcribing import NO_REDACTION, Transcribing
 from server.http.caller import Caller
 from server.http.operation import problem_response
 from server.http.problems import Problem
@@ -128,13 +128,15 @@ class Realtime:
 
 
 def _check_query(websocket: WebSocket, offer: Offer) -> None:
-    """Raises Problem for a dialect, an intent or a model that is not offered."""
+    """Raises Problem for a dialect, an intent or a model that is not offered, and for redaction."""
     if "realtime=v1" in websocket.headers.get("openai-beta", ""):
         raise Problem(
             "invalid_parameter", "the beta of the realtime API is not offered; leave the OpenAI-Beta header out"
         )
     if websocket.query_params.get("intent", "transcription") != "transcription":
         raise Problem("invalid_parameter", "only intent=transcription is offered")
+    if websocket.query_params.get("redact"):
+        raise Problem("invalid_parameter", f"redact: {NO_REDACTION}")
     model = websocket.query_params.get("model")
     if model is not None and not offer.has(model):
         raise unknown_model(model, offer.model)

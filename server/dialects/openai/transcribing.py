@@ -33,6 +33,8 @@ EAGERNESS_MS = {"low": 1200, "medium": 600, "auto": 600, "high": 300}
 """Silence that ends what is said where the model is missing that judges whether a sentence is finished."""
 MAX_BYTES = 16 * 1024
 """Of what a client says about its session, as JSON. A prompt and keywords of the longest kind take half of it."""
+NO_REDACTION = "realtime sessions redact nothing; /v1/live and /v1/transcribe are other ways"
+
 LOGPROBS = "item.input_audio_transcription.logprobs"
 
 
@@ -74,7 +76,7 @@ class Transcribing:
         if session.get("type", TYPE) != TYPE:
             raise _wrong("session.type", "only transcription sessions are offered here")
         given = _inner(_inner(session, "audio"), "input")
-        _refuse_redaction(session, given, _inner(given, "transcription"))
+        _refuse_redaction(session)
         made = self
         if given.get("format") is not None:
             made = replace(made, format=_format(_inner(given, "format")))
@@ -143,10 +145,17 @@ def _with_transcription(before: Transcribing, given: Mapping[str, Any], offer: O
     return replace(before, transcription=asked, language=None if multi else language, multilingual=multi, terms=terms)
 
 
-def _refuse_redaction(*objects: Mapping[str, Any]) -> None:
-    """Raises Refused if one of *objects* asks for it: a client would believe that its text is safe."""
-    if any(given.get("redact") for given in objects):
-        raise _wrong("session.redact", "realtime sessions redact nothing; /v1/live and /v1/transcribe are other ways")
+def _refuse_redaction(session: Mapping[str, Any]) -> None:
+    """Raises Refused if it is asked for anywhere in *session*: a client would believe that its text is safe."""
+    waiting: list[Any] = [session]
+    while waiting:
+        given = waiting.pop()
+        if isinstance(given, Mapping):
+            if given.get("redact"):
+                raise _wrong("session.redact", NO_REDACTION)
+            waiting += given.values()
+        elif isinstance(given, list):
+            waiting += given
 
 
 def _check_size(made: Transcribing) -> None:
