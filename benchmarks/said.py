@@ -8,7 +8,8 @@ of speech, on a clock on which no computation takes time. transcribe() and Batch
 get the same files with the same weights. A unit is a word, a figure of a number, or a letter of a spelled word, so
 that "830-166" and "eight three zero one six six" are six units both. A phrase is "told twice" if a system has two or
 more units more than transcribe() has, "lost" if it has two or more fewer, and its digits are exact if all its figures
-come out, in order and no others.
+come out, in order and no others. transcribe() itself tells phrases twice and loses some, so that who hears them rightly
+has "fewer" or "more" than it: "more than said" and "fewer than said" compare each system with what was said.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.words import join_words
 
 BATCHED, LIVE = "faster-whisper BatchedInferencePipeline", "scribewire live"
-MANY = 2  # units more or fewer than transcribe() with which a phrase counts as told twice or lost
+MANY = 2  # units more or fewer with which a phrase counts as told twice or lost
 
 _LEFT_OUT = frozenset({"dot", "at", "oclock", "o'clock", "and", "dollars", "cents"})  # also written as marks, or not
 _MIXED = re.compile(r"([a-z]+)([0-9]+)|([0-9]+)([a-z]+)")
@@ -53,6 +54,14 @@ class Row:
     @property
     def lost(self) -> bool:
         return len(self.beside) - len(self.heard) >= MANY
+
+    @property
+    def more(self) -> bool:
+        return len(self.heard) - len(self.said) >= MANY
+
+    @property
+    def fewer(self) -> bool:
+        return len(self.said) - len(self.heard) >= MANY
 
     @property
     def exact(self) -> bool:
@@ -163,6 +172,8 @@ def counts(rows: Sequence[Row]) -> dict[str, Any]:
         "phrases": len(rows),
         "told twice": sum(row.twice for row in rows),
         "lost": sum(row.lost for row in rows),
+        "more than said": sum(row.more for row in rows),
+        "fewer than said": sum(row.fewer for row in rows),
         "with digits": len(numbered),
         "digits exact": sum(row.exact for row in numbered),
         "units": words,

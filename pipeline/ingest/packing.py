@@ -3,10 +3,11 @@
     for item in packer.receive(window, 0.93): ...   # one window after the other
     for item in packer.end(): ...
 
-A job contains spans of speech and the silence between them, unchanged, so a time inside the job plus its start is a
-time of the file. It ends at the first pause after *target*, at a pause longer than *pause*, or, without any pause, at
-the quietest place before *longest*. Jobs depend on the audio alone, not on the pieces it comes in: after a crash the
-same file gives the same jobs, and finished ones can be skipped. Memory holds the audio of one job.
+A job contains spans of speech, the silence between them and some before them, unchanged, so a time inside the job
+plus its start is a time of the file. It ends at the first pause after *target*, at a pause longer than *pause*, or,
+without any pause, at the quietest place before *longest*. Jobs depend on the audio alone, not on the pieces it comes
+in: after a crash the same file gives the same jobs, and finished ones can be skipped. Memory holds the audio of one
+job.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,7 @@ class PackingOptions:
     target: int = position(10)  # encoding a long window costs more per second than a short one
     longest: int = LONGEST_JOB  # the engine accepts no more
     pause: int = position(2)  # longer silence costs encoding and makes models invent words
+    lead: int = position(1)  # audio of a job before its speech: voice detectors miss first words that recognisers hear
 
     def __post_init__(self) -> None:
         """Raise ValueError if jobs could exceed *longest* with these options."""
@@ -100,7 +102,7 @@ class Packer:
     def _follow(self, event: SpeechStarted | SpeechEnded) -> list[Packed]:
         match event:
             case SpeechStarted(at):
-                self._start = max(at, self._done) if self._start is None else self._start
+                self._start = max(at - self._options.lead, self._done) if self._start is None else self._start
                 self._paused = None
             case SpeechEnded(at):
                 assert self._start is not None
@@ -137,13 +139,18 @@ class Packer:
 
     def _forget(self) -> None:
         """Drop the audio that no later job can need."""
-        self._held.forget(self._segmenter.settled if self._start is None else self._start)
+        self._held.forget(self._settled if self._start is None else self._start)
 
     def _report_silence(self) -> list[Packed]:
-        if self._start is not None or self._segmenter.settled - self._done < NEWS:
+        if self._start is not None or self._settled - self._done < NEWS:
             return []
-        self._done = self._segmenter.settled
+        self._done = self._settled
         return [Passed(self._done)]
+
+    @property
+    def _settled(self) -> int:
+        """The position before which no later job begins."""
+        return self._segmenter.settled - self._options.lead
 
 
 class _Held:

@@ -93,7 +93,7 @@ def test_a_job_is_short_only_where_a_long_pause_or_the_end_follows(
     probabilities: list[float], options: PackingOptions
 ) -> None:
     jobs = jobs_in(packed(sound(probabilities), probabilities, options))
-    margin = options.segmenter.pad + options.segmenter.min_speech + 2 * WINDOW
+    margin = options.lead + options.segmenter.pad + options.segmenter.min_speech + 2 * WINDOW
     for job, following in pairwise(jobs):
         filled = len(job.samples) >= min(options.target, options.longest // 2)
         assert filled or following.start - job.end >= options.pause - margin
@@ -117,9 +117,19 @@ def test_silence_gives_no_job_and_is_reported_as_it_passes() -> None:
 def test_short_pauses_stay_in_a_job_as_they_are_and_long_ones_end_it() -> None:
     probabilities = [0.9] * 60 + [0.0] * 40 + [0.9] * 60 + [0.0] * 100 + [0.9] * 60 + [0.0] * 100
     first, second = jobs_in(packed(sound(probabilities), probabilities, PackingOptions()))
-    pad = PackingOptions().segmenter.pad
+    pad, lead = PackingOptions().segmenter.pad, PackingOptions().lead
     assert (first.start, first.end) == (0, 160 * WINDOW + pad)
-    assert (second.start, second.end) == (260 * WINDOW - pad, 320 * WINDOW + pad)
+    assert (second.start, second.end) == (260 * WINDOW - pad - lead, 320 * WINDOW + pad)
+
+
+@pytest.mark.parametrize("silence", [30, 75, 110, 150, 1000])
+def test_a_job_begins_a_second_before_its_speech_however_long_the_silence_was(silence: int) -> None:
+    probabilities = [0.0] * silence + [0.9] * 60
+    items = packed(sound(probabilities), probabilities, PackingOptions())
+    [job] = jobs_in(items)
+    options = PackingOptions()
+    assert job.start == max(0, silence * WINDOW - options.segmenter.pad - options.lead)
+    assert all(item.at <= job.start for item in items if isinstance(item, Passed) and item.at < job.end)
 
 
 def test_a_job_that_is_long_enough_ends_at_the_next_pause() -> None:
