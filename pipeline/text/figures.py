@@ -4,6 +4,7 @@ A run is what may be one number: words with figures, with what people say betwee
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -31,6 +32,15 @@ _LETTERS = re.compile(r"[A-Z]{1,4}|[A-Za-z]{1,6}\d[A-Za-z\d]*|[B-HJ-Zb-hj-z]")
 def bare(text: str) -> str:
     """Return a word in lower case, without the punctuation around it."""
     return _EDGE.sub("", text).casefold()
+
+
+@lru_cache(MAX_CACHED)
+def _with_usual_figures(text: str) -> str:
+    """Return a word with 0 to 9 in place of other figures, such as Arabic, Indian, raised and circled ones."""
+    if text.isascii():
+        return text
+    plain = unicodedata.normalize("NFKC", text)
+    return "".join(str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,7 @@ class Reader:
 
     def has_figure(self, text: str) -> bool:
         """Return whether a word is a figure, a number word or what is said for one."""
-        if figures := _FIGURE.findall(text):
+        if figures := _FIGURE.findall(_with_usual_figures(text)):
             return len(figures) >= MANY_FIGURES or not is_code(text)
         plain = bare(text)
         if plain in self.words.zeros or plain in self.words.times:
@@ -122,7 +132,8 @@ class Reader:
 
     def _plain_word(self, word: Word) -> Word:
         mistaken = self.words.mistaken.get(bare(word.text))
-        return word if mistaken is None else Word(mistaken, word.start, word.end, word.probability)
+        text = _with_usual_figures(word.text) if mistaken is None else mistaken
+        return word if text == word.text else Word(text, word.start, word.end, word.probability)
 
     def _repeat(self, words: Sequence[Word], found: Sequence[tuple[int, str]]) -> Iterator["_Figure"]:
         """Yield the figures, those after "double" twice."""

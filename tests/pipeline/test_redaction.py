@@ -161,6 +161,12 @@ def test_a_label_is_one_word_with_the_times_of_what_it_hides():
     assert (card.start, card.end) == (words[1].start, words[4].end)
 
 
+@pytest.mark.parametrize("card", ["٤٢٤٢", "۴۲۴۲", "४२४२", "４２４２", "⁴²⁴²", "④②④②"])  # noqa: RUF001  what recognisers write
+def test_figures_of_other_scripts_are_hidden_too(card):
+    for language in ("ar", "hi", "ja", "en"):
+        assert text_of(f"a {card} {card} {card} {card} b", CARDS, language=language) == "a [CARD] b"
+
+
 @pytest.mark.parametrize(
     ("language", "text", "shown"),
     [
